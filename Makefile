@@ -1,0 +1,47 @@
+# Every target sets up what it needs: a virtual environment in .venv, with the tested versions.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+
+export FLWR_TELEMETRY_ENABLED := 0
+export FLWR_DISABLE_UPDATE_CHECK := 1
+export RAY_USAGE_STATS_ENABLED := 0
+
+.PHONY: help install demo test lint format check stress bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+install: $(STAMP) ## the virtual environment, with every extra
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(STAMP) ## noise for a budget: 100 rounds of private gradient descent at epsilon = 1
+	$(BIN)/fedpriv calibrate --epsilon 1 --delta 1e-6 --rounds 100
+
+test: lint check ## all that continuous integration runs: lint, types, tests, doctests, README
+
+lint: $(STAMP) ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## rewrite the code in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: $(STAMP) ## the test suite alone
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+bench: $(STAMP) ## benchmarks against peers, which live in a virtual environment of their own
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what these targets made
+	rm -rf $(VENV) .venv-bench* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

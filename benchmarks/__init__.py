@@ -1,0 +1,1 @@
+"""Benchmarks: each prints ratios against peers or limits, measured in the same run."""

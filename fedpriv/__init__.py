@@ -1,0 +1,4 @@
+"""fedpriv: private multi-party learning on Flower."""
+
+__version__ = "0.1.0"
+__all__ = ["__version__"]

@@ -1,0 +1,104 @@
+"""Basic and advanced composition: the textbook accountants, sound for anything, seldom tight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import expm1, inf, log1p, sqrt, tanh
+from typing import TYPE_CHECKING, ClassVar
+
+from fedpriv._validate import require_delta
+from fedpriv.privacy.accountants.base import CountingAccountant, log_inverse, unsupported
+from fedpriv.privacy.accountants.rdp import RdpAccountant
+from fedpriv.privacy.conversions import zcdp_epsilon
+from fedpriv.privacy.events import (
+    BoundedRangeEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    PoissonPureEvent,
+    PureEvent,
+    SkellamEvent,
+    ZcdpEvent,
+)
+from fedpriv.privacy.gaussian import gdp_epsilon
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.events import Event
+
+_PURE = (LaplaceEvent, PureEvent, PoissonPureEvent, BoundedRangeEvent)
+_APPROXIMATE = (GaussianEvent, PoissonGaussianEvent, ZcdpEvent, SkellamEvent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasicAccountant(CountingAccountant):
+    """ε and δ add up (Dwork et al. 2006). Releases that are not pure share δ equally."""
+
+    name: ClassVar[str] = "basic"
+    method: ClassVar[str] = "basic composition"
+
+    def _check(self, event: Event) -> None:
+        if not isinstance(event, _PURE + _APPROXIMATE):
+            raise unsupported(self, event, "no (ε, δ) of a single release is known")
+
+    def epsilon(self, delta: float) -> float:
+        """Σε_i, each non-pure release at δ / their number."""
+        require_delta(delta=delta)
+        return sum(count * epsilon for epsilon, count in self._singles(delta))
+
+    def _singles(self, delta: float) -> list[tuple[float, int]]:
+        """(ε, count) of every event, the non-pure ones at an equal share of ``delta``."""
+        sharing = sum(n for e, n in self.counts.items() if isinstance(e, _APPROXIMATE))
+        return [
+            (_single_epsilon(event, delta / sharing if sharing else 0.0), count)
+            for event, count in self.counts.items()
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvancedAccountant(BasicAccountant):
+    """√(2·ln(1/δ′)·Σε_i²) + Σε_i·tanh(ε_i/2), for releases with different ε_i.
+
+    Guarantee. The privacy losses, less their means of at most ε_i·tanh(ε_i/2), are a martingale
+    with differences within ±ε_i; Azuma's inequality gives the rest (Dwork, Rothblum and Vadhan
+    2010; drift of Kairouz, Oh and Viswanath 2015). Half of δ pays for the deviation if any release
+    is not pure, all of it otherwise.
+    """
+
+    name: ClassVar[str] = "advanced"
+    method: ClassVar[str] = "advanced composition"
+
+    def epsilon(self, delta: float) -> float:
+        """ε at δ."""
+        require_delta(delta=delta)
+        pure = all(isinstance(event, _PURE) for event in self.counts)
+        slack = delta if pure else delta / 2
+        singles = self._singles(delta - slack)
+        if not singles:
+            return 0.0
+        if delta == 0 or any(epsilon == inf for epsilon, _ in singles):
+            return inf
+        variance = sum(count * epsilon**2 for epsilon, count in singles)
+        drift = sum(count * epsilon * tanh(epsilon / 2) for epsilon, count in singles)
+        return sqrt(2 * log_inverse(slack) * variance) + drift
+
+
+@lru_cache(maxsize=4096)
+def _single_epsilon(event: Event, delta: float) -> float:
+    """ε of one release at ``delta``, by the best bound there is for its kind."""
+    match event:
+        case LaplaceEvent() | PureEvent() | PoissonPureEvent() | BoundedRangeEvent():
+            return event.pure_epsilon
+        case GaussianEvent():
+            return gdp_epsilon(mu=1 / event.relative_noise, delta=delta)
+        case PoissonGaussianEvent():  # (ε, δ) becomes (ln(1 − q + q·e^ε), qδ)
+            share = delta / event.sampling_rate
+            if share >= 1:
+                return 0.0
+            epsilon = gdp_epsilon(mu=1 / event.relative_noise, delta=share)
+            return log1p(event.sampling_rate * expm1(epsilon)) if epsilon < 700 else inf
+        case ZcdpEvent():
+            return zcdp_epsilon(rho=event.rho, delta=delta)
+        case SkellamEvent():
+            return RdpAccountant(adjacency=event.adjacency).compose(event).epsilon(delta)
+    raise AssertionError(event)

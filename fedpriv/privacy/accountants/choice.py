@@ -1,0 +1,103 @@
+"""Choosing an accountant, and setting all of them side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from fedpriv._validate import require_choice, require_delta
+from fedpriv.privacy.accountants.base import UnsupportedEvent
+from fedpriv.privacy.accountants.basic import AdvancedAccountant, BasicAccountant
+from fedpriv.privacy.accountants.gdp import GdpAccountant
+from fedpriv.privacy.accountants.pld import PldAccountant
+from fedpriv.privacy.accountants.rdp import RdpAccountant
+from fedpriv.privacy.accountants.tcdp import TcdpAccountant
+from fedpriv.privacy.accountants.zcdp import SimpleZcdpAccountant, ZcdpAccountant
+from fedpriv.privacy.releases import on_levels
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.accountants.base import Accountant
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.releases import Releases
+
+ACCOUNTANTS: dict[str, type[Accountant]] = {
+    accountant.name: accountant
+    for accountant in (
+        BasicAccountant,
+        AdvancedAccountant,
+        SimpleZcdpAccountant,
+        ZcdpAccountant,
+        TcdpAccountant,
+        RdpAccountant,
+        PldAccountant,
+        GdpAccountant,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one accountant says of a run: an ε, or the reason why it cannot say one."""
+
+    accountant: str
+    method: str
+    epsilon: float | None
+    reason: str | None = None
+
+
+def best_accountant(releases: Releases, *, delta: float) -> type[Accountant]:
+    """The tightest accountant that supports every event: exact, then numerical, then Rényi.
+
+    An order of tightness by theorem, not by trying: exact GDP is an equivalence, a loss
+    distribution dominates Rényi moments, and only sums of pure ε say anything at δ = 0.
+    """
+    candidates: list[type[Accountant]] = [BasicAccountant]
+    if delta > 0:
+        candidates = [GdpAccountant, PldAccountant, RdpAccountant, *candidates]
+    for candidate in candidates:
+        if all(_supports(candidate, event) for event, _ in releases):
+            return candidate
+    raise UnsupportedEvent("no accountant knows all of these events.")
+
+
+def account(releases: Releases, *, delta: float, accountant: str = "auto") -> Report:
+    """ε of ``releases`` at ``delta``, by the named accountant or the tightest sound one."""
+    require_delta(delta=delta)
+    require_choice([*ACCOUNTANTS, "auto"], accountant=accountant)
+    if not releases:
+        raise ValueError("releases must name at least one event, got none.")
+    chosen = (
+        best_accountant(releases, delta=delta) if accountant == "auto" else ACCOUNTANTS[accountant]
+    )
+    composed = chosen(adjacency=releases[0][0].adjacency).compose_all(on_levels(releases))
+    epsilon = composed.epsilon(delta)
+    if not isfinite(epsilon):
+        return Report(
+            accountant=chosen.name,
+            method=chosen.method,
+            epsilon=None,
+            reason=f"no finite epsilon at delta = {delta:g}",
+        )
+    return Report(accountant=chosen.name, method=chosen.method, epsilon=epsilon)
+
+
+def account_all(releases: Releases, *, delta: float) -> list[Report]:
+    """The same run under every accountant; where one does not apply, its reason."""
+    reports = []
+    for name, kind in ACCOUNTANTS.items():
+        try:
+            reports.append(account(releases, delta=delta, accountant=name))
+        except UnsupportedEvent as reason:
+            reports.append(
+                Report(accountant=name, method=kind.method, epsilon=None, reason=str(reason))
+            )
+    return reports
+
+
+def _supports(kind: type[Accountant], event: Event) -> bool:
+    try:
+        kind(adjacency=event.adjacency).compose(event)
+    except UnsupportedEvent:
+        return False
+    return True

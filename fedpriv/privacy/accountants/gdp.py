@@ -1,0 +1,46 @@
+"""Exact accounting of full-batch Gaussian releases, whatever the noise of each round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, ClassVar
+
+from fedpriv.privacy.accountants.base import AdditiveAccountant, unsupported
+from fedpriv.privacy.events import GaussianEvent
+from fedpriv.privacy.gaussian import gdp_delta, gdp_epsilon
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.events import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GdpAccountant(AdditiveAccountant):
+    """μ² adds up, and (ε, δ) follows exactly: no other accountant can be below it.
+
+    Guarantee. Gaussian releases with noise fixed beforehand compose to μ-GDP, μ² = Σμ_t² (Dong,
+    Roth and Su 2022, Cor. 2.1); the conversion is an equivalence. For noise chosen from earlier
+    releases use `GdpFilter`.
+    """
+
+    name: ClassVar[str] = "gdp"
+    method: ClassVar[str] = "exact Gaussian"
+
+    @property
+    def mu(self) -> float:
+        """The μ of everything composed so far."""
+        return sqrt(self.total)
+
+    def cost(self, event: Event) -> float:
+        """μ² = (Δ/σ)²."""
+        if not isinstance(event, GaussianEvent):
+            raise unsupported(self, event, "only full-batch Gaussian noise is exactly GDP")
+        return event.relative_noise**-2
+
+    def epsilon(self, delta: float) -> float:
+        """Exact ε at δ."""
+        return gdp_epsilon(mu=self.mu, delta=delta) if self.total else 0.0
+
+    def delta(self, epsilon: float) -> float:
+        """Exact δ at ε."""
+        return gdp_delta(mu=self.mu, epsilon=epsilon) if self.total else 0.0

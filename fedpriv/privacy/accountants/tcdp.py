@@ -1,0 +1,44 @@
+"""Truncated concentrated differential privacy: zCDP up to an order ω, which sampling amplifies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from fedpriv.privacy.accountants.base import Accountant, UnsupportedEvent
+from fedpriv.privacy.accountants.zcdp import zcdp_cost
+from fedpriv.privacy.conversions import TruncatedBudget, tcdp_epsilon, tcdp_subsampled
+from fedpriv.privacy.events import PoissonGaussianEvent
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.events import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcdpAccountant(Accountant):
+    """ρ adds up and ω is the least of all (Bun, Dwork, Rothblum and Steinke 2018, Lemma 5)."""
+
+    name: ClassVar[str] = "tcdp"
+    method: ClassVar[str] = "truncated CDP"
+    rho: float = 0.0
+    omega: float = inf
+
+    def _add(self, event: Event, count: int) -> Self:
+        cost = self.cost(event)
+        return replace(self, rho=self.rho + count * cost.rho, omega=min(self.omega, cost.omega))
+
+    def cost(self, event: Event) -> TruncatedBudget:
+        """(ρ, ω) of one release."""
+        if isinstance(event, PoissonGaussianEvent):
+            try:
+                return tcdp_subsampled(
+                    rho=event.relative_noise**-2 / 2, sampling_rate=event.sampling_rate
+                )
+            except ValueError as reason:
+                raise UnsupportedEvent(str(reason)) from None
+        return TruncatedBudget(rho=zcdp_cost(self, event), omega=inf)
+
+    def epsilon(self, delta: float) -> float:
+        """ε at δ from the best order below ω."""
+        return tcdp_epsilon(rho=self.rho, omega=self.omega, delta=delta)

@@ -1,0 +1,35 @@
+"""A budget (ε, δ), and the error of going over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedpriv._validate import require_delta, require_positive
+
+# Spend is compared with a budget up to this relative difference: ten releases of ε = 0.1 fit ε = 1,
+# although the floating-point sum need not. It is far below anything a statement prints.
+RELATIVE_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What may be spent: (ε, δ)."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        require_positive(epsilon=self.epsilon)
+        require_delta(delta=self.delta)
+
+    def __str__(self) -> str:
+        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
+
+
+class BudgetExceeded(RuntimeError):
+    """A release would spend more than its budget. Nothing was released."""
+
+
+def within(spent: float, limit: float) -> bool:
+    """Whether ``spent`` is at most ``limit``, up to rounding. False for NaN."""
+    return spent <= limit * (1 + RELATIVE_TOLERANCE)

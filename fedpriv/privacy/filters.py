@@ -1,0 +1,136 @@
+"""Privacy filters: budgets for noise that is chosen on the way.
+
+Composition theorems hold for noise fixed before the first release. When σ_t depends on earlier
+releases (adaptive and learned schedules, early stopping), what may be spent must be checked by a
+*filter*: a rule that admits or refuses each release, such that whatever it admitted is private.
+
+A filter is an immutable value. ``admit`` is called before the query and returns the filter after
+it, or raises `BudgetExceeded`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from math import inf, log, log1p, sqrt
+from typing import TYPE_CHECKING, Self
+
+from fedpriv.privacy.accountants.gdp import GdpAccountant
+from fedpriv.privacy.accountants.rdp import DEFAULT_ORDERS, RdpAccountant
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget, BudgetExceeded, within
+from fedpriv.privacy.gaussian import gdp_mu
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.events import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacyFilter(ABC):
+    """Admits releases while their costs, in one unit that adds up, stay within a limit."""
+
+    budget: Budget
+    adjacency: Adjacency
+    spent: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+
+    @property
+    @abstractmethod
+    def limit(self) -> float:
+        """What may be spent, in the unit of `cost`."""
+
+    @abstractmethod
+    def cost(self, event: Event) -> float:
+        """What one release costs. Raises `UnsupportedEvent` for one that the filter cannot hold."""
+
+    @property
+    def left(self) -> float:
+        """What may still be spent, in the unit of `cost`."""
+        return max(0.0, self.limit - self.spent)
+
+    def affords(self, event: Event) -> bool:
+        """Whether `admit` would let ``event`` through."""
+        return within(self.spent + self.cost(event), self.limit)
+
+    def admit(self, event: Event) -> Self:
+        """The filter after ``event``; raises `BudgetExceeded` if it does not fit."""
+        if not self.affords(event):
+            raise BudgetExceeded(
+                f"the release would spend {self.spent + self.cost(event):.6g} of {self.limit:.6g} "
+                f"({self.budget}; {self._unit()}). Nothing was released. Stop here, or ask for a "
+                f"release that costs at most {self.left:.6g}."
+            )
+        return replace(self, spent=self.spent + self.cost(event))
+
+    @abstractmethod
+    def _unit(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GdpFilter(PrivacyFilter):
+    """Admits full-batch Gaussian releases while Σμ_t² ≤ μ(ε, δ)².
+
+    Guarantee. Whatever it admits, adaptively chosen, is μ-GDP and hence (ε, δ)-DP (Smith and
+    Thakurta 2022; Koskela, Tobaben and Honkela 2022): adaptivity costs nothing.
+    """
+
+    @property
+    def limit(self) -> float:
+        """μ² of the budget."""
+        return gdp_mu(epsilon=self.budget.epsilon, delta=self.budget.delta) ** 2
+
+    def cost(self, event: Event) -> float:
+        """μ² of one release."""
+        return GdpAccountant(adjacency=self.adjacency).compose(event).total
+
+    def _unit(self) -> str:
+        return "squared GDP"
+
+    @property
+    def least_noise(self) -> float:
+        """Smallest σ/Δ that one more release could have; infinite when all is spent."""
+        return 1 / sqrt(self.left) if self.left > 0 else inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdpFilter(PrivacyFilter):
+    """Admits any releases with a Rényi cost, at one order fixed beforehand.
+
+    Guarantee. If Σ D_α ≤ B for the fixed α in every course of events, all together is (α, B)-RDP
+    (Feldman and Zrnic 2021, Thm. 3.1), and B is the largest that converts to (ε, δ). The order must
+    not be chosen afterwards; `for_releases` chooses it from what is planned.
+    """
+
+    order: float
+
+    @classmethod
+    def for_releases(cls, *, budget: Budget, event: Event) -> Self:
+        """A filter with the order that would admit most releases like ``event``."""
+        costs = RdpAccountant(adjacency=event.adjacency).cost(event)
+        order = max(
+            zip(DEFAULT_ORDERS, costs, strict=True),
+            key=lambda pair: _rdp_limit(pair[0], budget) / pair[1],
+        )[0]
+        return cls(budget=budget, adjacency=event.adjacency, order=order)
+
+    @property
+    def limit(self) -> float:
+        """B: the divergence at ``order`` that converts to exactly (ε, δ)."""
+        return max(0.0, _rdp_limit(self.order, self.budget))
+
+    def cost(self, event: Event) -> float:
+        """D_α of one release."""
+        accountant = RdpAccountant(adjacency=self.adjacency, orders=(self.order,))
+        return accountant.compose(event).divergences[0]
+
+    def _unit(self) -> str:
+        return f"Rényi divergence of order {self.order:g}"
+
+
+def _rdp_limit(order: float, budget: Budget) -> float:
+    """The inverse of the conversion in `conversions.rdp_epsilon`, at one order."""
+    if budget.delta == 0:
+        return -inf
+    return budget.epsilon - log1p(-1 / order) + (log(budget.delta) + log(order)) / (order - 1)

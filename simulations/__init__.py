@@ -1,0 +1,1 @@
+"""Simulations, the `fedpriv` command line, experiments and reports."""

@@ -1,0 +1,45 @@
+"""The `fedpriv` command: each subcommand parses, calls one function, and prints what it found.
+
+Exit status: 0 if all is well, 1 if a check failed, 2 if the input was wrong. Nothing heavy is
+imported until a command runs, so that `fedpriv --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from simulations.commands import accounting
+
+app = typer.Typer(
+    name="fedpriv",
+    help="Private multi-party learning on Flower: plan, simulate, deploy, and sign what a run "
+    "guarantees.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+accounting.register(app)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        from fedpriv import __version__
+
+        typer.echo(f"fedpriv {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; errors about input are one message and exit status 2, never a trace."""
+    try:
+        app()
+    except ValueError as error:
+        Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False)
+        sys.exit(2)

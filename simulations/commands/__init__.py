@@ -1,0 +1,1 @@
+"""The subcommands of `fedpriv`, one file for each subject."""

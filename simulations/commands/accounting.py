@@ -1,0 +1,235 @@
+"""`fedpriv account` and `fedpriv calibrate`: noise to guarantee, and guarantee to noise."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedpriv.privacy.adjacency import Adjacency
+from simulations.commands.output import print_json, rounded_up
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.accountants import Report
+    from fedpriv.privacy.releases import Releases
+
+
+class Mechanism(StrEnum):
+    """What noise the rounds add."""
+
+    GAUSSIAN = "gaussian"
+    LAPLACE = "laplace"
+
+
+Delta = Annotated[float, typer.Option(help="Failure probability, well below 1 / records.")]
+Rate = Annotated[
+    float, typer.Option(help="Poisson rate with which each record joins a round; 1 is full batch.")
+]
+Relation = Annotated[
+    Adjacency, typer.Option(help="Which data sets are compared: one record replaced, or added.")
+]
+Noise = Annotated[Mechanism, typer.Option(help="Noise law; laplace is for one released number.")]
+Name = Annotated[
+    str,
+    typer.Option(
+        help="basic, advanced, zcdp-simple, zcdp, tcdp, rdp, pld or gdp; auto takes the tightest "
+        "sound one."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file to ``app``."""
+    app.command()(account)
+    app.command()(calibrate)
+
+
+def account(
+    delta: Delta,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option(
+            help="Gaussian: standard deviation of the noise on the sum / clip norm, whatever the "
+            "adjacency. Laplace: scale / sensitivity."
+        ),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="How many rounds use that noise.")] = None,
+    schedule: Annotated[
+        Path | None,
+        typer.Option(help="Instead of both: a JSON file with a list of multipliers, one a round."),
+    ] = None,
+    sampling_rate: Rate = 1.0,
+    adjacency: Relation = Adjacency.ADD_REMOVE,
+    mechanism: Noise = Mechanism.GAUSSIAN,
+    accountant: Name = "auto",
+    every: Annotated[
+        bool, typer.Option("--all", help="Set every accountant side by side.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """How much privacy do these rounds spend? An upper bound on epsilon.
+
+    [bold]Example[/]: 1000 rounds of sampled gradient descent:
+
+        fedpriv account --noise-multiplier 1.1 --rounds 1000 --sampling-rate 0.01
+        --delta 1e-5
+    """
+    from fedpriv.privacy import accountants
+
+    releases = _releases(noise_multiplier, rounds, schedule, sampling_rate, adjacency, mechanism)
+    chosen = accountants.account(releases, delta=delta, accountant=accountant)
+    reports = accountants.account_all(releases, delta=delta) if every else []
+    count = sum(n for _, n in releases)
+    if as_json:
+        values: dict[str, Any] = {
+            "epsilon": chosen.epsilon,
+            "delta": delta,
+            "accountant": chosen.accountant,
+            "adjacency": adjacency.value,
+            "mechanism": mechanism.value,
+            "noise_multiplier": noise_multiplier,
+            "schedule": None if schedule is None else str(schedule),
+            "rounds": count,
+            "sampling_rate": sampling_rate,
+        }
+        if chosen.reason:
+            values["reason"] = chosen.reason
+        if every:
+            values["accountants"] = {r.accountant: r.epsilon for r in reports}
+            values["reasons"] = {r.accountant: r.reason for r in reports if r.reason}
+        print_json(values)
+        return
+    assumptions = _assumptions(adjacency, sampling_rate, count)
+    if every:
+        _print_table(reports, delta, assumptions)
+    elif chosen.epsilon is None:
+        typer.echo(f"no guarantee: {chosen.reason}   ({chosen.method}; {assumptions})")
+        raise typer.Exit(1)
+    else:
+        typer.echo(
+            f"epsilon <= {rounded_up(chosen.epsilon)} at delta = {delta:g}   "
+            f"({chosen.method}; {assumptions})"
+        )
+
+
+def calibrate(
+    epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon.")],
+    delta: Delta,
+    rounds: Annotated[int, typer.Option(help="How many rounds share the budget.")],
+    sampling_rate: Rate = 1.0,
+    adjacency: Relation = Adjacency.ADD_REMOVE,
+    mechanism: Noise = Mechanism.GAUSSIAN,
+    accountant: Name = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """How much noise keeps these rounds within a budget? Found, then proved by accounting.
+
+    [bold]Example[/]: 100 full-batch rounds within epsilon = 1:
+
+        fedpriv calibrate --epsilon 1 --delta 1e-6 --rounds 100
+    """
+    from fedpriv.privacy import calibration
+
+    found = calibration.calibrate(
+        epsilon=epsilon,
+        delta=delta,
+        rounds=rounds,
+        sampling_rate=sampling_rate,
+        adjacency=adjacency,
+        mechanism=mechanism.value,
+        accountant=accountant,
+    )
+    if as_json:
+        print_json(
+            {
+                "noise_multiplier": found.noise_multiplier,
+                "epsilon": found.epsilon,
+                "delta": found.delta,
+                "accountant": found.accountant,
+                "adjacency": found.adjacency.value,
+                "mechanism": found.mechanism,
+                "rounds": found.rounds,
+                "sampling_rate": found.sampling_rate,
+            }
+        )
+        return
+    unit = (
+        "noise on the clipped sum: standard deviation = noise_multiplier * clip"
+        if mechanism is Mechanism.GAUSSIAN
+        else "noise on one number: scale = noise_multiplier * sensitivity"
+    )
+    typer.echo(f"noise_multiplier = {rounded_up(found.noise_multiplier, 6)}   ({unit})")
+    typer.echo(
+        f"epsilon <= {rounded_up(found.epsilon)} at delta = {delta:g}   "
+        f"({found.accountant}; {_assumptions(adjacency, sampling_rate, rounds)})"
+    )
+
+
+def _releases(
+    noise_multiplier: float | None,
+    rounds: int | None,
+    schedule: Path | None,
+    sampling_rate: float,
+    adjacency: Adjacency,
+    mechanism: Mechanism,
+) -> Releases:
+    from fedpriv.privacy.releases import gaussian_releases, laplace_releases
+
+    make = gaussian_releases if mechanism is Mechanism.GAUSSIAN else laplace_releases
+    if schedule is not None and noise_multiplier is None:
+        noises: float | list[float] = _read_schedule(schedule)
+    elif schedule is None and noise_multiplier is not None:
+        noises = noise_multiplier
+    else:
+        raise ValueError(
+            "give either --noise-multiplier with --rounds, or --schedule: exactly one of them."
+        )
+    return make(noises, rounds=rounds, sampling_rate=sampling_rate, adjacency=adjacency)
+
+
+def _read_schedule(path: Path) -> list[float]:
+    try:
+        values = json.loads(path.read_text())
+    except OSError as error:
+        raise ValueError(f"schedule {str(path)!r} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise ValueError(f"schedule {str(path)!r} is not JSON.") from None
+    if not isinstance(values, list):
+        raise ValueError(
+            f"schedule {str(path)!r} must be a JSON list of noise multipliers, one a round."
+        )
+    return values
+
+
+def _assumptions(adjacency: Adjacency, sampling_rate: float, rounds: int) -> str:
+    record = (
+        "replace one record" if adjacency is Adjacency.REPLACE_ONE else "add or remove one record"
+    )
+    sampling = "full batch" if sampling_rate == 1 else f"Poisson sampling at {sampling_rate:g}"
+    return f"{record}; {sampling}; {rounds} round{'s' if rounds > 1 else ''}"
+
+
+def _print_table(reports: list[Report], delta: float, assumptions: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    best = min((r.epsilon for r in reports if r.epsilon is not None), default=None)
+    table = Table(title=f"delta = {delta:g}   ({assumptions})", title_justify="left")
+    table.add_column("accountant")
+    table.add_column("method")
+    table.add_column("epsilon <=", justify="right")
+    table.add_column("")
+    for report in reports:
+        if report.epsilon is None:
+            table.add_row(report.accountant, report.method, "-", report.reason, style="dim")
+        else:
+            mark = "tightest" if report.epsilon == best else ""
+            style = "bold green" if mark else None
+            table.add_row(
+                report.accountant, report.method, rounded_up(report.epsilon), mark, style=style
+            )
+    Console().print(table)

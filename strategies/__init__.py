@@ -1,0 +1,1 @@
+"""Server strategies: one learning algorithm a file."""
