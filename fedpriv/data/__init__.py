@@ -1,0 +1,41 @@
+"""Data: built-in data sets, a user's own tables, public feature bounds, and partitions.
+
+The usual road: `load` or `read_table`, then `bound`, then `partition`.
+"""
+
+from fedpriv.data.bounds import Bounds, bound, enforce
+from fedpriv.data.dataset import Dataset, Records, Task, hold_out
+from fedpriv.data.describe import Description, describe
+from fedpriv.data.errors import DataError
+from fedpriv.data.partition import PartitionedDataset, partition
+from fedpriv.data.registry import DEFAULT, Entry, entries, load, names
+from fedpriv.data.schema import Schema, parse_schema, read_schema
+from fedpriv.data.synthetic import SyntheticProblem, synthetic
+from fedpriv.data.table import LoadReport, read_table
+
+__all__ = [
+    "DEFAULT",
+    "Bounds",
+    "DataError",
+    "Dataset",
+    "Description",
+    "Entry",
+    "LoadReport",
+    "PartitionedDataset",
+    "Records",
+    "Schema",
+    "SyntheticProblem",
+    "Task",
+    "bound",
+    "describe",
+    "enforce",
+    "entries",
+    "hold_out",
+    "load",
+    "names",
+    "parse_schema",
+    "partition",
+    "read_schema",
+    "read_table",
+    "synthetic",
+]

@@ -1,0 +1,191 @@
+"""Which party holds which training record.
+
+A partition sorts the records so that each party's are contiguous. One computation over all records
+then serves all parties, and sums over parties are sums over segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fedpriv._validate import require_choice, require_count, require_non_negative, require_positive
+from fedpriv.data.dataset import Dataset, Records
+from fedpriv.data.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Kind = Literal["natural", "iid", "sized", "dirichlet"]
+KINDS: tuple[Kind, ...] = ("natural", "iid", "sized", "dirichlet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PartitionedDataset:
+    """A data set whose training records are sorted by party. Made by `partition`.
+
+    Attributes:
+        dataset: The data set; its ``train.party`` ascends and its ``party_names`` name the parties.
+        kind: How the parties were made.
+        offsets: int64 (m + 1): party j holds the training records offsets[j] to offsets[j + 1].
+        order: int64 (n): the row in the original training set of each record; a permutation.
+    """
+
+    dataset: Dataset
+    kind: Kind
+    offsets: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    @property
+    def parties(self) -> int:
+        """The number m of parties."""
+        return len(self.offsets) - 1
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """The number n_j of training records of each party."""
+        return np.diff(self.offsets)
+
+    @property
+    def smallest(self) -> int:
+        """The size of the smallest party, on which the noise of equally weighted sums depends."""
+        return int(self.sizes.min())
+
+    def party(self, index: int) -> Records:
+        """The training records of one party; shares memory with the whole."""
+        if not 0 <= index < self.parties:
+            raise ValueError(f"index must lie in 0..{self.parties - 1}, got {index!r}.")
+        return self.dataset.train.take(slice(self.offsets[index], self.offsets[index + 1]))
+
+
+def partition(
+    dataset: Dataset,
+    *,
+    kind: Kind,
+    parties: int | None = None,
+    rng: np.random.Generator | None = None,
+    exponent: float | None = None,
+    alpha: float | None = None,
+    min_records: int = 1,
+) -> PartitionedDataset:
+    """Distribute the training records over parties, none of them empty.
+
+    The result is a function of the data set, the arguments and the state of ``rng``. Within a
+    party the records keep the order of the data set.
+
+    Args:
+        dataset: What to distribute. The test set stays common.
+        kind: ``natural``: by the data set's own parties. ``iid``: at random, in equal sizes (± 1).
+            ``sized``: at random, in sizes that fall as a power of the rank. ``dirichlet``: for each
+            class, shares of the parties from a symmetric Dirichlet law (Hsu, Qi and Brown 2019).
+        parties: How many; not for ``natural``.
+        rng: The source of randomness; not needed for ``natural``.
+        exponent: ``sized`` only: party j gets ``min_records`` and a share ∝ (j + 1)^−exponent of
+            the rest, up to rounding; 0 makes the sizes equal.
+        alpha: ``dirichlet`` only: the concentration; small values give each party few classes.
+        min_records: The fewest records a party may hold. ``natural`` refuses data with a smaller
+            party; ``dirichlet`` first gives each party so many records regardless of their class.
+    """
+    require_choice(KINDS, kind=kind)
+    require_count(min_records=min_records)
+    for name, value, owner in (("exponent", exponent, "sized"), ("alpha", alpha, "dirichlet")):
+        if (value is not None) != (kind == owner):
+            raise ValueError(f"{name} must be given for kind = {owner!r}, and for no other kind.")
+    if kind == "natural":
+        if parties is not None:
+            raise ValueError("parties must not be given for kind = 'natural': the data decide.")
+        return _sort_by_party(dataset, kind, *_natural(dataset, min_records))
+
+    if parties is None or rng is None:
+        raise ValueError(f"parties and rng must be given for kind = {kind!r}.")
+    require_count(parties=parties)
+    n = len(dataset.train)
+    if parties * min_records > n:
+        raise ValueError(
+            f"parties must be at most {n // min_records} for {n} training records and "
+            f"min_records = {min_records}, got {parties}."
+        )
+    if alpha is not None:
+        if dataset.task == "regression":
+            raise ValueError("kind = 'dirichlet' needs classes; a regression task has none.")
+        require_positive(alpha=alpha)
+        holder = _label_skewed(dataset.train.y, parties, alpha, min_records, rng)
+    else:
+        sizes = _power_law(n, parties, exponent or 0.0, min_records)
+        holder = rng.permutation(np.repeat(np.arange(parties), sizes))
+    # The natural parties of the test set would be read as indices of the new ones.
+    renamed = replace(
+        dataset,
+        train=Records(X=dataset.train.X, y=dataset.train.y),
+        test=Records(X=dataset.test.X, y=dataset.test.y),
+        party_names=(),
+    )
+    return _sort_by_party(renamed, kind, holder, tuple(f"party-{j}" for j in range(parties)))
+
+
+def _natural(
+    dataset: Dataset, min_records: int
+) -> tuple[NDArray[np.integer[Any]], tuple[str, ...]]:
+    if dataset.train.party is None:
+        raise DataError(
+            f"{dataset.name} has no natural parties: choose another kind of partition, "
+            "or name the party column in the schema."
+        )
+    sizes = np.bincount(dataset.train.party, minlength=len(dataset.party_names))
+    small = np.flatnonzero(sizes < min_records)
+    if small.size:
+        raise DataError(
+            f"{dataset.name}: {small.size} of {sizes.size} parties hold fewer than "
+            f"min_records = {min_records} training records; the first is party {small[0]}, "
+            "counted from 0. Leave such parties out."
+        )
+    return dataset.train.party, dataset.party_names
+
+
+def _power_law(n: int, parties: int, exponent: float, min_records: int) -> NDArray[np.int64]:
+    require_non_negative(exponent=exponent)
+    weights = np.arange(1, parties + 1, dtype=np.float64) ** -exponent
+    spare = n - parties * min_records
+    # Rounding the cumulated sizes, not the sizes, makes the total exact.
+    cuts = np.rint(np.cumsum(weights) / weights.sum() * spare).astype(np.int64)
+    cuts[-1] = spare
+    sizes: NDArray[np.int64] = min_records + np.diff(cuts, prepend=0)
+    return sizes
+
+
+def _label_skewed(
+    labels: NDArray[np.float32] | NDArray[np.int64],
+    parties: int,
+    alpha: float,
+    min_records: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    shuffled = rng.permutation(len(labels))
+    reserved, rest = np.split(shuffled, [parties * min_records])
+    holder = np.empty(len(labels), np.int64)
+    holder[reserved] = np.repeat(np.arange(parties), min_records)
+    for label in np.unique(labels[rest]):
+        rows = rest[labels[rest] == label]
+        shares = rng.dirichlet(np.full(parties, alpha))
+        holder[rows] = np.repeat(np.arange(parties), rng.multinomial(len(rows), shares))
+    return holder
+
+
+def _sort_by_party(
+    dataset: Dataset,
+    kind: Kind,
+    holder: NDArray[np.integer[Any]],
+    names: tuple[str, ...],
+) -> PartitionedDataset:
+    order = np.argsort(holder, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(holder, minlength=len(names)))])
+    train = Records(X=dataset.train.X[order], y=dataset.train.y[order], party=holder[order])
+    order.flags.writeable = offsets.flags.writeable = False
+    return PartitionedDataset(
+        dataset=replace(dataset, train=train, party_names=names),
+        kind=kind,
+        offsets=offsets,
+        order=order,
+    )

@@ -1,0 +1,200 @@
+"""CSV and Parquet files as columns of text or numbers.
+
+The libraries underneath quote the offending cell in their errors. Here such errors are replaced:
+a message names file, column and row, and never a value.
+"""
+
+from __future__ import annotations
+
+import csv
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.data.errors import DataError, import_optional
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Source:
+    """Columns read from a file; rows are counted from 1, without the header.
+
+    Attributes:
+        file: The name of the file, for messages.
+        rows: The number of rows.
+        ignored: The columns of the file that were not asked for.
+        missing_values: Texts that mean a missing value, beside the empty one.
+    """
+
+    file: str
+    rows: int
+    ignored: tuple[str, ...]
+    missing_values: tuple[str, ...]
+    _columns: dict[str, Any]
+
+    def text(self, name: str) -> Any:
+        """A column as Arrow strings without surrounding blanks; missing values are null."""
+        pa = import_optional("pyarrow", extra="data")
+        pc = import_optional("pyarrow.compute", extra="data")
+        column = self._columns[name]
+        if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+            column = pc.cast(column, pa.string())
+        elif not _is_text(column):
+            raise self._wrong_type(name, "text, integers, or true and false")
+        column = pc.utf8_trim_whitespace(column)
+        absent = pc.is_in(column, value_set=pa.array(["", *self.missing_values], column.type))
+        return pc.if_else(absent, pa.scalar(None, column.type), column)
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """A column as numbers; missing values are NaN."""
+        pa = import_optional("pyarrow", extra="data")
+        pc = import_optional("pyarrow.compute", extra="data")
+        column = self._columns[name]
+        if _is_text(column):
+            column = self.text(name)
+        elif not (
+            pa.types.is_integer(column.type)
+            or pa.types.is_floating(column.type)
+            or pa.types.is_decimal(column.type)
+        ):
+            raise self._wrong_type(name, "numbers")
+        parsed = _parse(column)
+        if parsed is None:
+            row = _first_failure(column) + 1
+            raise DataError(f"{self.file}, column {name!r}: row {row} does not hold a number.")
+        values = np.array(pc.fill_null(parsed, np.nan).to_numpy())
+        for text in self.missing_values:
+            # A code such as -9 means "missing" however its digits are written.
+            with suppress(ValueError):
+                values[values == float(text)] = np.nan
+        return values
+
+    def _wrong_type(self, name: str, wanted: str) -> DataError:
+        found = self._columns[name].type
+        return DataError(f"{self.file}, column {name!r}: holds {found}, not {wanted}.")
+
+
+def read_source(
+    path: Path, wanted: Sequence[str], *, delimiter: str, missing_values: tuple[str, ...]
+) -> Source:
+    """Read the ``wanted`` columns of a ``.csv`` or ``.parquet`` file."""
+    pa = import_optional("pyarrow", extra="data")
+    if not path.is_file():
+        raise DataError(f"{path} does not exist.")
+    if path.suffix not in (".csv", ".parquet"):
+        raise DataError(f"{path.name}: the name of the file must end in .csv or .parquet.")
+    content = None
+    # Raised outside the handler: the errors of the libraries, which quote cells, do not ride along.
+    with suppress(pa.ArrowException, UnicodeDecodeError, csv.Error):
+        read = _read_csv if path.suffix == ".csv" else _read_parquet
+        content = read(path, wanted, delimiter)
+    if content is None:
+        raise DataError(
+            f"{path.name} cannot be read as {path.suffix[1:]}: it is damaged, not in UTF-8, or in "
+            "another format."
+        )
+    header, table = content
+    if not table.num_rows:
+        raise DataError(f"{path.name} is empty: it has a header and no rows.")
+    return Source(
+        file=path.name,
+        rows=table.num_rows,
+        ignored=tuple(name for name in header if name not in wanted),
+        missing_values=missing_values,
+        _columns={name: _decoded(table[name]) for name in wanted},
+    )
+
+
+def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any]:
+    pa = import_optional("pyarrow", extra="data")
+    pa_csv = import_optional("pyarrow.csv", extra="data")
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        first = next(csv.reader(file, delimiter=delimiter), None)
+    if not first:
+        raise DataError(f"{path.name} is empty: the first line must name the columns.")
+    header = [name.strip() for name in first]
+    _check_header(path.name, header, wanted)
+    widths: list[int] = []
+
+    def skip(row: Any) -> str:
+        widths.append(row.actual_columns)
+        return "skip"
+
+    # All as text: the reader's own conversion cannot tell a row from a value in its errors.
+    table = pa_csv.read_csv(
+        path,
+        read_options=pa_csv.ReadOptions(column_names=header, skip_rows=1),
+        parse_options=pa_csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
+        ),
+        convert_options=pa_csv.ConvertOptions(
+            include_columns=list(wanted), column_types=dict.fromkeys(header, pa.string())
+        ),
+    )
+    if widths:
+        raise DataError(
+            f"{path.name}: rows that do not have the {len(header)} columns of the header: "
+            f"{len(widths)}; the first has {widths[0]}."
+        )
+    return header, table
+
+
+def _read_parquet(path: Path, wanted: Sequence[str], _delimiter: str) -> tuple[list[str], Any]:
+    parquet = import_optional("pyarrow.parquet", extra="data")
+    header = list(parquet.read_schema(path).names)
+    _check_header(path.name, header, wanted)
+    return header, parquet.read_table(path, columns=list(wanted))
+
+
+def _check_header(file: str, header: list[str], wanted: Sequence[str]) -> None:
+    """Quote no name that the schema does not hold: a forgotten header makes names of cells."""
+    for place, name in enumerate(header):
+        if name in header[:place]:
+            raise DataError(
+                f"{file}: columns {header.index(name) + 1} and {place + 1} have the same name."
+            )
+    folded = {name.casefold() for name in header}
+    for name in wanted:
+        if name not in header:
+            hint = " Upper and lower case differ." if name.casefold() in folded else ""
+            raise DataError(f"{file}: the header lacks column {name!r} of the schema.{hint}")
+
+
+def _decoded(column: Any) -> Any:
+    pa = import_optional("pyarrow", extra="data")
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    return column
+
+
+def _is_text(column: Any) -> bool:
+    pa = import_optional("pyarrow", extra="data")
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def _parse(column: Any) -> Any | None:
+    """The column as float64, or None if an entry is no number."""
+    pa = import_optional("pyarrow", extra="data")
+    with suppress(pa.ArrowInvalid):
+        # Not "safe": an integer beyond 2**53 may be rounded.
+        return column.cast(pa.float64(), safe=False)
+    return None
+
+
+def _first_failure(column: Any) -> int:
+    """The first entry that is no number, by bisection: one pass over the column in all."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _parse(column.slice(low, middle - low)) is None:
+            high = middle
+        else:
+            low = middle
+    return low
