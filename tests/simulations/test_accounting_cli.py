@@ -108,7 +108,10 @@ def test_laplace_noise_for_pure_privacy() -> None:
         ("account --rounds 9 --delta 1e-6", "give either --noise-multiplier"),
         ("account --noise-multiplier 1 --rounds 9 --delta 1e-6 --sampling-rate 2", "sampling_rate"),
         (
-            "calibrate --epsilon 1 --rounds 9 --delta .1 --sampling-rate .1 --adjacency replace-one",
+            (
+                "account --noise-multiplier 1 --rounds 9 --delta 1e-6 --sampling-rate 0.1 "
+                "--adjacency replace-one"
+            ),
             "adjacency must be 'add-remove' with Poisson sampling",
         ),
         ("account --noise-multiplier 1 --rounds 9 --delta 1e-6 --accountant rpd", "'rdp'?"),
