@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedpriv.privacy.adjacency import Adjacency
-from simulations.commands.output import print_json, rounded_up
+from fedpriv.privacy.rounding import rounded_up
+from simulations.commands.output import print_json
 
 if TYPE_CHECKING:
     from fedpriv.privacy.accountants import Report

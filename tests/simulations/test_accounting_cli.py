@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from simulations.commands.output import rounded_up
-
 
 def fedpriv(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -154,18 +152,3 @@ def test_help_teaches_with_an_example_and_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
     for command in ("account", "calibrate"):
         assert "Example" in fedpriv(command, "--help").stdout
-
-
-@pytest.mark.parametrize(
-    ("value", "digits", "text"),
-    [
-        (0.1 + 0.2, 4, "0.3"),
-        (1.23401, 4, "1.235"),
-        (9.99951, 4, "10"),
-        (1e-9, 4, "1e-09"),
-        (123456, 4, "1.235e+05"),
-        (0, 4, "0"),
-    ],
-)
-def test_rounding_is_upwards(value: float, digits: int, text: str) -> None:
-    assert rounded_up(value, digits) == text

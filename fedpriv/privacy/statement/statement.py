@@ -1,0 +1,194 @@
+"""Everything that a statement says, computed once, from a plan and the facts of a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from fedpriv import __version__
+from fedpriv.privacy.accountants import (
+    ACCOUNTANTS,
+    GdpAccountant,
+    UnsupportedEvent,
+    ZcdpAccountant,
+)
+from fedpriv.privacy.budget import within
+from fedpriv.privacy.conversions import PrivacyLoss, group_privacy
+from fedpriv.privacy.tradeoff import attack_advantage, gaussian_attack_advantage
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.plan import Plan
+    from fedpriv.privacy.statement.facts import LedgerFacts, RunFacts, TrustModel
+
+SIMULATED = "SIMULATED: no privacy was spent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What a run guarantees. Renderers print it; nothing is computed after this point."""
+
+    plan: Plan
+    facts: RunFacts
+    trust: TrustModel
+    ledger: LedgerFacts | None
+    version: str
+    accountant_version: str
+    epsilon: float
+    delta: float
+    per_person: PrivacyLoss
+    delta_times_records: float
+    gdp_mu: float | None
+    zcdp_rho: float | None
+    advantage: float
+    sees: tuple[str, ...]
+    unprotected: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as JSON-ready values; a simulation says so in the first entry."""
+        return {
+            "status": SIMULATED if self.facts.simulated else "real",
+            "fedpriv": self.version,
+            "guarantee": {
+                "unit": "one record",
+                "adjacency": self.plan.adjacency.value,
+                "epsilon": self.epsilon,
+                "delta": self.delta,
+                "records": self.plan.records,
+                "delta_times_records": self.delta_times_records,
+                "records_per_person": self.facts.records_per_person,
+                "per_person": self.per_person._asdict(),
+                "gdp_mu": self.gdp_mu,
+                "zcdp_rho": self.zcdp_rho,
+                "attack_advantage": self.advantage,
+                "accountant": self.plan.accountant,
+                "accountant_version": self.accountant_version,
+            },
+            "run": asdict(self.facts),
+            "plan": self.plan.to_dict(),
+            "trust": {**asdict(self.trust), "sees": list(self.sees)},
+            "ledger": None if self.ledger is None else asdict(self.ledger),
+            "unprotected": list(self.unprotected),
+            "not_covered": list(self.not_covered),
+            "warnings": list(self.warnings),
+        }
+
+
+def make_statement(
+    plan: Plan, *, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None = None
+) -> Statement:
+    """Compute the statement of a run that followed ``plan``."""
+    mu = _composed(GdpAccountant(adjacency=plan.adjacency), plan)
+    rho = _composed(ZcdpAccountant(adjacency=plan.adjacency), plan)
+    if mu is not None:
+        mu **= 0.5
+    epsilon, delta = plan.epsilon, plan.budget.delta
+    return Statement(
+        plan=plan,
+        facts=facts,
+        trust=trust,
+        ledger=ledger,
+        version=__version__,
+        accountant_version=_accountant_version(plan.accountant),
+        epsilon=epsilon,
+        delta=delta,
+        per_person=group_privacy(epsilon=epsilon, delta=delta, size=facts.records_per_person),
+        delta_times_records=delta * plan.records,
+        gdp_mu=mu,
+        zcdp_rho=rho,
+        advantage=(
+            attack_advantage(epsilon=epsilon, delta=delta)
+            if mu is None
+            else gaussian_attack_advantage(mu=mu)
+        ),
+        sees=_who_sees_what(plan, trust),
+        unprotected=_unprotected(plan, facts),
+        not_covered=(
+            "parties that answer falsely, and denial of service",
+            "side channels: timing, memory, crashes",
+            "what holds for the whole population, which a model is meant to learn",
+        ),
+        warnings=_warnings(plan, facts, trust, ledger),
+    )
+
+
+def _composed(accountant: GdpAccountant | ZcdpAccountant, plan: Plan) -> float | None:
+    try:
+        return accountant.compose_all(plan.releases).total
+    except UnsupportedEvent:
+        return None
+
+
+def _accountant_version(name: str) -> str:
+    method = ACCOUNTANTS[name].method
+    if name in {"pld", "rdp"}:
+        return f"{method}, dp-accounting {version('dp-accounting')}"
+    return f"{method}, fedpriv {__version__}"
+
+
+def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
+    server = {
+        "off": "the server sees every party's answer",
+        "ideal": "one process held all records (simulation); the server's code was given sums only",
+        "semi-honest": "a server that follows the protocol sees sums of answers only",
+        "active": "even a malicious server sees sums of answers only",
+    }[trust.secure_aggregation]
+    masked = trust.secure_aggregation in {"semi-honest", "active"}
+    noise = (
+        "the parties add the noise before masking: nobody sees a sum without noise"
+        if plan.noise_at == "parties"
+        else "the server adds the noise: it sees exact sums and must be trusted with them"
+    )
+    lines = [f"each party sees its own records and {plan.released}", server, noise]
+    if trust.server_also_sees:
+        lines.append(f"on the way to the release the server also sees {trust.server_also_sees}")
+    if masked:
+        lines.append(
+            f"holds while at most {trust.colluding_parties} parties collude with the server and at "
+            f"most {trust.dropped_parties} drop out; no sum of fewer than {trust.least_parties} "
+            "parties is opened"
+        )
+    return tuple(lines)
+
+
+def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
+    sizes = "the number of parties and of each party's records"
+    if plan.adjacency.value == "add-remove":
+        sizes += " (add-remove protects a size only if it is not published)"
+    metrics = ("accuracy and loss on party data, published without noise",)
+    return (
+        sizes,
+        "hyper-parameters, schedule and this statement",
+        *(metrics if facts.metrics_published else ()),
+    )
+
+
+def _warnings(
+    plan: Plan, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None
+) -> tuple[str, ...]:
+    found = []
+    if plan.budget.delta * plan.records >= 0.1:
+        found.append(
+            f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / plan.records:.3g}: "
+            "a mechanism that publishes a few whole records could meet it"
+        )
+    assumed = "Poisson" if plan.sampling_rate < 1 else "full batch"
+    if facts.sampler != assumed:
+        found.append(
+            f"the accounting assumes {assumed} sampling, but records were chosen by "
+            f"{facts.sampler!r}: the stated epsilon does not hold"
+        )
+    if facts.audit_epsilon is not None and not within(facts.audit_epsilon, plan.epsilon):
+        found.append(
+            f"an audit found epsilon >= {facts.audit_epsilon:g}, above the stated "
+            f"{plan.epsilon:g}: the implementation is broken"
+        )
+    if facts.metrics_published:
+        found.append("metrics published without noise are outside the guarantee")
+    if trust.secure_aggregation == "off":
+        found.append("without secure aggregation the server sees every party's exact answer")
+    if ledger is None and not facts.simulated:
+        found.append("no ledger was kept: earlier runs on the same data are not counted")
+    return tuple(found)

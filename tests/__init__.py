@@ -1,0 +1,1 @@
+"""The test suite, which mirrors the tree."""
