@@ -118,6 +118,7 @@ def _randomness(statement: Statement) -> list[str]:
     return [
         source,
         f"sums are integers on a grid of {statement.plan.step:.3g} until integer noise is on them",
+        *dict.fromkeys(f"{m.name}: {m.precision}" for m in statement.plan.mechanisms),
     ]
 
 

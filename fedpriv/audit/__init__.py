@@ -1,0 +1,1 @@
+"""Audits: what an attacker can be shown to learn. They bound a privacy loss from *below*."""

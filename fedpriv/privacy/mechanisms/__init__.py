@@ -1,0 +1,25 @@
+"""Mechanisms: frozen values that turn an integer sum into a noisy release and know its event."""
+
+from fedpriv.privacy.mechanisms.gaussian import GaussianMechanism
+from fedpriv.privacy.mechanisms.integer import (
+    DiscreteGaussianMechanism,
+    DiscreteLaplaceMechanism,
+    SkellamMechanism,
+)
+from fedpriv.privacy.mechanisms.laplace import (
+    L1LaplaceMechanism,
+    L2LaplaceMechanism,
+    UnsoundLaplaceMechanism,
+)
+from fedpriv.privacy.mechanisms.mechanism import Mechanism
+
+__all__ = [
+    "DiscreteGaussianMechanism",
+    "DiscreteLaplaceMechanism",
+    "GaussianMechanism",
+    "L1LaplaceMechanism",
+    "L2LaplaceMechanism",
+    "Mechanism",
+    "SkellamMechanism",
+    "UnsoundLaplaceMechanism",
+]
