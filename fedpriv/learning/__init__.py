@@ -1,0 +1,71 @@
+"""Losses, models, clipped gradient sums, certified minimisers and server optimisers.
+
+Two things are asked of a party's records. A clipped gradient sum, `clipped_gradient_sums`: a
+`RecordBatch`, a `Model`, a `Loss` and a `Clipping` in, one bounded vector a party out. And the
+certified minimiser of a strongly convex problem, `solve`. Both take the records of one party, or of
+many stacked in one process.
+"""
+
+from fedpriv.learning.batch import RecordBatch
+from fedpriv.learning.clipping import (
+    ClippedSums,
+    Clipping,
+    clipped_gradient_sums,
+    rounding_sensitivity,
+)
+from fedpriv.learning.erm import Solution, solve
+from fedpriv.learning.erm_certificate import Certificate, ToleranceNotReachedError
+from fedpriv.learning.erm_problem import ErmProblem, minimiser_sensitivity
+from fedpriv.learning.losses import (
+    HuberHinge,
+    HuberRegression,
+    Logistic,
+    Loss,
+    Softmax,
+    Squared,
+)
+from fedpriv.learning.models import LinearModel, MlpModel, Model
+from fedpriv.learning.network import NetworkModel, small_cnn
+from fedpriv.learning.optimisers import (
+    AdaGrad,
+    Adam,
+    Averaged,
+    DebiasedMomentum,
+    Momentum,
+    Optimiser,
+    Sgd,
+)
+from fedpriv.learning.sampling import poisson_sample
+
+__all__ = [
+    "AdaGrad",
+    "Adam",
+    "Averaged",
+    "Certificate",
+    "ClippedSums",
+    "Clipping",
+    "DebiasedMomentum",
+    "ErmProblem",
+    "HuberHinge",
+    "HuberRegression",
+    "LinearModel",
+    "Logistic",
+    "Loss",
+    "MlpModel",
+    "Model",
+    "Momentum",
+    "NetworkModel",
+    "Optimiser",
+    "RecordBatch",
+    "Sgd",
+    "Softmax",
+    "Solution",
+    "Squared",
+    "ToleranceNotReachedError",
+    "clipped_gradient_sums",
+    "minimiser_sensitivity",
+    "poisson_sample",
+    "rounding_sensitivity",
+    "small_cnn",
+    "solve",
+]

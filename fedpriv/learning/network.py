@@ -1,0 +1,233 @@
+"""Any PyTorch module as a model, and a small convolutional network."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedpriv._validate import require_count
+from fedpriv.learning.clipping_dense import slopes
+from fedpriv.learning.clipping_layers import (
+    LayerPlan,
+    layer_factors,
+    layer_plans,
+    patches_size,
+)
+from fedpriv.learning.clipping_vmap import vmap_factors
+from fedpriv.learning.models import Model, flatten, unflatten
+from fedpriv.learning.record_wise import require_record_wise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedpriv.learning.batch import RecordBatch
+    from fedpriv.learning.factors import Factor
+    from fedpriv.learning.losses import Loss
+
+_PROBES = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkModel(Model):
+    """A `torch.nn.Module` that scores every record on its own.
+
+    The module is copied, put in training mode and checked (`require_record_wise`); changing the
+    original later changes nothing here. Its trainable parameters are the vector θ; parameters
+    that do not require gradients, and buffers, are constants. One computation at a time: a
+    model is not shared between threads.
+
+    Gradients are computed layer by layer if all trainable parameters sit in layers with a rule and
+    a run shows that the rules give the gradient of autograd; else by vectorised autograd.
+
+    Attributes:
+        module: Maps (n, *input_shape) to scores (n, classes), or (n,) for one class.
+        input_shape: The shape of one record; features arrive flattened.
+        classes: Scores a record.
+    """
+
+    module: nn.Module
+    input_shape: tuple[int, ...]
+    classes: int = 1
+    _plan: LayerPlan | None = field(init=False)
+    _working: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        require_count(classes=self.classes)
+        require_count(**{f"input_shape[{i}]": size for i, size in enumerate(self.input_shape)})
+        module = deepcopy(self.module).train()
+        for layer in module.modules():
+            if getattr(layer, "inplace", False):
+                vars(layer)["inplace"] = False  # it would overwrite what the rules of layers keep
+        require_record_wise(module, self.input_shape)
+        object.__setattr__(self, "module", module)
+        if not self._trainable():
+            raise ValueError("module must have parameters that require gradients, got none.")
+        object.__setattr__(self, "_working", self._measured_size())
+        object.__setattr__(self, "_plan", self._verified_plan())
+
+    @property
+    def features(self) -> int:
+        """Numbers in a record of the input shape."""
+        return prod(self.input_shape)
+
+    @property
+    def outputs(self) -> int:
+        """The classes."""
+        return self.classes
+
+    @cached_property
+    def dimension(self) -> int:
+        """All trainable parameters."""
+        return sum(parameter.numel() for parameter in self._trainable().values())
+
+    @property
+    def weights(self) -> Tensor:
+        """The module's own parameters, float64 (d,): a pre-trained starting point."""
+        parameters = [parameter.detach() for parameter in self._trainable().values()]
+        return flatten(parameters).to(torch.float64)
+
+    def initial(self, rng: np.random.Generator) -> Tensor:
+        """Fresh parameters, whatever generator the module was built with.
+
+        Matrices and kernels are uniform on ±1/√fan-in, biases beside them zero; all others, such
+        as the scale of a normalisation, are the module's own.
+        """
+        drawn = {}
+        for prefix, layer in self.module.named_modules():
+            own = dict(layer.named_parameters(recurse=False))
+            if any(parameter.ndim > 1 for parameter in own.values()):
+                for name, parameter in own.items():
+                    limit = parameter[0].numel() ** -0.5 if parameter.ndim > 1 else 0.0
+                    values = torch.from_numpy(rng.uniform(-limit, limit, tuple(parameter.shape)))
+                    drawn[f"{prefix}.{name}" if prefix else name] = values
+        return flatten(
+            [
+                drawn.get(name, parameter.detach().to(torch.float64))
+                for name, parameter in self._trainable().items()
+            ]
+        )
+
+    def scores(self, theta: Tensor, features: Tensor) -> Tensor:
+        """The module's output at the parameters ``theta``."""
+        scores = self._forward(theta.to(features.dtype), features)
+        return scores.squeeze(1) if self.classes == 1 else scores
+
+    def gradient_factors(self, theta: Tensor, batch: RecordBatch, loss: Loss) -> tuple[Factor, ...]:
+        """Layer by layer where that was shown to be right, else by vectorised autograd."""
+        theta = theta.to(batch.features.dtype)
+        if self._plan is None:
+            return vmap_factors(self._forward, theta, batch, loss)
+        return self._layer_factors(
+            self._plan, theta, batch.features, lambda scores: slopes(loss, scores, batch.labels)
+        )
+
+    def working_size(self, *, materialised: bool) -> int:
+        """Activations, their errors and the patches of convolutions; gradients written out."""
+        written = self.dimension if materialised or self._plan is None else 0
+        return self._working + 3 * written
+
+    def _trainable(self) -> dict[str, nn.Parameter]:
+        named = self.module.named_parameters()
+        return {name: parameter for name, parameter in named if parameter.requires_grad}
+
+    def _state(self, theta: Tensor) -> dict[str, Tensor]:
+        """Everything the module computes with, θ in its place, in the precision of θ."""
+        state = {
+            name: value.to(theta.dtype) if value.is_floating_point() else value
+            for name, value in (*self.module.named_parameters(), *self.module.named_buffers())
+            if not value.requires_grad
+        }
+        trainable = self._trainable()
+        pieces = unflatten(theta, [parameter.shape for parameter in trainable.values()])
+        return {**state, **dict(zip(trainable, pieces, strict=True))}
+
+    def _forward(self, theta: Tensor, features: Tensor) -> Tensor:
+        """Scores as (n, classes)."""
+        inputs = features.view(-1, *self.input_shape)
+        scores: Tensor = functional_call(self.module, self._state(theta), (inputs,))
+        if scores.numel() != len(features) * self.classes:
+            raise ValueError(
+                f"module must return {self.classes} scores a record, as classes says, "
+                f"got shape {tuple(scores.shape[1:])} a record."
+            )
+        return scores.reshape(len(features), self.classes)
+
+    def _layer_factors(
+        self,
+        plan: LayerPlan,
+        theta: Tensor,
+        features: Tensor,
+        errors_at: Callable[[Tensor], Tensor],
+    ) -> tuple[Factor, ...]:
+        with torch.enable_grad():
+            state = self._state(theta.detach().requires_grad_())
+        inputs = features.view(-1, *self.input_shape)
+        return layer_factors(self.module, plan, state, inputs, errors_at)
+
+    def _verified_plan(self) -> LayerPlan | None:
+        """The first plan that reproduces a gradient of autograd; None if there is none."""
+        rng = np.random.default_rng(0)
+        theta = torch.from_numpy(rng.normal(0.0, 0.3, self.dimension)).requires_grad_()
+        features = torch.from_numpy(rng.normal(size=(_PROBES, self.features)))
+        errors = torch.from_numpy(rng.normal(size=(_PROBES, self.classes)))
+        (expected,) = torch.autograd.grad(self._forward(theta, features), theta, errors)
+        for plan in layer_plans(self.module):
+            try:
+                factors = self._layer_factors(plan, theta, features, lambda _: errors)
+            except RuntimeError:  # a layer used twice, or a view of what is laid out otherwise
+                continue
+            found = torch.cat([factor.rows().sum(0) for factor in factors])
+            if torch.allclose(found, expected, rtol=1e-8, atol=1e-8):
+                return plan
+        return None
+
+    def _measured_size(self) -> int:
+        """Working memory for one record, from the sizes seen in a run."""
+        size = 16
+
+        def add(layer: nn.Module, _: object, output: object) -> None:
+            nonlocal size
+            if isinstance(output, Tensor):
+                size += 4 * output.numel() + 2 * patches_size(layer, output)
+                size += sum(parameter.numel() for parameter in layer.parameters())
+
+        leaves = [layer for layer in self.module.modules() if not list(layer.children())]
+        hooks = [layer.register_forward_hook(add) for layer in leaves]
+        try:
+            with torch.no_grad():
+                self._forward(self.weights, torch.zeros((1, self.features), dtype=torch.float64))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return size
+
+
+def small_cnn(*, classes: int = 10) -> NetworkModel:
+    """Two convolutions and two dense layers for 28 × 28 images: 26,010 parameters for 10 classes.
+
+    The network of the DP-SGD tutorials.
+    """
+    # Layers draw weights from the global generator: it is put back, and `initial` draws anew.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = nn.Sequential(
+            nn.Conv2d(1, 16, kernel_size=8, stride=2, padding=3),
+            nn.ReLU(),
+            nn.MaxPool2d(kernel_size=2, stride=1),
+            nn.Conv2d(16, 32, kernel_size=4, stride=2),
+            nn.ReLU(),
+            nn.MaxPool2d(kernel_size=2, stride=1),
+            nn.Flatten(),
+            nn.Linear(512, 32),
+            nn.ReLU(),
+            nn.Linear(32, classes),
+        )
+    return NetworkModel(module=module, input_shape=(1, 28, 28), classes=classes)

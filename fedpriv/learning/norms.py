@@ -1,0 +1,44 @@
+"""Squared row norms for clipping: never too small by more than a known factor."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+LARGEST_SQUARE = 2.0**200
+"""Gradients and features longer than 2¹⁰⁰ count as not finite: float32 weights end there."""
+
+NORM_SLACK = 2.0**-14
+"""A product of two norms is never more than 1 + NORM_SLACK times what is computed here."""
+
+_NARROW, _PIECE = 64, 1000  # columns
+
+
+def squared_norms(rows: Tensor, *, extra: float = 0.0) -> Tensor:
+    """‖rowᵢ‖₂² + extra, (n,): float64 for wide rows, in the precision of the rows for narrow ones.
+
+    Guarantee. Whatever the order in which the hardware adds, p squares and p - 1 sums give ‖row‖²
+    within a factor 1 ± pu to first order (Higham 2002, §3.1), hence the norm within pu/2. At most
+    p = 1000 columns are added in the precision of the rows, u ≤ 2⁻²⁴; what follows until a weight
+    is known are fewer than 10 roundings: a product of two norms is within (p + 10)u < `NORM_SLACK`.
+    Squares that underflow hide at most p·2⁻¹²⁶ (in float32), which is added: it shows in the
+    company of factors beyond 2⁵⁰ only.
+
+    Squares overflow float32 from 2⁶⁴ on, so an infinite result asks for a second look in float64.
+    NaN stays NaN.
+    """
+    width = rows.shape[1]
+    if width <= _NARROW:
+        squares = rows.square().sum(1)
+    else:
+        pieces = torch.split(rows, _PIECE, dim=1)
+        squares = _wide(pieces[0])
+        for piece in pieces[1:]:
+            squares.add_(_wide(piece))
+    return squares.add_(extra + width * torch.finfo(rows.dtype).tiny)
+
+
+def _wide(rows: Tensor) -> Tensor:
+    """In one pass, without writing the squares out."""
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms.to(torch.float64).square_()
