@@ -39,6 +39,9 @@ format: $(STAMP) ## rewrite the code in the house style
 check: $(STAMP) ## the test suite alone
 	$(BIN)/python -m pytest -n $(WORKERS)
 
+stress: $(STAMP) ## thousands of killed processes against one ledger: about ten minutes
+	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/test_ledger_kill.py
+
 bench: $(STAMP) ## benchmarks against peers, which live in a virtual environment of their own
 	$(BIN)/python -m benchmarks
 

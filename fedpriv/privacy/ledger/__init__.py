@@ -1,0 +1,50 @@
+"""The budget ledger: a durable, append-only record of what a data set's privacy has paid for."""
+
+from fedpriv.privacy.ledger.chain import Kind, Row
+from fedpriv.privacy.ledger.composition import Composition, Cost
+from fedpriv.privacy.ledger.errors import (
+    LedgerConflict,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerForeign,
+    LedgerFull,
+    LedgerLocked,
+    LedgerMismatch,
+    LedgerMissing,
+    LedgerNewer,
+    LedgerReadOnly,
+    LedgerTampered,
+)
+from fedpriv.privacy.ledger.ledger import Ledger
+from fedpriv.privacy.ledger.records import Declaration, Reservation
+from fedpriv.privacy.ledger.settings import Settings
+from fedpriv.privacy.ledger.spend import BudgetRefusal, Left, Spend
+from fedpriv.privacy.ledger.verify import Verification
+from fedpriv.privacy.ledger.view import RunSummary
+
+__all__ = [
+    "BudgetRefusal",
+    "Composition",
+    "Cost",
+    "Declaration",
+    "Kind",
+    "Ledger",
+    "LedgerConflict",
+    "LedgerCorrupt",
+    "LedgerError",
+    "LedgerForeign",
+    "LedgerFull",
+    "LedgerLocked",
+    "LedgerMismatch",
+    "LedgerMissing",
+    "LedgerNewer",
+    "LedgerReadOnly",
+    "LedgerTampered",
+    "Left",
+    "Reservation",
+    "Row",
+    "RunSummary",
+    "Settings",
+    "Spend",
+    "Verification",
+]

@@ -1,0 +1,289 @@
+"""How spend adds up over runs: three rules, each a valid filter.
+
+What a second run asks may depend on what the first one released, and its noise too. So every rule
+here holds for fully adaptive sequences of releases, also when rounds of several runs interleave
+(concurrent composition: Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang 2023). A rule is fixed
+before the first charge and never changes.
+
+A *declared block* is a run whose releases are all fixed before its first one. It may be priced as
+one interactive mechanism, by an accountant that is valid only for fixed parameters.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from math import fsum, inf, nextafter, sqrt, tanh
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy.special import erfinv, ndtri_exp
+
+from fedpriv._validate import require_non_negative
+from fedpriv.privacy.accountants import GdpAccountant, UnsupportedEvent, account
+from fedpriv.privacy.budget import within
+from fedpriv.privacy.conversions import PrivacyLoss, rdp_epsilon
+from fedpriv.privacy.events import (
+    BoundedRangeEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonPureEvent,
+    PureEvent,
+)
+from fedpriv.privacy.filters import RdpFilter
+from fedpriv.privacy.gaussian import gdp_epsilon, gdp_mu
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.events import Event
+
+Block = tuple[tuple["Event", int], ...]
+
+_PURE = (LaplaceEvent, PureEvent, PoissonPureEvent, BoundedRangeEvent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What releases add: ``amount`` in a composition's own unit, and ``delta`` directly."""
+
+    amount: float = 0.0
+    delta: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            amount=_sum_from_above(self.amount, other.amount),
+            delta=_sum_from_above(self.delta, other.delta),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition(ABC):
+    """A rule by which spend adds up, for one budget and adjacency."""
+
+    name: ClassVar[str]
+    unit: ClassVar[str]
+    budget: Budget
+    adjacency: Adjacency
+
+    def price(self, event: Event) -> Cost:
+        """What one release costs that was not declared. Raises `UnsupportedEvent`."""
+        self._require_adjacency(event)
+        try:
+            return self._price(event)
+        except ArithmeticError:  # beyond the range of floats
+            return Cost(amount=inf)
+
+    def price_block(self, block: Block, *, delta: float | None, spent: Cost) -> Cost:
+        """What a declared block costs after ``spent``, with ``delta`` as its share of δ, if any."""
+        for event, _ in block:
+            self._require_adjacency(event)
+        return self._price_block(block, delta, spent)
+
+    def _require_adjacency(self, event: Event) -> None:
+        if event.adjacency is not self.adjacency:
+            raise ValueError(
+                f"adjacency of the event is {event.adjacency.value!r}, but this ledger adds up "
+                f"{self.adjacency.value!r}: guarantees under different adjacencies do not add up."
+            )
+
+    def _one_by_one(self, block: Block) -> Cost:
+        return Cost(amount=sum(count * self.price(event).amount for event, count in block))
+
+    def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
+        """Unless a rule knows better: the sum of its releases."""
+        del delta, spent
+        return self._one_by_one(block)
+
+    @abstractmethod
+    def _price(self, event: Event) -> Cost: ...
+
+    @abstractmethod
+    def limit(self, delta_spent: float) -> float:
+        """The largest total amount within the budget, when so much of δ was spent directly."""
+
+    @abstractmethod
+    def guarantee(self, total: Cost) -> PrivacyLoss:
+        """An (ε, δ) that everything up to ``total`` satisfies together."""
+
+    def admits(self, total: Cost) -> bool:
+        """Whether ``total`` is within the budget."""
+        return within(total.delta, self.budget.delta) and within(
+            total.amount, self.limit(total.delta)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the ledger records; `choice.composition_from_dict` inverts it."""
+        return {"mode": self.name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GdpComposition(Composition):
+    """Squared GDP parameters add up, beside failure probabilities of declared blocks.
+
+    Guarantee. Adaptively chosen Gaussian releases with Σμ² ≤ M in every course of events are
+    √M-GDP (Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2022): adaptivity costs nothing.
+    A pure release counts as the Gaussian that it can be computed from, `randomised_response_mu`. An
+    (ε, δ)-DP block is post-processing of a randomised response with that ε and, with probability δ,
+    of everything (Lyu 2022, for interactive mechanisms too). So the whole is
+    (ε, δ_GDP(ε) + Σδ)-DP.
+    """
+
+    name: ClassVar[str] = "gdp"
+    unit: ClassVar[str] = "squared GDP"
+
+    def _price(self, event: Event) -> Cost:
+        if isinstance(event, _PURE):
+            return Cost(amount=randomised_response_mu(event.pure_epsilon) ** 2)
+        if isinstance(event, GaussianEvent):
+            return Cost(amount=GdpAccountant(adjacency=self.adjacency).cost(event))
+        raise UnsupportedEvent(
+            f"gdp composition cannot price {event.kind} releases one by one: declare the run, or "
+            "use a ledger with rdp composition."
+        )
+
+    def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
+        """Exact for Gaussian and pure releases; else by (ε, ``delta``) of the block."""
+        if is_exact(block):
+            return self._one_by_one(block)
+        if delta is None:
+            raise ValueError(
+                "delta must be given for this block, got None: in a gdp ledger a share of delta "
+                f"below {self.budget.delta - spent.delta:.6g} pays for it, and the rest for other "
+                "runs."
+            )
+        epsilon = block_epsilon(block, delta)
+        amount = randomised_response_mu(epsilon) ** 2 if epsilon < inf else inf
+        return Cost(amount=amount, delta=delta)
+
+    def limit(self, delta_spent: float) -> float:
+        """μ² at what is left of δ."""
+        return _largest_squared_mu(self.budget.epsilon, self.budget.delta - delta_spent)
+
+    def guarantee(self, total: Cost) -> PrivacyLoss:
+        """ε at the whole δ of the budget, exact for Gaussian releases."""
+        if total.amount == 0:
+            return PrivacyLoss(epsilon=0.0, delta=total.delta)
+        rest = max(0.0, self.budget.delta - total.delta)
+        return PrivacyLoss(
+            epsilon=gdp_epsilon(mu=sqrt(total.amount), delta=rest), delta=self.budget.delta
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasicComposition(Composition):
+    """ε and δ add up: the floor, and all there is at δ = 0.
+
+    Guarantee. Adaptively chosen (ε_i, δ_i)-DP releases with Σε_i ≤ ε and Σδ_i ≤ δ in every course
+    of events are (ε, δ)-DP (Rogers, Roth, Ullman and Vadhan 2016).
+    """
+
+    name: ClassVar[str] = "basic"
+    unit: ClassVar[str] = "epsilon"
+
+    def _price(self, event: Event) -> Cost:
+        if isinstance(event, _PURE):
+            return Cost(amount=event.pure_epsilon)
+        raise UnsupportedEvent(
+            f"basic composition cannot price {event.kind} releases one by one: declare the run, so "
+            "that it is charged as a whole."
+        )
+
+    def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
+        """(ε, ``delta``) of the block by the tightest accountant.
+
+        If ``delta`` is None, a block of pure releases takes none, and any other all that is left.
+        """
+        pure = all(isinstance(event, _PURE) for event, _ in block)
+        if pure and delta is None:
+            return self._one_by_one(block)
+        share = max(0.0, self.budget.delta - spent.delta) if delta is None else delta
+        priced = Cost(amount=block_epsilon(block, share), delta=share)
+        plain = self._one_by_one(block) if pure else priced
+        return plain if plain.amount <= priced.amount else priced
+
+    def limit(self, delta_spent: float) -> float:
+        """ε."""
+        del delta_spent
+        return self.budget.epsilon
+
+    def guarantee(self, total: Cost) -> PrivacyLoss:
+        """(Σε, Σδ)."""
+        return PrivacyLoss(epsilon=total.amount, delta=total.delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdpComposition(Composition):
+    """Rényi divergences of one fixed order add up: for sampled releases that are not declared.
+
+    Guarantee. That of `RdpFilter` (Feldman and Zrnic 2021).
+    """
+
+    name: ClassVar[str] = "rdp"
+    unit: ClassVar[str] = "Rényi divergence"
+    order: float
+
+    def _price(self, event: Event) -> Cost:
+        return Cost(amount=self._filter.cost(event))
+
+    def limit(self, delta_spent: float) -> float:
+        """The divergence that converts to exactly (ε, δ)."""
+        del delta_spent
+        return self._filter.limit
+
+    def guarantee(self, total: Cost) -> PrivacyLoss:
+        """ε at the δ of the budget, from the one order."""
+        if total.amount == 0:
+            return PrivacyLoss(epsilon=0.0, delta=total.delta)
+        epsilon = rdp_epsilon(
+            orders=np.array([self.order]),
+            divergences=np.array([total.amount]),
+            delta=self.budget.delta,
+        )
+        return PrivacyLoss(epsilon=epsilon, delta=self.budget.delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the base class, and the order."""
+        return {"mode": self.name, "order": self.order}
+
+    @property
+    def _filter(self) -> RdpFilter:
+        return RdpFilter(budget=self.budget, adjacency=self.adjacency, order=self.order)
+
+
+def is_exact(block: Block) -> bool:
+    """Whether `GdpComposition` prices every release of ``block`` by itself."""
+    return all(isinstance(event, (GaussianEvent, *_PURE)) for event, _ in block)
+
+
+def randomised_response_mu(epsilon: float) -> float:
+    """The μ for which randomised response with ε, hence any ε-DP release, is μ-GDP.
+
+    μ = 2·Φ⁻¹(e^ε/(1 + e^ε)). The trade-off curve of randomised response is the polygon through
+    (0, 1), (a, a) and (1, 0) with a = 1/(1 + e^ε). The curve of μ-GDP, Φ(Φ⁻¹(1 − α) − μ), is convex
+    and passes through the same three points, hence lies nowhere above the polygon.
+    """
+    require_non_negative(epsilon=epsilon)
+    if epsilon < 1:  # Φ⁻¹(1/2 + x) for small x
+        return float(2 * sqrt(2) * erfinv(tanh(epsilon / 2)))
+    return float(-2 * ndtri_exp(-np.logaddexp(0.0, epsilon)))
+
+
+def _sum_from_above(left: float, right: float) -> float:
+    """left + right, rounded up: however small a cost, a total never fails to grow by it."""
+    total = left + right
+    exact = total == inf or fsum((left, right, -total)) <= 0
+    return total if exact else nextafter(total, inf)
+
+
+@lru_cache(maxsize=256)
+def block_epsilon(block: Block, delta: float) -> float:
+    """ε of a declared block at ``delta`` by the tightest accountant; infinite if there is none."""
+    epsilon = account(list(block), delta=delta).epsilon
+    return inf if epsilon is None else epsilon
+
+
+@lru_cache(maxsize=256)
+def _largest_squared_mu(epsilon: float, delta: float) -> float:
+    return gdp_mu(epsilon=epsilon, delta=delta) ** 2 if delta > 0 else 0.0

@@ -1,0 +1,200 @@
+"""The SQLite file under a ledger: its schema, how it is opened, and its errors in our words.
+
+Write-ahead log with ``synchronous = FULL``: a transaction is durable when it returns, for one
+fsync.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedpriv.privacy.ledger.errors import (
+    LedgerCorrupt,
+    LedgerError,
+    LedgerForeign,
+    LedgerFull,
+    LedgerLocked,
+    LedgerMissing,
+    LedgerNewer,
+    LedgerReadOnly,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+APPLICATION_ID = 0x66507256  # "fPrV"
+VERSION = 1
+
+# The number of a row is SQLite's own rowid. As a column it would be stored a second time, in a byte
+# that nothing reads, and that could hence be changed unnoticed.
+SCHEMA = (
+    """CREATE TABLE rows (
+    kind TEXT NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, detail TEXT NOT NULL,
+    ordinal INTEGER, amount REAL NOT NULL, delta REAL NOT NULL, total_amount REAL NOT NULL,
+    total_delta REAL NOT NULL, time TEXT NOT NULL, release_hash BLOB, prev_hash BLOB NOT NULL,
+    hash BLOB NOT NULL, release BLOB)""",
+    "CREATE UNIQUE INDEX once ON rows (run, round, kind)",
+    "CREATE UNIQUE INDEX allowance ON rows (run, detail, ordinal) WHERE ordinal IS NOT NULL",
+    "CREATE TABLE head (only INTEGER PRIMARY KEY CHECK (only = 1), rows INTEGER, hash BLOB)",
+    "CREATE TABLE secret (only INTEGER PRIMARY KEY CHECK (only = 1), salt BLOB)",
+    """CREATE TRIGGER keep BEFORE DELETE ON rows
+    BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END""",
+    """CREATE TRIGGER fixed BEFORE UPDATE ON rows
+    BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END""",
+)
+
+
+def create_database(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
+    """Make the file, readable by its owner only, and ``fill`` it: completely, or not at all."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        raise LedgerError(
+            f"{str(path)!r} exists already: open it, or choose another path. "
+            "A ledger is never overwritten."
+        ) from None
+    except FileNotFoundError:
+        raise LedgerMissing(f"the directory of {str(path)!r} does not exist.") from None
+    except OSError as error:
+        raise LedgerReadOnly(f"{str(path)!r} cannot be created: {error.strerror}.") from None
+    try:
+        with translated(path), closing(_connect(path, "rw", timeout=0.0)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            for statement in SCHEMA:
+                connection.execute(statement)
+            fill(connection)
+            connection.execute("COMMIT")
+        _synchronise(path.absolute().parent)  # which holds the name of the new file
+    except BaseException:
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                Path(f"{path}{suffix}").unlink()
+        raise
+
+
+def open_database(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Connection:
+    """A connection to an existing ledger of a version that we know."""
+    if not path.exists():
+        raise LedgerMissing(f"there is no ledger at {str(path)!r}. Create one first.")
+    if not path.is_file():
+        raise LedgerForeign(f"{str(path)!r} is not a file.")
+    mode = "ro" if read_only else "rw"
+    if read_only and not _can_write_beside(path) and not _has_log(path):
+        mode = "ro&immutable=1"  # on a read-only disk SQLite cannot even share the file
+    with translated(path):
+        connection = _connect(path, mode, timeout)
+        try:
+            _identify(connection, path)
+            if not read_only:
+                _settle(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+
+
+def _connect(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,  # transactions are ours
+        check_same_thread=False,  # `Store` has a lock
+    )
+    # Damaged text must be read, to be reported.
+    connection.text_factory = lambda text: text.decode(errors="surrogateescape")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")  # on macOS, fsync alone may stay in the drive
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def _identify(connection: sqlite3.Connection, path: Path) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (objects,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    if objects and path.stat().st_size % page_size and not _has_log(path):
+        # SQLite would read zeros for what is missing of the last page.
+        raise LedgerCorrupt(f"the ledger {str(path)!r} is cut short.")
+    if objects == 0:
+        raise LedgerCorrupt(
+            f"{str(path)!r} is empty: it was cut short, or its creation was. If it never was a "
+            "ledger, remove it and create it again."
+        )
+    if application != APPLICATION_ID:
+        raise LedgerForeign(f"{str(path)!r} is an SQLite database of another application.")
+    if version != VERSION:
+        raise LedgerNewer(
+            f"{str(path)!r} is a ledger of version {version}; this fedpriv knows version "
+            f"{VERSION}. Update fedpriv."
+        )
+
+
+def _settle(connection: sqlite3.Connection, path: Path) -> None:
+    """Make durable what a killed process may have written, but not yet synchronised.
+
+    The first reader recovers such transactions from the log. A retry is answered from them, so that
+    they must not vanish in a power failure afterwards.
+    """
+    connection.execute("SELECT 1 FROM head").fetchone()
+    with suppress(FileNotFoundError):
+        _synchronise(_log_of(path))
+
+
+def _synchronise(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _log_of(path: Path) -> Path:
+    return Path(f"{path}-wal")
+
+
+def _has_log(path: Path) -> bool:
+    log = _log_of(path)
+    return log.exists() and log.stat().st_size > 0
+
+
+def _can_write_beside(path: Path) -> bool:
+    return os.access(path.absolute().parent, os.W_OK)
+
+
+def translate(error: sqlite3.Error, path: Path) -> LedgerError:
+    """SQLite's error as one of ours."""
+    where = repr(str(path))
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the rest of the code is a detail
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return LedgerLocked(
+                f"the ledger {where} is locked by another process. Try again, or wait longer."
+            )
+        case sqlite3.SQLITE_READONLY:
+            return LedgerReadOnly(f"the ledger {where} is read-only.")
+        case sqlite3.SQLITE_CANTOPEN if not _can_write_beside(path):
+            return LedgerReadOnly(f"the ledger {where} is on a read-only disk.")
+        case sqlite3.SQLITE_FULL:
+            return LedgerFull(f"no space is left for the ledger {where}. Free some and try again.")
+        case sqlite3.SQLITE_NOTADB:
+            return LedgerForeign(f"{where} is not an SQLite database.")
+        case sqlite3.SQLITE_CORRUPT:
+            return LedgerCorrupt(f"the ledger {where} is damaged or cut short ({error}).")
+    return LedgerError(f"the ledger {where} cannot be used: {error}.")

@@ -1,0 +1,352 @@
+"""The ledger: what was spent of a data set's privacy budget, durable before anything is released.
+
+The order that makes it true: ``reserve`` → compute → ``commit`` → publish. What was reserved counts
+as spent, whatever happens next. What was not committed must not leave the process.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import fedpriv
+from fedpriv._validate import require_delta, require_non_negative
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.ledger.chain import Kind, Row, canonical_json
+from fedpriv.privacy.ledger.charges import Charges
+from fedpriv.privacy.ledger.choice import AUTO
+from fedpriv.privacy.ledger.errors import LedgerConflict, LedgerMismatch, LedgerTampered
+from fedpriv.privacy.ledger.fingerprint import SALT_BYTES, fingerprint
+from fedpriv.privacy.ledger.records import Declaration, Reservation, event_json, merged
+from fedpriv.privacy.ledger.settings import Settings, require_name, settings_from_dict
+from fedpriv.privacy.ledger.store import Store
+from fedpriv.privacy.ledger.verify import Verification, verify_store
+from fedpriv.privacy.ledger.view import RunSummary, row_values, run_summaries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.ledger.fingerprint import Part
+    from fedpriv.privacy.ledger.spend import Left, Spend
+
+FORMAT = "fedpriv ledger 1"
+DEFAULT_TIMEOUT = 30.0
+
+
+class Ledger:
+    """The budget of one data set, in one file, kept by its owner.
+
+    Guarantee. All releases made under reservations of this ledger are together (ε, δ)-DP for its
+    budget, with adaptively chosen queries, noise and runs, if every release has at least the noise
+    of its event and none is published before its `commit` returned. Crashes, retries and
+    concurrent processes cannot lower what was spent. See `Composition` for the theorems.
+
+    Not covered. Someone with write access who replaces the file by an older or a rewritten one: see
+    `verify`. Releases made without the ledger. Records that are in other data sets too.
+    """
+
+    def __init__(self, store: Store) -> None:
+        created = store.row(Kind.CREATED)
+        if created is None:
+            raise LedgerTampered("its first row is missing")
+        self._store = store
+        self._settings = settings_from_dict(json.loads(created.detail))
+        self._charges = Charges(store, self._settings)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path | str,
+        *,
+        data_name: str,
+        budget: Budget,
+        adjacency: Adjacency | str,
+        composition: str = AUTO,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> Self:
+        """Make a ledger for a data set; never over an existing file.
+
+        Args:
+            path: of the file, on a local disk.
+            data_name: what the owner calls the data set.
+            budget: for all releases that ever use it.
+            adjacency: which data sets the budget compares.
+            composition: how spend adds up: ``gdp``, ``basic``, ``rdp``, or ``auto``, by which the
+                first charge decides; then it is fixed.
+            timeout: seconds to wait for other processes that write.
+        """
+        salt = secrets.token_bytes(SALT_BYTES)
+        settings = Settings(
+            data_name=data_name,
+            budget=budget,
+            adjacency=Adjacency(adjacency),
+            composition=composition,
+            salt_hash=sha256(salt).hexdigest(),
+            version=fedpriv.__version__,
+        )
+        Store.create(Path(path), salt=salt, detail=canonical_json(settings.to_dict()))
+        return cls.open(path, timeout=timeout)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        budget: Budget | None = None,
+        adjacency: Adjacency | str | None = None,
+        read_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> Self:
+        """Open an existing ledger.
+
+        Args:
+            path: of the file.
+            budget: if given, must be the ledger's own.
+            adjacency: if given, must be the ledger's own.
+            read_only: look, and neither lock nor write.
+            timeout: seconds to wait for other processes that write.
+        """
+        require_non_negative(timeout=timeout)
+        relation = None if adjacency is None else Adjacency(adjacency)
+        store = Store(Path(path), read_only=read_only, timeout=timeout)
+        try:
+            ledger = cls(store)
+            _require_own("budget", budget, ledger.settings.budget)
+            _require_own("adjacency", relation, ledger.settings.adjacency)
+        except BaseException:
+            store.close()
+            raise
+        return ledger
+
+    @property
+    def settings(self) -> Settings:
+        """What the ledger is for."""
+        return self._settings
+
+    @property
+    def head(self) -> str:
+        """Hash of the last row. Kept elsewhere, it proves that nothing before it was changed."""
+        return self._store.tail().hash.hex()
+
+    def bind_data(self, *parts: Part) -> None:
+        """Record the fingerprint of the data set, once; later calls only check it.
+
+        Args:
+            parts: the whole data set: bytes or arrays, in an order that never changes.
+        """
+        own = fingerprint(self._store.salt(), *parts)
+        with self._store.writing():
+            if self._store.row(Kind.DATA) is None:
+                detail = canonical_json({"fingerprint": own})
+                self._store.append(self._store.tail(), kind=Kind.DATA, detail=detail)
+        self._require_fingerprint(own)
+
+    def check_data(self, *parts: Part) -> None:
+        """Raise `LedgerMismatch` unless ``parts`` are the data that `bind_data` recorded."""
+        self._require_fingerprint(fingerprint(self._store.salt(), *parts))
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the data set; None until `bind_data`. It reveals nothing about records."""
+        row = self._store.row(Kind.DATA)
+        return None if row is None else str(json.loads(row.detail)["fingerprint"])
+
+    def declare(
+        self, run: str, releases: Iterable[tuple[Event, int]], *, delta: float | None = None
+    ) -> Declaration:
+        """Charge a whole run at once, whose releases are all fixed before its first one.
+
+        It is priced by the tightest accountant for fixed releases. Rounds of the run are then
+        reserved as usual, each for one of the declared events, and cost nothing more; a run that
+        stops early gets nothing back. A retry finds the same declaration and charges nothing.
+
+        Args:
+            run: a name that has not been used.
+            releases: (event, count) pairs.
+            delta: what the run may use of δ, where it is priced by (ε, δ): under basic composition,
+                where None is all that is left (nothing, if all its releases are pure), and for
+                sampled releases in a gdp ledger.
+
+        Raises:
+            BudgetRefusal: it does not fit. Nothing was charged.
+            LedgerConflict: the run has begun, or was declared with other releases.
+        """
+        require_name(run=run)
+        block = merged(releases)
+        if delta is not None:
+            require_delta(delta=delta)
+            delta = float(delta)
+        self._charges.rehearse(run, block, delta)
+        with self._store.writing():
+            cost, spent = self._charges.declare(run, block, delta)
+        return Declaration(run=run, block=block, cost=cost, spent=spent)
+
+    def reserve(self, event: Event, *, run: str, round: int) -> Reservation:  # noqa: A002
+        """Pay for one release, before anything is computed. Durable when it returns.
+
+        A retry of the same round finds the same reservation, with its release if that was
+        committed, and charges nothing.
+
+        Args:
+            event: the release that is to be made.
+            run: which run.
+            round: which round of it: an integer from 0 on, used for one release.
+
+        Raises:
+            BudgetRefusal: it does not fit. Nothing was charged.
+            LedgerConflict: the round was reserved for another event, the event is not one of those
+                that the run declared, or the run is simulated.
+        """
+        require_name(run=run)
+        _require_round(round)
+        with self._store.writing():
+            release, spent = self._charges.reserve(event, run, round)
+        return Reservation(
+            run=run,
+            round=round,
+            event=event,
+            status="reserved" if release is None else "committed",
+            release=release,
+            spent=spent,
+        )
+
+    def commit(self, reservation: Reservation, release: bytes) -> Reservation:
+        """Store the one release of a reservation. Publish it only after this has returned.
+
+        Storing the same bytes again changes nothing; other bytes are refused: they would be a
+        second draw of noise. Store the noisy release, never noise, keys or sums.
+
+        Raises:
+            LedgerConflict: another release is stored. Reserve again to get it.
+        """
+        if not isinstance(release, bytes):
+            raise ValueError(f"release must be bytes, got {type(release).__name__}.")
+        run, round_ = reservation.run, reservation.round
+        with self._store.writing():
+            reserved = self._store.row(Kind.RESERVED, run, round_)
+            if reserved is None or reserved.detail != event_json(reservation.event):
+                raise LedgerConflict(f"round {round_} of run {run!r} is not reserved here.")
+            committed = self._store.row(Kind.COMMITTED, run, round_)
+            if committed is None:
+                self._store.append(
+                    self._store.tail(),
+                    kind=Kind.COMMITTED,
+                    run=run,
+                    round=round_,
+                    detail=canonical_json({}),
+                    release=release,
+                )
+            elif self._store.release(committed) != release:
+                raise LedgerConflict(
+                    f"round {round_} of run {run!r} has another release already. Discard this one, "
+                    "and reserve again to get the stored one."
+                )
+        return replace(reservation, status="committed", release=release)
+
+    def record_simulation(self, run: str, summary: Mapping[str, Any]) -> None:
+        """Record a run that protected nothing and is charged nothing; it can never become real.
+
+        Args:
+            run: a name that no real run has used.
+            summary: JSON-ready values.
+        """
+        require_name(run=run)
+        detail = canonical_json(dict(summary))
+        with self._store.writing():
+            found = self._store.row(Kind.SIMULATED, run)
+            if found is not None and found.detail == detail:
+                return
+            if self._store.has_run(run):
+                raise LedgerConflict(
+                    f"run {run!r} is recorded already, as "
+                    f"{'another simulation' if found else 'a real run, for ever'}."
+                )
+            self._store.append(self._store.tail(), kind=Kind.SIMULATED, run=run, detail=detail)
+
+    def spent(self, *, before_run: str | None = None) -> Spend:
+        """What was spent: by everything, or before the first row of a run."""
+        row = None if before_run is None else self._store.row_before(before_run)
+        return self._charges.spent(row)
+
+    def left(self) -> Left:
+        """What is left."""
+        return self.spent().left
+
+    def runs(self) -> list[RunSummary]:
+        """Every run, in order of appearance."""
+        return run_summaries(self._store)
+
+    def rows(self) -> Iterator[Row]:
+        """Every row, from the first."""
+        return self._store.rows()
+
+    def export(self) -> dict[str, Any]:
+        """All of the ledger as JSON-ready values, but for the salt and the bytes of releases.
+
+        A release is there by its SHA-256, so that the chain of hashes can still be checked.
+        """
+        with self._store.reading():
+            return {
+                "format": FORMAT,
+                "settings": self._settings.to_dict(),
+                "fingerprint": self.fingerprint,
+                "head": self.head,
+                **self.spent().to_dict(),
+                "rows": [row_values(row) for row in self.rows()],
+            }
+
+    def verify(self, *, expected_head: str | None = None) -> Verification:
+        """Check every row and recompute every cost; raises `LedgerTampered` at the first bad row.
+
+        Args:
+            expected_head: a head hash kept elsewhere, which some row must have. Without it, rows
+                rewritten or removed at the end together with the head go unnoticed.
+        """
+        return verify_store(self._store, expected_head=expected_head)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _require_fingerprint(self, found: str) -> None:
+        own = self.fingerprint
+        if own is None:
+            raise LedgerMismatch("no data are bound to this ledger: call bind_data first.")
+        if not hmac.compare_digest(own, found):
+            raise LedgerMismatch(
+                f"these are not the data of {self._settings.data_name!r} that this ledger is for. "
+                "A changed data set is a different data set and needs a ledger of its own; records "
+                "that are in both have spent under both."
+            )
+
+
+def _require_own(name: str, expected: object, own: object) -> None:
+    if expected is not None and expected != own:
+        raise LedgerMismatch(
+            f"{name} of this ledger is {own}, not {expected}: it is fixed for the life of a data "
+            "set."
+        )
+
+
+def _require_round(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise ValueError(f"round must be an integer of at least 0, got {value!r}.")

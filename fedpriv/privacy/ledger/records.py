@@ -1,0 +1,99 @@
+"""What a ledger hands out: reservations of single releases, declarations of whole runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from fedpriv._validate import require_count
+from fedpriv.privacy.events import event_from_dict
+from fedpriv.privacy.ledger.chain import canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.ledger.composition import Block, Cost
+    from fedpriv.privacy.ledger.spend import Spend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A release that has been paid for.
+
+    Attributes:
+        run: which run.
+        round: which round of it.
+        event: the one kind of release that it allows.
+        status: ``committed`` once its release is stored.
+        release: the stored bytes: publish these, and compute nothing anew.
+        spent: by the whole ledger, when this was reserved or found.
+    """
+
+    run: str
+    round: int
+    event: Event
+    status: Literal["reserved", "committed"]
+    release: bytes | None
+    spent: Spend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A run that has been paid for as a whole.
+
+    Attributes:
+        run: which run.
+        block: its releases, as (event, count) pairs.
+        cost: in the unit of the ledger's composition, and of δ directly.
+        spent: by the whole ledger, when this was declared or found.
+    """
+
+    run: str
+    block: Block
+    cost: Cost
+    spent: Spend
+
+
+def merged(releases: Iterable[tuple[Event, int]]) -> Block:
+    """Releases as a value: equal events together, in the order of their first mention."""
+    counts: dict[Event, int] = {}
+    for event, count in releases:
+        require_count(count=count)
+        counts[event] = counts.get(event, 0) + count
+    if not counts:
+        raise ValueError("releases must name at least one event, got none.")
+    return tuple(counts.items())
+
+
+@lru_cache(maxsize=4096)
+def event_json(event: Event) -> str:
+    """An event as a row records it: equal events alike, whether their numbers are 1 or 1.0."""
+    return canonical_json(_event_values(event))
+
+
+def declaration_to_dict(block: Block, delta: float | None) -> dict[str, object]:
+    """What the row of a declared run records."""
+    return {"releases": [[_event_values(event), count] for event, count in block], "delta": delta}
+
+
+def declaration_from_dict(detail: dict[str, object]) -> tuple[Block, float | None]:
+    """Inverts `declaration_to_dict`."""
+    releases, delta = detail["releases"], detail["delta"]
+    if not isinstance(releases, list) or not isinstance(delta, float | None):
+        raise ValueError("a declaration lists releases, and a delta or none")
+    return tuple((event_from_dict(event), int(count)) for event, count in releases), delta
+
+
+def allowances(block: Block) -> Counter[str]:
+    """How often each event, as recorded in a row, may be reserved under a declared run."""
+    return Counter({event_json(event): count for event, count in block})
+
+
+def _event_values(event: Event) -> dict[str, Any]:
+    return {
+        name: float(value) if isinstance(value, int) else value
+        for name, value in event.to_dict().items()
+    }

@@ -1,0 +1,52 @@
+"""What a ledger is for: fixed when it is created, recorded in its first row."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger.choice import require_composition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The data set, its budget, and how spend adds up.
+
+    Attributes:
+        data_name: what the owner calls the data set.
+        budget: of the data set, over all runs.
+        adjacency: of every event that the ledger charges.
+        composition: gdp, basic, rdp, or auto: decided by the first charge.
+        salt_hash: SHA-256 of the secret salt of the data's fingerprint.
+        version: of the fedpriv that created the ledger.
+    """
+
+    data_name: str
+    budget: Budget
+    adjacency: Adjacency
+    composition: str
+    salt_hash: str
+    version: str
+
+    def __post_init__(self) -> None:
+        require_name(data_name=self.data_name)
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        require_composition(self.composition, self.budget)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values; `settings_from_dict` inverts it."""
+        return asdict(self)
+
+
+def settings_from_dict(values: dict[str, Any]) -> Settings:
+    """Read back what `Settings.to_dict` wrote."""
+    return Settings(**{**values, "budget": Budget(**values["budget"])})
+
+
+def require_name(**parameters: object) -> None:
+    """Refuse a name that is not 1 to 200 printable characters."""
+    for name, value in parameters.items():
+        if not (isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()):
+            raise ValueError(f"{name} must be 1 to 200 printable characters, got {value!r}.")

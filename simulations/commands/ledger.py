@@ -1,0 +1,234 @@
+"""`fedpriv ledger`: create a budget ledger, look at it, check it, export it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.rounding import rounded_up
+from simulations.commands.output import print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedpriv.privacy.ledger import Ledger, RunSummary, Spend
+
+BAR_WIDTH = 40
+
+File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands of this file to ``app``."""
+    group = typer.Typer(
+        name="ledger",
+        help="What was spent of a data set's privacy budget, and proof that it is the whole story.",
+        no_args_is_help=True,
+    )
+    group.command()(init)
+    group.command()(show)
+    group.command()(verify)
+    group.command()(export)
+    app.add_typer(group)
+
+
+def init(
+    path: File,
+    data_name: Annotated[str, typer.Option(help="What you call the data set.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon, over all runs.")],
+    delta: Annotated[float, typer.Option(help="Failure probability, well below 1 / records.")],
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Which data sets are compared: one record replaced, or added.")
+    ] = Adjacency.ADD_REMOVE,
+    composition: Annotated[
+        str,
+        typer.Option(
+            help="How spend adds up, fixed for ever: gdp (Gaussian noise, exact), rdp (sampled, "
+            "adaptive), basic (declared runs, pure noise), or auto: the first charge decides."
+        ),
+    ] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Create a ledger: the budget of one data set, for all releases that ever use it.
+
+    [bold]Example[/]:
+
+        fedpriv ledger init clinic.ledger --data-name clinic-2025 --epsilon 2
+        --delta 1e-6
+    """
+    from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.ledger import Ledger
+
+    with (
+        _faults_as_bad_input(),
+        Ledger.create(
+            path,
+            data_name=data_name,
+            budget=Budget(epsilon=epsilon, delta=delta),
+            adjacency=adjacency,
+            composition=composition,
+        ) as ledger,
+    ):
+        if as_json:
+            print_json({"path": str(path), **_values(ledger)})
+        else:
+            typer.echo(f"created {path} for {data_name!r}: {ledger.settings.budget}")
+            typer.echo(f"head = {ledger.head}")
+
+
+def show(path: File, as_json: AsJson = False) -> None:
+    """Show what was spent, run by run, and what is left. Exit status 1 if over budget."""
+    with _faults_as_bad_input(), _opened(path) as ledger:
+        spent, runs = ledger.spent(), ledger.runs()
+        if as_json:
+            print_json(
+                {"path": str(path), **_values(ledger), "runs": [asdict(run) for run in runs]}
+            )
+        else:
+            _print_table(ledger, spent, runs)
+    if not spent.within_budget:
+        raise typer.Exit(1)
+
+
+def verify(
+    path: File,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            help="A head hash kept elsewhere, from a statement for example: rows up to it must be "
+            "the same as then."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every row, hash and cost. Exit status 1 if anything was changed."""
+    from fedpriv.privacy.ledger import LedgerCorrupt
+
+    try:
+        with _faults_as_bad_input(LedgerCorrupt), _opened(path) as ledger:
+            found = ledger.verify(expected_head=head)
+    except LedgerCorrupt as error:
+        if as_json:
+            print_json({"valid": False, "row": getattr(error, "row", None), "problem": str(error)})
+        else:
+            typer.echo(f"NOT VALID: {error}")
+        raise typer.Exit(1) from None
+    loss = found.spent.guarantee
+    if as_json:
+        print_json(
+            {
+                "valid": True,
+                "rows": found.rows,
+                "head": found.head,
+                "expected_row": found.expected_row,
+                "epsilon": loss.epsilon,
+                "delta": loss.delta,
+            }
+        )
+        return
+    typer.echo(
+        f"valid: {found.rows} rows, epsilon <= {rounded_up(loss.epsilon)} at "
+        f"delta = {loss.delta:g}, recomputed"
+    )
+    typer.echo(f"head = {found.head}")
+    if found.expected_row is not None:
+        typer.echo(f"the expected head is that of row {found.expected_row}")
+
+
+def export(path: File, as_json: AsJson = False) -> None:
+    """Print the whole ledger: JSON, or one line a row. Never the salt, nor what was released."""
+    with _faults_as_bad_input(), _opened(path) as ledger:
+        values = ledger.export()
+    if as_json:
+        print_json(values)
+        return
+    for row in values["rows"]:
+        place = " ".join(str(row[name]) for name in ("run", "round") if row[name] is not None)
+        typer.echo(
+            f"{row['seq']} {row['time']} {row['kind']} {place or '-'} "
+            f"amount={row['amount']!r} delta={row['delta']!r} {row['hash']}"
+        )
+
+
+def _opened(path: Path) -> Ledger:
+    from fedpriv.privacy.ledger import Ledger
+
+    return Ledger.open(path, read_only=True)
+
+
+@contextmanager
+def _faults_as_bad_input(*passed_on: type[Exception]) -> Iterator[None]:
+    """A missing, foreign or locked file ends in one message and exit status 2, like bad input."""
+    from fedpriv.privacy.ledger import LedgerError
+
+    try:
+        yield
+    except passed_on:
+        raise
+    except LedgerError as error:
+        raise ValueError(str(error)) from error
+
+
+def _values(ledger: Ledger) -> dict[str, Any]:
+    settings = ledger.settings
+    return {
+        "data": {"name": settings.data_name, "fingerprint": ledger.fingerprint},
+        "budget": {"epsilon": settings.budget.epsilon, "delta": settings.budget.delta},
+        "adjacency": settings.adjacency.value,
+        "head": ledger.head,
+        **ledger.spent().to_dict(),
+    }
+
+
+def _print_table(ledger: Ledger, spent: Spend, runs: list[RunSummary]) -> None:
+    from rich.columns import Columns
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    settings, rule, left, loss = ledger.settings, spent.composition, spent.left, spent.guarantee
+    table = Table(
+        title=f"{escape(settings.data_name)}: {settings.budget}, {settings.adjacency.value}",
+        title_justify="left",
+    )
+    for name in ("run", "charged", "releases stored", "spent", "last"):
+        table.add_column(name, justify="right" if name in ("releases stored", "spent") else "left")
+    limit = rule.limit(spent.total.delta) if rule else 0.0
+    for run in runs:
+        if run.simulated:
+            table.add_row(
+                escape(run.run), "never: simulated", "-", "-", _minute(run.last), style="dim"
+            )
+            continue
+        table.add_row(
+            escape(run.run),
+            "as declared" if run.declared else "by round",
+            f"{run.committed} of {run.reserved}",
+            _percent(run.amount / limit if limit else 0.0),
+            _minute(run.last),
+        )
+    console = Console()
+    console.print(table)
+    console.print(
+        f"spent: epsilon <= {rounded_up(loss.epsilon)} at delta = {rounded_up(loss.delta)} "
+        f"({f'{rule.name} composition' if rule else 'nothing charged yet'})",
+        highlight=False,
+    )
+    bar = ProgressBar(total=1.0, completed=left.share, width=BAR_WIDTH)
+    unit = f" of the {rule.unit} budget" if rule else ""
+    console.print(Columns(["left: ", bar, f" {_percent(left.share)}{unit}"], padding=0))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
