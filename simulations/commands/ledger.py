@@ -200,7 +200,7 @@ def _print_table(ledger: Ledger, spent: Spend, runs: list[RunSummary]) -> None:
     )
     for name in ("run", "charged", "releases stored", "spent", "last"):
         table.add_column(name, justify="right" if name in ("releases stored", "spent") else "left")
-    limit = rule.limit(spent.total.delta) if rule else 0.0
+    limit = rule.limit() if rule else 0.0
     for run in runs:
         if run.simulated:
             table.add_row(

@@ -21,7 +21,14 @@ from fedpriv.privacy.events import (
     PureEvent,
     SkellamEvent,
 )
-from fedpriv.privacy.ledger import BudgetRefusal, Kind, Ledger, LedgerConflict, LedgerMismatch
+from fedpriv.privacy.ledger import (
+    BudgetRefusal,
+    Kind,
+    Ledger,
+    LedgerConflict,
+    LedgerError,
+    LedgerMismatch,
+)
 from fedpriv.privacy.ledger.fingerprint import fingerprint
 
 A = Adjacency.ADD_REMOVE
@@ -313,17 +320,44 @@ def test_a_retry_under_a_declared_run_uses_no_second_allowance(ledger: Ledger) -
         ledger.reserve(gaussian(30), run="run", round=9)
 
 
-def test_sampled_blocks_and_gaussian_rounds_share_a_gdp_ledger(tmp_path: Path) -> None:
+def test_a_gdp_ledger_refuses_a_sampled_run_and_charges_nothing(tmp_path: Path) -> None:
     with fresh(tmp_path) as ledger:
         ledger.reserve(gaussian(10), run="first", round=0)
-        with pytest.raises(ValueError, match="delta must be given"):
-            ledger.declare("second", [(sampled(noise=8.0), 100)])
-        ledger.declare("second", [(sampled(noise=8.0), 100)], delta=1e-7)
-        ledger.reserve(sampled(noise=8.0), run="second", round=0)
-        assert ledger.spent().mu is None
-        assert ledger.left().delta == pytest.approx(9e-7)
-        assert ledger.spent().guarantee.epsilon <= 1
+        before = ledger.spent()
+        with pytest.raises(UnsupportedEvent, match="basic composition"):
+            ledger.declare("second", [(sampled(noise=8.0), 100)], delta=1e-7)
+        assert ledger.spent() == before
         ledger.verify()
+
+
+def test_a_request_beyond_the_range_of_floats_is_refused_as_over_budget(tmp_path: Path) -> None:
+    with fresh(tmp_path) as ledger:
+        ledger.reserve(gaussian(10), run="first", round=0)
+        with pytest.raises(BudgetExceeded, match="Nothing was released"):
+            ledger.reserve(gaussian(1e-200), run="first", round=1)
+
+
+def test_a_ledger_with_a_second_name_is_refused(tmp_path: Path) -> None:
+    """Each name would have a log and locks of its own, and spend the budget again."""
+    with fresh(tmp_path) as ledger:
+        path = tmp_path / "test.ledger"
+        second = tmp_path / "second-name"
+        second.hardlink_to(path)
+        with pytest.raises(LedgerError, match="2 names"):
+            ledger.reserve(gaussian(10), run="first", round=0)
+    for name in (path, second):
+        with pytest.raises(LedgerError, match="2 names"):
+            Ledger.open(name)
+
+
+def test_a_link_to_a_ledger_is_the_ledger(tmp_path: Path) -> None:
+    with fresh(tmp_path) as ledger:
+        path = tmp_path / "test.ledger"
+        link = tmp_path / "elsewhere"
+        link.symlink_to(path)
+        ledger.reserve(gaussian(10), run="first", round=0)
+        with Ledger.open(link) as other, Ledger.open(link, read_only=True) as reader:
+            assert other.spent() == reader.spent() == ledger.spent()
 
 
 @pytest.mark.parametrize("releases", [[], [(gaussian(30), 0)], [(gaussian(30), 1.5)]])

@@ -418,3 +418,42 @@ def test_rows_cannot_be_changed_by_accident(path: Path) -> None:
         for sql in ("DELETE FROM rows", "UPDATE rows SET amount = 0"):
             with pytest.raises(sqlite3.IntegrityError, match="append-only"):
                 connection.execute(sql)
+
+
+def test_a_release_of_infinite_cost_never_verifies(tmp_path: Path) -> None:
+    """Infinity agrees with every recorded cost, unless it is looked for."""
+    with Ledger.create(
+        tmp_path / "l", data_name="x", budget=Budget(epsilon=1.0, delta=1e-6), adjacency=A
+    ) as ledger:
+        quiet = GaussianEvent(relative_noise=30.0, adjacency=A)
+        ledger.reserve(quiet, run="a", round=0)
+        loud = GaussianEvent(relative_noise=1e-200, adjacency=A)
+        store = ledger._store
+        with store.writing():
+            detail = canonical_json(loud.to_dict())
+            store.append(store.tail(), kind=Kind.RESERVED, run="b", round=0, detail=detail)
+        with pytest.raises(LedgerTampered, match="for releases that cost inf"):
+            ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("kind", "run", "round_"),
+    [
+        (Kind.COMPOSITION, "zz", 7),
+        (Kind.DATA, "zz", -1),
+        (Kind.DECLARED, "run", 3),
+        (Kind.SIMULATED, "", -1),
+        (Kind.RESERVED, "run", -2),
+    ],
+)
+def test_a_row_where_no_writer_would_look_for_it_is_found(
+    tmp_path: Path, kind: Kind, run: str, round_: int
+) -> None:
+    with Ledger.create(
+        tmp_path / "l", data_name="x", budget=Budget(epsilon=1.0, delta=1e-6), adjacency=A
+    ) as ledger:
+        store = ledger._store
+        with store.writing():
+            store.append(store.tail(), kind=kind, run=run, round=round_, detail="{}")
+        with pytest.raises(LedgerTampered, match="may not have this run, round or ordinal"):
+            ledger.verify()

@@ -79,7 +79,10 @@ class Composition(ABC):
         """What a declared block costs after ``spent``, with ``delta`` as its share of δ, if any."""
         for event, _ in block:
             self._require_adjacency(event)
-        return self._price_block(block, delta, spent)
+        try:
+            return self._price_block(block, delta, spent)
+        except ArithmeticError:  # beyond the range of floats
+            return Cost(amount=inf)
 
     def _require_adjacency(self, event: Event) -> None:
         if event.adjacency is not self.adjacency:
@@ -100,18 +103,20 @@ class Composition(ABC):
     def _price(self, event: Event) -> Cost: ...
 
     @abstractmethod
-    def limit(self, delta_spent: float) -> float:
-        """The largest total amount within the budget, when so much of δ was spent directly."""
+    def limit(self) -> float:
+        """The largest total amount within the budget: a constant, or this would be no filter."""
 
     @abstractmethod
     def guarantee(self, total: Cost) -> PrivacyLoss:
-        """An (ε, δ) that everything up to ``total`` satisfies together."""
+        """How much of the budget ``total`` uses, as an (ε, δ).
+
+        A guarantee by itself only if the total was fixed in advance: a filter promises its budget,
+        and what was spent on the way depends on what was seen (Rogers et al. 2016).
+        """
 
     def admits(self, total: Cost) -> bool:
         """Whether ``total`` is within the budget."""
-        return within(total.delta, self.budget.delta) and within(
-            total.amount, self.limit(total.delta)
-        )
+        return within(total.delta, self.budget.delta) and within(total.amount, self.limit())
 
     def to_dict(self) -> dict[str, Any]:
         """What the ledger records; `choice.composition_from_dict` inverts it."""
@@ -120,14 +125,16 @@ class Composition(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GdpComposition(Composition):
-    """Squared GDP parameters add up, beside failure probabilities of declared blocks.
+    """Squared GDP parameters add up.
 
-    Guarantee. Adaptively chosen Gaussian releases with Σμ² ≤ M in every course of events are
-    √M-GDP (Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2022): adaptivity costs nothing.
-    A pure release counts as the Gaussian that it can be computed from, `randomised_response_mu`. An
-    (ε, δ)-DP block is post-processing of a randomised response with that ε and, with probability δ,
-    of everything (Lyu 2022, for interactive mechanisms too). So the whole is
-    (ε, δ_GDP(ε) + Σδ)-DP.
+    Guarantee. Adaptively chosen Gaussian releases with Σμ² ≤ M in every course of events, M fixed
+    beforehand, are √M-GDP (Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2022): adaptivity
+    costs nothing. A pure release counts as the Gaussian that it can be computed from,
+    `randomised_response_mu`.
+
+    Refuses what has no μ, declared or not. To let (ε, δ) blocks share δ with the Gaussians on the
+    way would make M depend on outputs: an analyst could buy a block on the courses of events where
+    the Gaussians revealed little and more Gaussians on the others, and spend almost 2δ.
     """
 
     name: ClassVar[str] = "gdp"
@@ -139,36 +146,21 @@ class GdpComposition(Composition):
         if isinstance(event, GaussianEvent):
             return Cost(amount=GdpAccountant(adjacency=self.adjacency).cost(event))
         raise UnsupportedEvent(
-            f"gdp composition cannot price {event.kind} releases one by one: declare the run, or "
-            "use a ledger with rdp composition."
+            f"gdp composition cannot price {event.kind} releases: keep such runs in a ledger with "
+            "basic composition (declared runs) or rdp composition."
         )
 
-    def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
-        """Exact for Gaussian and pure releases; else by (ε, ``delta``) of the block."""
-        if is_exact(block):
-            return self._one_by_one(block)
-        if delta is None:
-            raise ValueError(
-                "delta must be given for this block, got None: in a gdp ledger a share of delta "
-                f"below {self.budget.delta - spent.delta:.6g} pays for it, and the rest for other "
-                "runs."
-            )
-        epsilon = block_epsilon(block, delta)
-        amount = randomised_response_mu(epsilon) ** 2 if epsilon < inf else inf
-        return Cost(amount=amount, delta=delta)
-
-    def limit(self, delta_spent: float) -> float:
-        """μ² at what is left of δ."""
-        return _largest_squared_mu(self.budget.epsilon, self.budget.delta - delta_spent)
+    def limit(self) -> float:
+        """μ² of the budget."""
+        return _largest_squared_mu(self.budget.epsilon, self.budget.delta)
 
     def guarantee(self, total: Cost) -> PrivacyLoss:
-        """ε at the whole δ of the budget, exact for Gaussian releases."""
+        """ε at the δ of the budget, exact for Gaussian releases."""
         if total.amount == 0:
-            return PrivacyLoss(epsilon=0.0, delta=total.delta)
-        rest = max(0.0, self.budget.delta - total.delta)
-        return PrivacyLoss(
-            epsilon=gdp_epsilon(mu=sqrt(total.amount), delta=rest), delta=self.budget.delta
-        )
+            return PrivacyLoss(epsilon=0.0, delta=0.0)
+        mu = sqrt(total.amount)
+        epsilon = inf if mu == inf else gdp_epsilon(mu=mu, delta=self.budget.delta)
+        return PrivacyLoss(epsilon=epsilon, delta=self.budget.delta)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,9 +195,8 @@ class BasicComposition(Composition):
         plain = self._one_by_one(block) if pure else priced
         return plain if plain.amount <= priced.amount else priced
 
-    def limit(self, delta_spent: float) -> float:
+    def limit(self) -> float:
         """ε."""
-        del delta_spent
         return self.budget.epsilon
 
     def guarantee(self, total: Cost) -> PrivacyLoss:
@@ -227,9 +218,8 @@ class RdpComposition(Composition):
     def _price(self, event: Event) -> Cost:
         return Cost(amount=self._filter.cost(event))
 
-    def limit(self, delta_spent: float) -> float:
+    def limit(self) -> float:
         """The divergence that converts to exactly (ε, δ)."""
-        del delta_spent
         return self._filter.limit
 
     def guarantee(self, total: Cost) -> PrivacyLoss:

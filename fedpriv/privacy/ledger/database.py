@@ -85,6 +85,8 @@ def open_database(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Con
         raise LedgerMissing(f"there is no ledger at {str(path)!r}. Create one first.")
     if not path.is_file():
         raise LedgerForeign(f"{str(path)!r} is not a file.")
+    path = path.resolve()  # SQLite names the log after the file, not after a link to it
+    require_one_name(path)
     mode = "ro" if read_only else "rw"
     if read_only and not _can_write_beside(path) and not _has_log(path):
         mode = "ro&immutable=1"  # on a read-only disk SQLite cannot even share the file
@@ -98,6 +100,19 @@ def open_database(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Con
             connection.close()
             raise
     return connection
+
+
+def require_one_name(path: Path) -> None:
+    """Refuse a file with a second name: each name has its own log and locks, and spends twice."""
+    try:
+        names = path.stat().st_nlink
+    except FileNotFoundError:
+        raise LedgerMissing(f"the ledger {str(path)!r} was moved or removed.") from None
+    if names != 1:
+        raise LedgerError(
+            f"the ledger {str(path)!r} has {names} names (hard links): processes that use "
+            "different ones would not see each other's spend. Remove all names but one."
+        )
 
 
 @contextmanager

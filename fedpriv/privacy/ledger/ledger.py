@@ -172,8 +172,7 @@ class Ledger:
             run: a name that has not been used.
             releases: (event, count) pairs.
             delta: what the run may use of δ, where it is priced by (ε, δ): under basic composition,
-                where None is all that is left (nothing, if all its releases are pure), and for
-                sampled releases in a gdp ledger.
+                where None is all that is left (nothing, if all its releases are pure).
 
         Raises:
             BudgetRefusal: it does not fit. Nothing was charged.
@@ -183,7 +182,7 @@ class Ledger:
         block = merged(releases)
         if delta is not None:
             require_delta(delta=delta)
-            delta = float(delta)
+            delta = float(delta) + 0.0  # never -0.0, whose sign SQLite does not keep
         self._charges.rehearse(run, block, delta)
         with self._store.writing():
             cost, spent = self._charges.declare(run, block, delta)

@@ -54,7 +54,7 @@ class Spend:
 
     @property
     def guarantee(self) -> PrivacyLoss:
-        """An (ε, δ) that all releases of the ledger satisfy together."""
+        """How much of the budget all releases of the ledger used; see `Composition.guarantee`."""
         if self.composition is None:
             return PrivacyLoss(epsilon=0.0, delta=0.0)
         return self.composition.guarantee(self.total)
@@ -75,7 +75,7 @@ class Spend:
         """What is left."""
         if self.composition is None:
             return Left(epsilon=self.budget.epsilon, delta=self.budget.delta, amount=0.0, share=1.0)
-        limit = self.composition.limit(self.total.delta)
+        limit = self.composition.limit()
         amount = max(0.0, limit - self.total.amount)
         return Left(
             epsilon=max(0.0, self.budget.epsilon - self.guarantee.epsilon),

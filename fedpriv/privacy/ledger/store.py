@@ -28,6 +28,7 @@ from fedpriv.privacy.ledger.composition import Cost
 from fedpriv.privacy.ledger.database import (
     create_database,
     open_database,
+    require_one_name,
     translate,
     translated,
 )
@@ -85,6 +86,7 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction in which nobody else can write: durable when it returns, or nothing."""
+        require_one_name(self.path)
         with self._transaction("BEGIN IMMEDIATE"):
             yield
 

@@ -12,12 +12,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
+from math import isfinite
 from re import fullmatch
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.ledger.chain import (
     GENESIS,
+    THE_LEDGER,
+    WHOLE_RUN,
     Kind,
     Row,
     canonical_json,
@@ -152,6 +155,8 @@ class _Replay:
         kind = Kind(row.kind)
         if (row.release_hash is not None) != (kind is Kind.COMMITTED):
             raise ValueError("a release belongs to a committed row, and to no other")
+        if not _in_its_place(row, kind):
+            raise ValueError(f"a {kind.value!r} row may not have this run, round or ordinal")
         match kind:
             case Kind.CREATED:
                 self._first(kind)
@@ -226,6 +231,16 @@ class _Replay:
         self.committed.add(key)
 
 
+def _in_its_place(row: Row, kind: Kind) -> bool:
+    """Whether writers would find the row where they look for one of its kind."""
+    if row.ordinal is not None and kind is not Kind.RESERVED:
+        return False
+    if kind in (Kind.CREATED, Kind.DATA, Kind.COMPOSITION):
+        return (row.run, row.round) == (THE_LEDGER, WHOLE_RUN)
+    of_a_round = kind in (Kind.RESERVED, Kind.COMMITTED)
+    return row.run != THE_LEDGER and (row.round >= 0 if of_a_round else row.round == WHOLE_RUN)
+
+
 @lru_cache(maxsize=1024)
 def _parsed(detail: str) -> Any:
     value = json.loads(detail)
@@ -235,4 +250,4 @@ def _parsed(detail: str) -> Any:
 
 
 def _agree(recorded: float, cost: float) -> bool:
-    return abs(recorded - cost) <= _RELATIVE_TOLERANCE * cost
+    return isfinite(cost) and abs(recorded - cost) <= _RELATIVE_TOLERANCE * cost
