@@ -21,8 +21,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: $(STAMP) ## noise for a budget: 100 rounds of private gradient descent at epsilon = 1
-	$(BIN)/fedpriv calibrate --epsilon 1 --delta 1e-6 --rounds 100
+demo: $(STAMP) ## compare the main strategies on the pupils of 131 education authorities
+	$(BIN)/fedpriv compare simulations/experiments/chem97.toml
 
 test: lint check ## all that continuous integration runs: lint, types, tests, doctests, README
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fedpriv.learning.batch import RecordBatch
-from fedpriv.learning.clipping import Clipping, clipped_gradient_sums
+from fedpriv.learning.clipping import ClippedGradient, Clipping, clipped_gradient_sums
 from fedpriv.learning.losses import Logistic, Loss, Softmax
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import small_cnn
@@ -135,19 +136,15 @@ def measure(seconds: float) -> dict[str, dict[str, float]]:
         module = modules()[name]
         nn.utils.vector_to_parameters(theta, module.parameters())
         state = {key: value.detach() for key, value in module.named_parameters()}
+        ours = ClippedGradient(model=model, loss=loss, batch=batch, clipping=clipping)
         times = {
-            "ours": best_time(
-                lambda m=model, k=loss, t=theta, b=batch, c=clipping: clipped_gradient_sums(  # type: ignore[misc]
-                    m, k, t, b, c
-                ),
-                seconds,
-            ),
+            "ours": best_time(partial(ours, theta), seconds),
             "backward": best_time(backward(module, x, y), seconds),
         }
         with torch.no_grad():
             for contract in (False, True):
                 run = compiled_vmap(module, contract=contract)
-                seen = best_time(lambda r=run, s=state, a=x, b=y: r(s, a, b), seconds)  # type: ignore[misc]
+                seen = best_time(partial(run, state, x, y), seconds)
                 times["compiled vmap"] = min(times.get("compiled vmap", seen), seen)
         found[name] = times
     found["parties"] = measure_parties(seconds)
@@ -160,10 +157,9 @@ def measure_parties(seconds: float) -> dict[str, float]:
     offsets = torch.arange(0, len(x) + 1, PARTY_SIZE)
     batch = RecordBatch(features=x, labels=y, offsets=offsets)
     clipping = Clipping(clip_norm=CLIP_NORM)
+    ours = ClippedGradient(model=model, loss=Logistic(), batch=batch, clipping=clipping)
     return {
-        "ours": best_time(
-            lambda: clipped_gradient_sums(model, Logistic(), theta, batch, clipping), seconds
-        ),
+        "ours": best_time(partial(ours, theta), seconds),
         "streaming read": best_time(x.sum, seconds),
     }
 

@@ -10,8 +10,9 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from simulations.commands import accounting
+from simulations.commands import accounting, compare, ledger, listing, run
 
 app = typer.Typer(
     name="fedpriv",
@@ -23,6 +24,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 accounting.register(app)
+run.register(app)
+compare.register(app)
+listing.register(app)
+ledger.register(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -41,5 +46,5 @@ def main() -> None:
     try:
         app()
     except ValueError as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False)
+        Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)

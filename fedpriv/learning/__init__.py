@@ -1,17 +1,17 @@
 """Losses, models, clipped gradient sums, certified minimisers and server optimisers.
 
-Two things are asked of a party's records. A clipped gradient sum, `clipped_gradient_sums`: a
-`RecordBatch`, a `Model`, a `Loss` and a `Clipping` in, one bounded vector a party out. And the
-certified minimiser of a strongly convex problem, `solve`. Both take the records of one party, or of
-many stacked in one process.
+Two things are asked of a party's records. A clipped gradient sum, `ClippedGradient`: from a
+`RecordBatch`, a `Model`, a `Loss` and a `Clipping` to one bounded vector a party. And the certified
+minimiser of a strongly convex problem, `solve`. Both take the records of one party, or of many
+stacked in one process.
 """
 
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping import (
+    ClippedGradient,
     ClippedSums,
     Clipping,
     clipped_gradient_sums,
-    rounding_sensitivity,
 )
 from fedpriv.learning.erm import Solution, solve
 from fedpriv.learning.erm_certificate import Certificate, ToleranceNotReachedError
@@ -35,6 +35,7 @@ from fedpriv.learning.optimisers import (
     Optimiser,
     Sgd,
 )
+from fedpriv.learning.rounding import rounding_sensitivity
 from fedpriv.learning.sampling import poisson_sample
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Adam",
     "Averaged",
     "Certificate",
+    "ClippedGradient",
     "ClippedSums",
     "Clipping",
     "DebiasedMomentum",

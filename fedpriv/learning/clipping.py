@@ -10,11 +10,11 @@ the computation nor touches other records.
 
 **What a sum shows of a record.** The returned numbers are Σ vᵢ up to rounding. In exact arithmetic
 adding or removing a record moves the sum by at most C, replacing one by at most 2C. What rounding
-adds to that, `rounding_sensitivity` bounds from public numbers, *if* the other records have the
-same gradients in both computations. Under replace-one adjacency they do: they keep their places,
-hence their instructions. Under add-remove adjacency later records move by one place, where a
-matrix product may round a row differently, by 10⁻⁷ of a gradient in float32, and near a kink of the
-model (ReLU, max-pooling) the last bit can decide a gradient. All gradient clipping in floating
+adds to that, `fedpriv.learning.rounding` bounds from public numbers, *if* the other records have
+the same gradients in both computations. Under replace-one adjacency they do: they keep their
+places, hence their instructions. Under add-remove adjacency later records move by one place, where
+a matrix product may round a row differently, by 10⁻⁷ of a gradient in float32, and near a kink of
+the model (ReLU, max-pooling) the last bit can decide a gradient. All gradient clipping in floating
 point shares this assumption; float64 data make its failures 10⁹ times smaller.
 
 Not covered: running time, which may depend on whether a record was rejected.
@@ -22,7 +22,8 @@ Not covered: running time, which may depend on whether a record was rejected.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,6 @@ from fedpriv.learning.clipping_linear import clipped_linear_sums
 from fedpriv.learning.factors import Factor, Rows
 from fedpriv.learning.models import LinearModel, Model
 from fedpriv.learning.norms import LARGEST_SQUARE, NORM_SLACK
-from fedpriv.learning.segments import BLOCK
 
 if TYPE_CHECKING:
     from fedpriv.learning.batch import RecordBatch
@@ -144,6 +144,87 @@ class ClippedSums:
         return int(self.norms.isinf().sum())
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippedGradient:
+    """The clipped gradient sums of fixed records, as a function of the parameters.
+
+    Checked and cut into parts once, to be called in every round. Computed in the precision of the
+    features. The regulariser is not part of it: the server adds that, unclipped. Repeatable to the
+    bit on the same machine with the same number of threads.
+
+    Attributes:
+        model: Any `Model`.
+        loss: A loss with as many outputs as the model.
+        batch: The records.
+        clipping: The bound.
+        memory_limit: Bytes for intermediate results, by the model's estimate. More records than
+            fit are computed in parts of at least one.
+    """
+
+    model: Model
+    loss: Loss
+    batch: RecordBatch
+    clipping: Clipping
+    memory_limit: int = DEFAULT_MEMORY
+    _parts: list[tuple[slice, RecordBatch]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        require_count(memory_limit=self.memory_limit)
+        _check(self.model, self.loss, self.batch)
+        for name, vector in self.clipping.vectors:
+            _check_vector(name, vector, self.model)
+        size = self.model.records_at_once(
+            self.memory_limit,
+            number_bytes=self.batch.features.element_size(),
+            materialised=self.clipping.scaled,
+        )
+        object.__setattr__(self, "_parts", self.batch.parts(size))
+
+    def __call__(self, theta: Tensor) -> ClippedSums:
+        """The sums at the parameters ``theta``, (d,), the same for all parties."""
+        _check_vector("theta", theta, self.model)
+        if theta.requires_grad or theta.dtype != self.batch.features.dtype:
+            theta = theta.detach().to(self.batch.features.dtype)
+        if len(self._parts) == 1:
+            value, measures = self._clip(theta, self._parts[0][1])
+        else:
+            value, measures = self._clip_parts(theta)
+        return ClippedSums(
+            value=value.double(), clip_norm=self.clipping.clip_norm, measures=measures
+        )
+
+    def _clip_parts(self, theta: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        shape = (self.batch.parties, self.model.dimension)
+        if not self._parts:
+            return torch.zeros(shape, dtype=torch.float64), (self.batch.squares,)
+        value = torch.empty(shape, dtype=torch.float64)
+        found: list[tuple[Tensor, ...]] = []
+        done = 0
+        for parties, part in self._parts:
+            sums, measures = self._clip(theta, part)
+            if parties.start < done:  # its first party began in the part before
+                sums = sums.double()
+                sums[0] += value[parties.start]
+            value[parties] = sums
+            done = parties.stop
+            found.append(measures)
+        return value, tuple(torch.cat(column) for column in zip(*found, strict=True))
+
+    def _clip(self, theta: Tensor, part: RecordBatch) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The clipped sums of a part, and what measures its gradients."""
+        threshold = (1 - CLIP_MARGIN) * self.clipping.clip_norm
+        if self._closed_form:
+            sums, slopes = clipped_linear_sums(theta, part, self.loss, threshold)
+            return sums, (slopes, slopes, part.squares)
+        factors = self.model.gradient_factors(theta, part, self.loss)
+        return _clip_factors(self.clipping.in_coordinates(factors), part, threshold)
+
+    @cached_property
+    def _closed_form(self) -> bool:
+        linear = isinstance(self.model, LinearModel) and self.model.classes == 1
+        return linear and not self.clipping.scaled
+
+
 def clipped_gradient_sums(
     model: Model,
     loss: Loss,
@@ -153,86 +234,17 @@ def clipped_gradient_sums(
     *,
     memory_limit: int = DEFAULT_MEMORY,
 ) -> ClippedSums:
-    """The clipped gradient sum of every party at the parameters ``theta``.
-
-    Computed in the precision of the features. The regulariser is not part of it: the server adds
-    that, unclipped. Repeatable to the bit on the same machine with the same number of threads.
-
-    Args:
-        model: Any `Model`.
-        loss: A loss with as many outputs as the model.
-        theta: (d,), the parameters, the same for all parties.
-        batch: The records.
-        clipping: The bound.
-        memory_limit: Bytes for intermediate results, by the model's estimate. More records than
-            fit are computed in parts of at least one.
-    """
-    require_count(memory_limit=memory_limit)
-    _check(model, loss, theta, batch, clipping)
-    theta = theta.detach().to(batch.features.dtype)
-    size = model.records_at_once(
-        memory_limit, number_bytes=theta.element_size(), materialised=clipping.scaled
+    """The clipped gradient sum of every party, once: see `ClippedGradient`."""
+    gradient = ClippedGradient(
+        model=model, loss=loss, batch=batch, clipping=clipping, memory_limit=memory_limit
     )
-    if 0 < len(batch) <= size:
-        value, measures = _clip(model, loss, theta, batch, clipping)
-        return ClippedSums(value=value, clip_norm=clipping.clip_norm, measures=measures)
-    if len(batch) == 0:
-        value = torch.zeros((batch.parties, model.dimension), dtype=torch.float64)
-        return ClippedSums(value=value, clip_norm=clipping.clip_norm, measures=(batch.squares,))
-    value = torch.empty((batch.parties, model.dimension), dtype=torch.float64)
-    found: list[tuple[Tensor, ...]] = []
-    done = 0
-    for parties, part in batch.parts(size):
-        sums, measures = _clip(model, loss, theta, part, clipping)
-        if parties.start < done:  # its first party began in the part before
-            sums[0] += value[parties.start]
-        value[parties] = sums
-        done = parties.stop
-        found.append(measures)
-    measures = tuple(torch.cat(column) for column in zip(*found, strict=True))
-    return ClippedSums(value=value, clip_norm=clipping.clip_norm, measures=measures)
+    return gradient(theta)
 
 
-def rounding_sensitivity(
-    *, clip_norm: float, records: int, dtype: torch.dtype, replace_one: bool
-) -> float:
-    """What rounding adds to the sensitivity of a computed sum of at most ``records`` records.
-
-    Add it to C (add-remove) or 2C (replace-one) for the sensitivity of the floating-point answer,
-    under the assumption stated at the head of this module.
-
-    A block of at most B = 128 records is summed in the precision of the data: error at most
-    γ·Σ‖vᵢ‖, γ = (B+1)u/(1 - (B+1)u), whatever the order (Higham 2002, §3.1). Blocks are added in
-    float64. Between replace-one neighbours a single block differs, so only its error counts
-    twice; between add-remove neighbours all may. Underflow adds less than 10⁻³⁵.
-
-    Args:
-        clip_norm: C.
-        records: A public upper bound on the number of records in the sum.
-        dtype: The precision of the features.
-        replace_one: Whether neighbours replace a record, in place, rather than add or remove one.
-    """
-    require_positive(clip_norm=clip_norm)
-    require_count(records=records)
-    touched = min(records, BLOCK) if replace_one else records
-    in_blocks = touched * _gamma(BLOCK + 1, torch.finfo(dtype).eps / 2)
-    of_blocks = records * _gamma(records, torch.finfo(torch.float64).eps / 2)
-    return 2 * clip_norm * (in_blocks + 2 * of_blocks)
-
-
-def _gamma(operations: int, unit_roundoff: float) -> float:
-    return operations * unit_roundoff / (1 - operations * unit_roundoff)
-
-
-def _clip(
-    model: Model, loss: Loss, theta: Tensor, batch: RecordBatch, clipping: Clipping
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The clipped sums of a batch that fits into memory, and what measures its gradients."""
-    threshold = (1 - CLIP_MARGIN) * clipping.clip_norm
-    if isinstance(model, LinearModel) and model.classes == 1 and not clipping.scaled:
-        sums, slopes = clipped_linear_sums(theta, batch, loss, threshold)
-        return sums, (slopes, slopes, batch.squares)
-    factors = clipping.in_coordinates(model.gradient_factors(theta, batch, loss))
+def _clip_factors(
+    factors: tuple[Factor, ...], batch: RecordBatch, threshold: float
+) -> tuple[Tensor, tuple[Tensor]]:
+    """Measure, clip and add up gradients of any form."""
     squares = _total([factor.squares() for factor in factors])
     if not (batch.all_usable and float(squares.max()) <= LARGEST_SQUARE):
         # Only doubtful records: one of them must not touch the last bits of all the others.
@@ -241,7 +253,7 @@ def _clip(
         rejected = ~(squares <= LARGEST_SQUARE) | batch.squares.isinf()
         squares.masked_fill_(rejected, inf)
         factors = tuple(factor.without(rejected) for factor in factors)
-    weights = squares.clamp(min=threshold**2).rsqrt_().mul_(threshold).to(theta.dtype)
+    weights = squares.clamp(min=threshold**2).rsqrt_().mul_(threshold).to(batch.features.dtype)
     pieces = [sums for factor in factors for sums in factor.weighted_sums(weights, batch.segments)]
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1), (squares,)
 
@@ -254,7 +266,7 @@ def _total(squares: list[Tensor]) -> Tensor:
     return total
 
 
-def _check(model: Model, loss: Loss, theta: Tensor, batch: RecordBatch, clipping: Clipping) -> None:
+def _check(model: Model, loss: Loss, batch: RecordBatch) -> None:
     if loss.outputs != model.outputs:
         raise ValueError(
             f"model must have one output a score of the loss, {loss.outputs}, got {model.outputs}."
@@ -266,9 +278,11 @@ def _check(model: Model, loss: Loss, theta: Tensor, batch: RecordBatch, clipping
             f"features must have {model.features} columns, as the model, "
             f"got {batch.features.shape[1]}."
         )
-    for name, vector in (("theta", theta), *clipping.vectors):
-        if vector.ndim != 1 or len(vector) != model.dimension:
-            raise ValueError(
-                f"{name} must have shape {(model.dimension,)}, one entry a parameter, "
-                f"got {tuple(vector.shape)}."
-            )
+
+
+def _check_vector(name: str, vector: Tensor, model: Model) -> None:
+    if vector.ndim != 1 or len(vector) != model.dimension:
+        raise ValueError(
+            f"{name} must have shape {(model.dimension,)}, one entry a parameter, "
+            f"got {tuple(vector.shape)}."
+        )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def clipped_linear_sums(
     theta: Tensor, batch: RecordBatch, loss: Loss, threshold: float
 ) -> tuple[Tensor, Tensor]:
-    """The clipped sum of every party, float64 (m, d), and the slopes before clipping, (n,).
+    """The clipped sum of every party, (m, d), and the slopes before clipping, (n,).
 
     A slope that is not finite counts as zero.
     """

@@ -29,7 +29,7 @@ class Factor(Protocol):
         """‖gᵢ‖², (n,); as norms never low by more than `NORM_SLACK`; maybe not finite."""
 
     def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
-        """Σ wᵢ·gᵢ over the records of each of m parties, float64, in pieces that make up (m, d)."""
+        """Σ wᵢ·gᵢ over the records of each of m parties, in pieces that make up (m, d)."""
 
     def rows(self) -> Tensor:
         """The gradients themselves, (n, d)."""

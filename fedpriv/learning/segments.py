@@ -70,11 +70,11 @@ class Segments:
         return torch.arange(self.records)
 
     def weighted_sums(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Σ wᵢ·rowᵢ of every party, float64 (m, d): one pass over the rows, any party sizes."""
+        """Σ wᵢ·rowᵢ of every party, (m, d): one pass over the rows, any party sizes."""
         return self._fold(_bag_sums(rows, self.order, self.blocks, weights))
 
     def outer_sums(self, left: Tensor, right: Tensor) -> Tensor:
-        """Σ leftᵢ ⊗ rightᵢ of every party, float64 (m, k·p), by batched matrix products.
+        """Σ leftᵢ ⊗ rightᵢ of every party, (m, k·p), by batched matrix products.
 
         One product for each run of blocks of equal length: parties in order of size are fastest.
         """
@@ -96,13 +96,12 @@ class Segments:
         return _bag_sums(rows.to(torch.float64), self.order, self.offsets, None)
 
     def _fold(self, blocks: Tensor) -> Tensor:
-        """Add up the block sums of every party, in float64."""
+        """Add up the block sums of every party, in float64; a single block is left as it is."""
         if self.parties == 1:
             return blocks.sum(0, keepdim=True, dtype=torch.float64)
-        blocks = blocks.to(torch.float64)
         if len(blocks) == self.parties:
             return blocks
-        return _bag_sums(blocks, torch.arange(len(blocks)), self.owners, None)
+        return _bag_sums(blocks.double(), torch.arange(len(blocks)), self.owners, None)
 
 
 def _bag_sums(rows: Tensor, order: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:

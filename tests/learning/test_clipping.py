@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping import (
     CLIP_MARGIN,
+    ClippedGradient,
     Clipping,
     clipped_gradient_sums,
-    rounding_sensitivity,
 )
 from fedpriv.learning.losses import (
     HuberHinge,
@@ -28,6 +28,7 @@ from fedpriv.learning.losses import (
 )
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import NetworkModel
+from fedpriv.learning.rounding import rounding_sensitivity
 
 
 class Scaled(nn.Module):
@@ -271,6 +272,20 @@ def test_no_float32_contribution_is_longer_than_the_clip_norm(
         assert float(found.value.norm()) <= clip_norm
         if exponent < 12 and float(found.norms[0]) > clip_norm * 1.001:
             assert float(found.value.norm()) > clip_norm * (1 - 2 * CLIP_MARGIN)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_prepared_gradient_serves_many_rounds_and_keeps_no_graph(kind: str) -> None:
+    model = MODELS[kind][1]
+    theta, x, y = problem(model, Logistic(), seed=9, records=6, spread=0.5)
+    batch, clipping = RecordBatch(features=x, labels=y), Clipping(clip_norm=0.3)
+    gradient = ClippedGradient(model=model, loss=Logistic(), batch=batch, clipping=clipping)
+    for point in (theta, 2 * theta, theta.clone().requires_grad_()):
+        found = gradient(point).value
+        assert torch.equal(
+            found, clipped_gradient_sums(model, Logistic(), point, batch, clipping).value
+        )
+        assert not found.requires_grad
 
 
 def test_adaptive_clipping_maps_back_what_it_scaled() -> None:

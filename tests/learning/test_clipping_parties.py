@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedpriv.learning.batch import RecordBatch
-from fedpriv.learning.clipping import Clipping, clipped_gradient_sums, rounding_sensitivity
+from fedpriv.learning.clipping import Clipping, clipped_gradient_sums
 from fedpriv.learning.losses import Logistic, Loss, Softmax
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import NetworkModel
+from fedpriv.learning.rounding import rounding_sensitivity
 from fedpriv.learning.segments import BLOCK, Segments
 
 CASES: dict[str, tuple[Model, Loss]] = {

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from fedpriv.learning import network
 from fedpriv.learning.batch import RecordBatch
-from fedpriv.learning.clipping import Clipping, clipped_gradient_sums, rounding_sensitivity
+from fedpriv.learning.clipping import Clipping, clipped_gradient_sums
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import NetworkModel
+from fedpriv.learning.rounding import rounding_sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

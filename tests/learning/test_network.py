@@ -112,6 +112,24 @@ def test_modules_beyond_the_rules_get_the_gradient_of_autograd(kind: type[nn.Mod
     torch.testing.assert_close(found, torch.cat([part.flatten() for part in expected]))
 
 
+class Viewing(nn.Module):
+    """Reshapes by ``view``, which asks for channels first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pool, self.head = nn.Conv2d(1, 2, 2), nn.MaxPool2d(2, 1), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.pool(self.conv(x)).view(-1, 8))
+        return scores
+
+
+def test_pooling_is_laid_out_channels_last_only_where_the_module_bears_it() -> None:
+    fussy = NetworkModel(module=Viewing(), input_shape=(1, 4, 4))
+    assert fussy._plan is not None
+    assert (len(fussy._plan.layers), len(fussy._plan.pools)) == (2, 0)
+
+
 def test_frozen_parameters_and_buffers_are_constants() -> None:
     frozen, head = nn.Linear(4, 3), nn.Linear(3, 1)
     frozen.requires_grad_(requires_grad=False)

@@ -1,0 +1,1 @@
+"""What stands between a strategy and the parties: queries, the party and its guard, the engines."""

@@ -1,0 +1,230 @@
+"""What parties answer: one row a party, from records that are stacked party by party.
+
+The same code serves one party alone and thousands in one process. It knows nothing of noise on a
+sum; noise that parties add themselves is drawn in `draw_local_noise`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fedpriv.federation.limits import local_mechanism, objective_mechanism
+from fedpriv.federation.queries import ErmQuery, GradientQuery, RiskGradientQuery
+from fedpriv.learning.batch import RecordBatch
+from fedpriv.learning.clipping import ClippedGradient, Clipping
+from fedpriv.learning.erm import solve
+from fedpriv.learning.erm_certificate import ToleranceNotReachedError
+from fedpriv.learning.erm_problem import ErmProblem
+from fedpriv.learning.sampling import poisson_sample
+from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.samplers import rounded_normals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from fedpriv.federation.queries import Query
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.randomness import RandomStream
+
+_EXACT_NUMBERS = 1 << 21  # features in float64 at a time
+_DRAWS = 1 << 20  # at a time: bounds the memory
+_FINE = 2.0**-20  # the grid of a random linear term, relative to the scale of its law
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Draws:
+    """The random choices of some parties for one query.
+
+    Attributes:
+        sample: Which of their records join, increasing; None means all.
+        linear: b_j of a perturbed objective, float64 (m, d).
+        extra_regulariser: Δ_j of a perturbed objective, float64 (m,).
+    """
+
+    sample: NDArray[np.int64] | None = None
+    linear: NDArray[np.float64] | None = None
+    extra_regulariser: NDArray[np.float64] | None = None
+
+    def of(self, parties: slice, records: slice) -> Draws:
+        """The choices of some of the parties, who hold these of the records."""
+        sample = self.sample
+        if sample is not None:
+            low, high = np.searchsorted(sample, (records.start, records.stop))
+            sample = sample[low:high] - records.start
+        return Draws(
+            sample=sample,
+            linear=None if self.linear is None else self.linear[parties],
+            extra_regulariser=(
+                None if self.extra_regulariser is None else self.extra_regulariser[parties]
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Answers:
+    """The exact answers of m parties. **Private**, all of it.
+
+    Attributes:
+        vectors: float64 (m, d), one row a party.
+        counts: What a simulation reports: records in the sum, and clipped ones among them.
+    """
+
+    vectors: NDArray[np.float64]
+    counts: Mapping[str, int]
+
+
+class Holdings:
+    """The records of some parties, stacked, and what they answer. What is fixed is kept.
+
+    Args:
+        task: The public facts.
+        batch: The records, checked against the task.
+        first: The index of their first party, for errors.
+    """
+
+    def __init__(self, task: Task, batch: RecordBatch, *, first: int = 0) -> None:
+        self._task = task
+        self._batch = batch
+        self._first = first
+        self._gradient: ClippedGradient | None = None
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def answer(self, query: Query, draws: Draws) -> Answers:
+        """The answer of every party, before fixed point."""
+        match query:
+            case GradientQuery():
+                return self._clipped_gradients(query, draws)
+            case ErmQuery():
+                return Answers(vectors=self._minimisers(query, draws), counts={})
+            case RiskGradientQuery():
+                return Answers(vectors=self._exact_gradients(query), counts={})
+        raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
+
+    def _clipped_gradients(self, query: GradientQuery, draws: Draws) -> Answers:
+        sums = self._gradient_of(query, draws)(torch.tensor(query.theta))
+        vectors = sums.value.numpy()
+        if query.weights == "equal":
+            sizes = self._batch.segments.offsets.diff().tolist()  # all records: weights are public
+            vectors = vectors * _column([self._task.gradient_weight("equal", n) for n in sizes])
+        first, *rest = sums.measures  # their product is the squared norm of each gradient
+        joined = len(first)
+        kept = int((reduce(mul, rest, first) <= query.clip_norm**2).sum())
+        return Answers(vectors=vectors, counts={"records": joined, "clipped": joined - kept})
+
+    def _gradient_of(self, query: GradientQuery, draws: Draws) -> ClippedGradient:
+        """The clipped gradient of this query's records: a full batch is prepared once."""
+        clipping = Clipping(clip_norm=query.clip_norm)
+        model, loss = self._task.model, self._task.loss
+        if draws.sample is not None:
+            batch = self._batch.select(torch.from_numpy(draws.sample))
+            return ClippedGradient(model=model, loss=loss, batch=batch, clipping=clipping)
+        if self._gradient is None or self._gradient.clipping.clip_norm != query.clip_norm:
+            self._gradient = ClippedGradient(
+                model=model, loss=loss, batch=self._batch, clipping=clipping
+            )
+        return self._gradient
+
+    def _minimisers(self, query: ErmQuery, draws: Draws) -> NDArray[np.float64]:
+        problem = ErmProblem(
+            features=self._batch.features,
+            labels=self._batch.labels,
+            offsets=self._batch.segments.offsets,
+            loss=self._task.loss,
+            regulariser=query.regulariser,
+            feature_bound=self._task.feature_bound,
+            linear=_tensor(draws.linear),
+            extra_regulariser=_tensor(draws.extra_regulariser),
+        )
+        try:
+            theta = solve(problem, tolerance=query.tolerance).theta
+        except ToleranceNotReachedError as error:
+            failed = tuple(self._first + index for index in error.parties)
+            raise ToleranceNotReachedError(query.tolerance, failed) from None
+        weights = [self._task.model_weight(query.weights, n) for n in problem.sizes.tolist()]
+        vectors: NDArray[np.float64] = theta.reshape(len(theta), -1).numpy() * _column(weights)
+        return vectors
+
+    def _exact_gradients(self, query: RiskGradientQuery) -> NDArray[np.float64]:
+        """Sums in float64, clipped at twice the bound on a gradient: at nothing that can occur."""
+        clipping = Clipping(clip_norm=2 * self._task.gradient_bound(query.theta))
+        theta = torch.tensor(query.theta)
+        vectors = np.zeros((self._batch.parties, self._task.dimension))
+        for parties, part in self._batch.parts(_EXACT_NUMBERS // self._task.model.features + 1):
+            exact = RecordBatch(
+                features=part.features.to(torch.float64),
+                labels=part.labels,
+                offsets=part.segments.offsets,
+            )
+            gradient = ClippedGradient(
+                model=self._task.model, loss=self._task.loss, batch=exact, clipping=clipping
+            )
+            vectors[parties] += gradient(theta).value.numpy()
+        return vectors
+
+
+def draw(query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream) -> Draws:
+    """The random choices of parties with ``sizes``: samples, or terms of their objectives."""
+    match query:
+        case GradientQuery(sampling_rate=rate) if rate < 1:
+            sample = poisson_sample(sum(sizes), rate=rate, uniforms=stream.uniform)
+            return Draws(sample=sample)
+        case ErmQuery(objective=objective) if objective is not None:
+            linear = np.empty((len(sizes), task.dimension))
+            extra = np.empty(len(sizes))
+            for size, members in _by_size(sizes).items():
+                mechanism = objective_mechanism(query, objective, task, size)
+                step = mechanism.linear.noise_stddev * _FINE
+                shape = (len(members), task.dimension)
+                linear[members] = mechanism.linear.noise(shape, step=step, stream=stream) * step
+                extra[members] = mechanism.extra_regulariser
+            return Draws(linear=linear, extra_regulariser=extra)
+    return Draws()
+
+
+def draw_local_noise(
+    query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream
+) -> NDArray[np.int64] | None:
+    """Σ of the integer noise that parties with ``sizes`` add to their own answers; None if none."""
+    members = {size: local_mechanism(query, task, size) for size in set(sizes)}
+    mechanisms = [mechanism for size in sizes if (mechanism := members[size]) is not None]
+    if not mechanisms:
+        return None
+    step, d = query.grid.step, task.dimension
+    total = np.zeros(d, np.int64)
+    if all(isinstance(mechanism, GaussianMechanism) for mechanism in mechanisms):
+        # One table for all standard deviations, instead of one for each.
+        stddevs = np.array([mechanism.noise_stddev / step for mechanism in mechanisms])
+        for group in np.array_split(stddevs, -(-len(stddevs) * d // _DRAWS)):
+            total += rounded_normals(np.repeat(group, d), stream).reshape(-1, d).sum(axis=0)
+        return total
+    for mechanism, count in Counter(mechanisms).items():
+        total += mechanism.noise((count, d), step=step, stream=stream).sum(axis=0)
+    return total
+
+
+def _by_size(sizes: tuple[int, ...]) -> dict[int, list[int]]:
+    """The indices of the parties of each size, in order of first appearance."""
+    groups: dict[int, list[int]] = {size: [] for size in Counter(sizes)}
+    for index, size in enumerate(sizes):
+        groups[size].append(index)
+    return groups
+
+
+def _column(values: list[float]) -> NDArray[np.float64]:
+    return np.array(values)[:, np.newaxis]
+
+
+def _tensor(values: NDArray[np.float64] | None) -> Tensor | None:
+    return None if values is None else torch.from_numpy(values)

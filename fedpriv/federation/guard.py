@@ -1,0 +1,91 @@
+"""What a party insists on before it answers, and what it makes sure of before it lets go.
+
+A party does not trust a query because it came from the server. The message of a refusal names the
+rule and public numbers, never anything about a record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import isclose
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv._validate import require_choice
+from fedpriv.federation.limits import fits, local_mechanism, objective_mechanism
+from fedpriv.federation.queries import QUERIES, ErmQuery
+
+if TYPE_CHECKING:
+    from fedpriv.federation.queries import Query
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.events import Event
+
+
+class QueryRefused(ValueError):
+    """A party will not answer this query. Nothing was computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a party is willing to answer.
+
+    Attributes:
+        queries: The kinds of query it knows.
+        unpaid: Whether it answers queries without an event, which promise no privacy: for
+            non-private baselines in simulation.
+    """
+
+    queries: tuple[str, ...] = tuple(QUERIES)
+    unpaid: bool = False
+
+    def __post_init__(self) -> None:
+        require_choice(QUERIES, **{f"queries[{i}]": kind for i, kind in enumerate(self.queries)})
+
+
+def check_query(query: Query, task: Task, policy: Policy) -> None:
+    """Raise `QueryRefused` unless a party of this task and policy may answer ``query``."""
+    if query.kind not in policy.queries:
+        raise QueryRefused(f"this party does not answer queries of kind {query.kind!r}.")
+    if query.event is None and not policy.unpaid:
+        raise QueryRefused("this party answers no query that states no privacy event.")
+    theta = getattr(query, "theta", None)
+    if theta is not None and not (theta.shape == (task.dimension,) and np.isfinite(theta).all()):
+        raise QueryRefused(
+            f"theta must be finite with {task.dimension} coordinates, got shape {theta.shape}."
+        )
+    if isinstance(query, ErmQuery):
+        task.require_convex("a minimiser")
+    if not fits(query, task):
+        raise QueryRefused(
+            f"the sum of all answers could wrap around: a step of {query.grid.step:g} in "
+            f"{query.grid.bits} bits is too fine for the bounds that the query states."
+        )
+    _check_local_noise(query, task)
+
+
+def _check_local_noise(query: Query, task: Task) -> None:
+    """The event must be that of the noise which the party is told to add itself."""
+    size = task.smallest
+    if isinstance(query, ErmQuery) and query.objective is not None:
+        found: Event = objective_mechanism(query, query.objective, task, size).event()
+    else:
+        mechanism = local_mechanism(query, task, size)
+        if mechanism is None:
+            return
+        found = mechanism.event()
+    if query.event is None or not _same(found, query.event):
+        raise QueryRefused(
+            "the event of the query is not that of the noise which the party is asked to add."
+        )
+
+
+def _same(one: Event, other: Event) -> bool:
+    """Equal up to rounding: relative noise is a quotient, formed at other sizes."""
+    if type(one) is not type(other) or one.adjacency is not other.adjacency:
+        return False
+    return all(
+        isclose(getattr(one, field.name), getattr(other, field.name), rel_tol=1e-12)
+        for field in fields(one)
+        if field.name != "adjacency"
+    )

@@ -1,0 +1,176 @@
+"""A joint fit: the minimiser of all records together, by secure sums of exact gradients.
+
+The server learns every exact sum on the way, and must be trusted with it; only the end is released.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from math import sqrt
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fedpriv.federation.limits import finest_grid
+from fedpriv.federation.queries import RiskGradientQuery
+from fedpriv.federation.strategy import SumStrategy
+from fedpriv.learning.erm_minimise import minimise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.plan import Plan
+    from fedpriv.secagg import FixedPoint
+
+    Vector = NDArray[np.float64]
+
+_EXPECTED_EXCHANGES = 40
+_MAX_EXCHANGES = 1000
+_U = 2.0**-53
+
+
+class JointStrategy(SumStrategy):
+    """Minimise (1/N)Σ f(θ) + (λ/2)‖θ‖² [+ bᵀθ/N + (Δ/2)‖θ‖²] over all parties. Use a subclass.
+
+    Nothing of the fit is in a checkpoint: exact sums never touch a disk. After a crash the fit
+    begins anew, and as nothing was released, that costs nothing.
+    """
+
+    server_also_sees: ClassVar[str] = "exact sums of gradients over all parties"
+
+    def __init__(self, *, task: Task, plan: Plan | None, tolerance: float, run: Run) -> None:
+        task.require_strongly_convex(self.name)
+        super().__init__(task=task, plan=plan, run=run)
+        self._tolerance = tolerance
+        self._fit: Fit | None = None
+
+    @abstractmethod
+    def _begin(self) -> tuple[Vector, float]:
+        """b and Δ of this fit: zero, unless the objective is perturbed."""
+
+    @abstractmethod
+    def _end(self, theta: Vector) -> Vector:
+        """The release, from a point with a gradient norm of at most the tolerance."""
+
+    @property
+    def rounds(self) -> int:
+        """A guess: how many exchanges a fit needs is known at its end."""
+        return _EXPECTED_EXCHANGES
+
+    def _query(self) -> RiskGradientQuery:
+        fit = self._fit or self._started()
+        return RiskGradientQuery(
+            run=self._run.name,
+            round=self._round,
+            grid=fit.grid,
+            event=self._event(),
+            theta=fit.wanted,
+            exchange=fit.exchanges,
+        )
+
+    def _release(self, answer: Sum) -> Vector | None:
+        fit, task = self._fit, self.task
+        if fit is None:
+            raise RuntimeError("a sum was learned that was not asked for.")
+        if sorted(answer.sizes) != sorted(task.sizes):
+            raise RuntimeError(
+                f"a joint fit needs all {task.parties} parties in every exchange, "
+                f"{len(answer.sizes)} answered: begin again with those that will stay."
+            )
+        found = fit.tell(answer.value / task.records)
+        return None if found is None else self._end(found)
+
+    def _update(self, release: Vector) -> None:
+        self._theta = release
+        self._fit = None
+
+    def _started(self) -> Fit:
+        linear, extra = self._begin()
+        self._fit = Fit(
+            task=self.task,
+            linear=linear / self.task.records,
+            strong_convexity=self.task.regulariser + extra,
+            tolerance=self._tolerance,
+        )
+        return self._fit
+
+
+class Fit:
+    """`minimise`, turned inside out: it names a point, and is told the gradient there.
+
+    The minimiser calls for gradients, while here they arrive from outside. It is deterministic, so
+    it is run again from its start on all gradients so far, until it asks for one more.
+    """
+
+    def __init__(
+        self, *, task: Task, linear: Vector, strong_convexity: float, tolerance: float
+    ) -> None:
+        self._task = task
+        self._linear = linear
+        self._strong_convexity = strong_convexity
+        self._tolerance = tolerance
+        self._gradients: list[Vector] = []
+        self._coarsest = 0.0  # grid of any sum so far
+        self.wanted = np.zeros(task.dimension)
+
+    @property
+    def exchanges(self) -> int:
+        """How many gradients were told."""
+        return len(self._gradients)
+
+    @property
+    def grid(self) -> FixedPoint:
+        """The finest grid for the sum that is wanted."""
+        return finest_grid(bound=self._task.records * self._task.gradient_bound(self.wanted))
+
+    def tell(self, mean: Vector) -> Vector | None:
+        """Take the mean gradient at ``wanted``; the minimiser, once it is certified."""
+        self._coarsest = max(self._coarsest, self.grid.step)
+        self._gradients.append(mean + self._linear + self._strong_convexity * self.wanted)
+        told = iter(self._gradients)
+
+        def gradient(theta: Vector) -> Vector:
+            known = next(told, None)
+            if known is None:
+                raise _Wanted(theta)
+            return known
+
+        try:
+            minimum = minimise(
+                gradient,
+                np.zeros(self._task.dimension),
+                strong_convexity=self._strong_convexity,
+                smoothness=self._task.curvature + self._strong_convexity,
+                tolerance=self._tolerance,
+                oracle_error=self._oracle_error(),
+                max_queries=_MAX_EXCHANGES,
+            )
+        except _Wanted as wanted:
+            self.wanted = wanted.theta
+            return None
+        return minimum.theta
+
+    def _oracle_error(self) -> float:
+        """How far a gradient told here can be from the exact one, at the point returned.
+
+        That point is no longer than (G + ‖b/N‖ + tolerance)/Λ. Float64 moves a score by at most
+        γ_d·B‖θ‖, a slope by c times that and its own error, a sum of n terms by γ_n of their sizes
+        (Higham 2002, §3.1); the grid moves each party's coordinate by half a step.
+        """
+        task, pull = self._task, float(np.linalg.norm(self._linear))
+        reach = (task.lipschitz + pull + self._tolerance) / self._strong_convexity
+        gamma = 1.01 * _U * (task.largest + task.dimension + 16)
+        smooth = task.curvature * gamma * reach
+        slopes = task.feature_bound * task.loss.slope_rounding + 8 * gamma * task.lipschitz
+        local = gamma * (self._strong_convexity * reach + pull)
+        grid = task.parties * sqrt(task.dimension) * self._coarsest / (2 * task.records)
+        return smooth + slopes + local + grid
+
+
+class _Wanted(Exception):
+    def __init__(self, theta: Vector) -> None:
+        super().__init__()
+        self.theta = theta

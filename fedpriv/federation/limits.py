@@ -1,0 +1,162 @@
+"""How large an answer can be and how far one record can move it, from public facts alone.
+
+A grid is chosen by these numbers before the run and checked by them at the party: the server's
+choice and the party's check cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2, sqrt
+from typing import TYPE_CHECKING
+
+import torch
+
+from fedpriv.federation.queries import ErmQuery, GradientQuery, RiskGradientQuery
+from fedpriv.learning.erm_problem import minimiser_sensitivity
+from fedpriv.learning.rounding import rounding_sensitivity
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.planning_objective import ObjectiveProblem
+from fedpriv.secagg import FixedPoint
+from fedpriv.secagg.fixed_point import NOISE_DEVIATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fedpriv.federation.queries import Query
+    from fedpriv.federation.task import Task, Weights
+    from fedpriv.privacy.mechanisms import Mechanism
+    from fedpriv.privacy.planning_objective import ObjectiveMechanism, ObjectiveNoise
+
+PRECISION = torch.float32
+"""The precision of records, hence of clipped sums; what it costs is part of every sensitivity."""
+
+_SLACK = 1 + 2.0**-30  # float64 rounding of an answer that sits exactly on its bound
+
+
+def answer_bound(query: Query, task: Task, size: int) -> float:
+    """The largest |coordinate| of the answer of a party of ``size``, before any local noise."""
+    match query:
+        case GradientQuery():
+            bound = size * query.clip_norm * task.gradient_weight(query.weights, size)
+        case ErmQuery():
+            weight = task.model_weight(query.weights, size)
+            bound = weight * task.lipschitz / query.regulariser
+        case RiskGradientQuery():
+            bound = size * task.gradient_bound(query.theta)
+        case _:
+            raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
+    return bound * _SLACK
+
+
+def fits(query: Query, task: Task) -> bool:
+    """Whether the sum of all parties' answers stays within the ring of the query's grid."""
+    counts = task.size_counts
+    reach = sum(count * answer_bound(query, task, size) for size, count in counts.items())
+    noise = sum(
+        count * mechanism.noise_stddev**2
+        for size, count in counts.items()
+        if (mechanism := local_mechanism(query, task, size)) is not None
+    )
+    reach += NOISE_DEVIATIONS * sqrt(noise)
+    return reach / query.grid.step + task.parties / 2 <= float(2 ** (query.grid.bits - 1) - 1)
+
+
+def grid_of(*, step: float, bound: float, parties: int) -> FixedPoint:
+    """The grid of a given step in the smallest ring that holds a sum of at most ``bound``."""
+    fit = bound / step + parties / 2 <= 2**31 - 1
+    return FixedPoint(step=step, bits=32 if fit else 64)
+
+
+def finest_grid(*, bound: float) -> FixedPoint:
+    """The finest grid in 64 bits, with a bit to spare: for exact sums, which get no noise."""
+    return FixedPoint(step=2.0 ** ceil(log2(bound / 2.0**62)), bits=64)
+
+
+def gradient_sensitivity(task: Task, *, clip_norm: float, adjacency: Adjacency) -> float:
+    """How far one record moves a sum of clipped gradients as computed, in L2, before the grid.
+
+    2C (replace-one) or C (add-remove), plus what float32 rounding can add at the largest party,
+    which may hold one record more under add-remove.
+    """
+    replace_one = adjacency is Adjacency.REPLACE_ONE
+    records = task.largest
+    return adjacency.sum_sensitivity * clip_norm + rounding_sensitivity(
+        clip_norm=clip_norm,
+        records=records if replace_one else records + 1,
+        dtype=PRECISION,
+        replace_one=replace_one,
+    )
+
+
+def model_sensitivity(
+    task: Task, *, regulariser: float, tolerance: float, weights: Weights, sizes: Iterable[int]
+) -> float:
+    """How far one record moves Σ w_jθ_j over the parties of ``sizes``, in L2, before the grid.
+
+    Party j's certified minimiser moves by at most 2G/(n_jλ) + 2·tolerance/λ under replace-one, and
+    the sum by w_j times that; the worst party decides.
+    """
+    return max(
+        task.model_weight(weights, size)
+        * minimiser_sensitivity(
+            lipschitz=task.lipschitz,
+            records=float(size),
+            strong_convexity=regulariser,
+            tolerance=tolerance,
+        )
+        for size in set(sizes)
+    )
+
+
+def local_mechanism(query: Query, task: Task, size: int) -> Mechanism | None:
+    """The noise that a party of ``size`` adds to its own answer, if the query asks for any."""
+    match query:
+        case GradientQuery(local=local) if local is not None:
+            moved = gradient_sensitivity(
+                task, clip_norm=query.clip_norm, adjacency=local.adjacency
+            ) * task.gradient_weight(query.weights, size)
+        case ErmQuery(local=local) if local is not None:
+            moved = model_sensitivity(
+                task,
+                regulariser=query.regulariser,
+                tolerance=query.tolerance,
+                weights=query.weights,
+                sizes=(size,),
+            )
+        case ErmQuery(objective=objective) if objective is not None:
+            return objective_mechanism(query, objective, task, size).output
+        case _:
+            return None
+    sensitivity = moved + sqrt(task.dimension) * query.grid.step
+    return local.mechanism(sensitivity=sensitivity, dimension=task.dimension)
+
+
+def objective_mechanism(
+    query: ErmQuery, objective: ObjectiveNoise, task: Task, size: int
+) -> ObjectiveMechanism:
+    """The noise that a party of ``size`` adds to its own objective, and to what it finds."""
+    return objective.mechanism(
+        objective_problem(task, size, regulariser=query.regulariser, tolerance=query.tolerance),
+        step=query.grid.step,
+        weight=task.model_weight(query.weights, size),
+    )
+
+
+def objective_problem(
+    task: Task, records: int, *, regulariser: float, tolerance: float
+) -> ObjectiveProblem:
+    """The facts that objective perturbation of ``records`` records rests on."""
+    if task.loss.outputs != 1:
+        raise ValueError(
+            "objective perturbation needs a loss of one score a record: its Jacobian is bounded "
+            f"for rank-1 Hessians, and {type(task.loss).__name__} has {task.loss.outputs} scores. "
+            "Use output-perturbation."
+        )
+    return ObjectiveProblem(
+        lipschitz=task.lipschitz,
+        curvature=task.curvature,
+        records=records,
+        regulariser=regulariser,
+        dimension=task.dimension,
+        tolerance=tolerance,
+    )

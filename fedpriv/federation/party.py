@@ -1,0 +1,75 @@
+"""One party: its records, the guard that stands before them, and its answers as integers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.federation.answers import Holdings, draw, draw_local_noise
+from fedpriv.federation.guard import Policy, check_query
+from fedpriv.federation.limits import answer_bound
+from fedpriv.federation.records import stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedpriv.data import Records
+    from fedpriv.federation.queries import Query
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.randomness import RandomStream
+    from fedpriv.secagg.fixed_point import Ring
+
+
+class Party:
+    """What one party does with a query.
+
+    Guarantee. An answer is finite, of the dimension of the model and within the bound that the
+    query implies, in the ring of the query's grid; or there is none. Nothing about a record is in
+    an error.
+
+    Args:
+        records: Its own, as many as one of the sizes that the task states.
+        task: The public facts; checked against the records.
+        sampling: The stream that it draws from in a round.
+        policy: What it is willing to answer.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        task: Task,
+        sampling: Callable[[int], RandomStream],
+        policy: Policy | None = None,
+    ) -> None:
+        if len(records) not in task.sizes:
+            raise ValueError(
+                f"records must be as many as the task states for a party: {task.sizes}."
+            )
+        self._task = task
+        self._sampling = sampling
+        self._policy = policy or Policy()
+        self._holdings = Holdings(task, stack(records, np.array([0, len(records)]), task))
+
+    @property
+    def size(self) -> int:
+        """n_j; public."""
+        return len(self._holdings)
+
+    def answer(self, query: Query) -> Ring:
+        """The answer to ``query``, in fixed point; what secure aggregation then masks.
+
+        Raises:
+            QueryRefused: The query breaks a rule of this party. Nothing was computed.
+        """
+        task, grid = self._task, query.grid
+        check_query(query, task, self._policy)
+        stream = self._sampling(query.round)
+        draws = draw(query, task, (self.size,), stream)
+        vectors = self._holdings.answer(query, draws).vectors
+        answer = grid.encode_sum(vectors, bound=answer_bound(query, task, self.size))
+        noise = draw_local_noise(query, task, (self.size,), stream)
+        if noise is not None:
+            answer += noise.astype(grid.dtype)
+        return answer

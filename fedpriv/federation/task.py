@@ -1,0 +1,154 @@
+"""The public facts of a learning problem, known alike to the server and to every party."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedpriv._validate import (
+    require_choice,
+    require_count,
+    require_non_negative,
+    require_positive,
+)
+from fedpriv.learning.losses import Squared
+from fedpriv.learning.models import LinearModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.learning.losses import Loss
+    from fedpriv.learning.models import Model
+
+Weights = Literal["equal", "proportional"]
+WEIGHTS: tuple[Weights, ...] = ("equal", "proportional")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Minimise (1/N)Σ f(θ; x, y) + (λ/2)‖θ‖² over the records of m parties.
+
+    Attributes:
+        model: Scores of a record.
+        loss: ℓ(score, y).
+        regulariser: λ ≥ 0. It is never clipped nor noised: the server adds λθ itself.
+        feature_bound: B, the public bound on ‖x‖₂, intercept included; parties enforce it.
+        sizes: n_j, the public number of records of every party.
+    """
+
+    model: Model
+    loss: Loss
+    regulariser: float
+    feature_bound: float
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        require_non_negative(regulariser=self.regulariser)
+        require_positive(feature_bound=self.feature_bound)
+        if not self.sizes:
+            raise ValueError("sizes must hold at least one party, got none.")
+        require_count(**{f"sizes[{index}]": size for index, size in enumerate(self.sizes)})
+        if self.loss.outputs != self.model.outputs:
+            raise ValueError(
+                f"model must have one output a score of the loss, {self.loss.outputs}, "
+                f"got {self.model.outputs}."
+            )
+
+    @property
+    def parties(self) -> int:
+        """The number m of parties."""
+        return len(self.sizes)
+
+    @cached_property
+    def records(self) -> int:
+        """N, the number of records of all parties."""
+        return sum(self.sizes)
+
+    @cached_property
+    def size_counts(self) -> Counter[int]:
+        """How many parties there are of each size."""
+        return Counter(self.sizes)
+
+    @cached_property
+    def smallest(self) -> int:
+        """n₍₁₎, the size of the smallest party."""
+        return min(self.sizes)
+
+    @cached_property
+    def largest(self) -> int:
+        """The size of the largest party."""
+        return max(self.sizes)
+
+    @property
+    def dimension(self) -> int:
+        """The number d of parameters."""
+        return self.model.dimension
+
+    @property
+    def convex(self) -> bool:
+        """Whether the problem is convex: a linear model."""
+        return isinstance(self.model, LinearModel)
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """G: no record's gradient is longer, on the domain of the loss."""
+        return self.loss.lipschitz_for(self.feature_bound)
+
+    @property
+    def curvature(self) -> float:
+        """The largest Hessian eigenvalue of one record's loss; for linear models only."""
+        self.require_convex("a bound on curvature")
+        return self.loss.smoothness_for(self.feature_bound)
+
+    @property
+    def smoothness(self) -> float:
+        """M = B²·c + λ: the objective is M-smooth, and 1/M a step size that never overshoots."""
+        return self.curvature + self.regulariser
+
+    def gradient_bound(self, theta: NDArray[np.float64]) -> float:
+        """A bound on one record's gradient at ``theta``, in or out of the domain of the loss."""
+        if isinstance(self.loss, Squared):  # its G holds inside a ball only
+            reach = float(np.linalg.norm(theta)) * self.feature_bound + self.loss.label_bound
+            return max(self.lipschitz, self.feature_bound * reach)
+        return self.lipschitz
+
+    def gradient_weight(self, weights: Weights, size: int) -> float:
+        """By what a party of ``size`` scales its sum of gradients: 1, or n₍₁₎/n_j ≤ 1.
+
+        The sum of the scaled sums is then N times the mean over records, or m·n₍₁₎ times the mean
+        of the parties' means. One record adds to either no more than one clipped gradient, if it
+        does not change n_j: equal weights are for replace-one adjacency.
+        """
+        require_choice(WEIGHTS, weights=weights)
+        return 1.0 if weights == "proportional" else self.smallest / size
+
+    def gradient_count(self, weights: Weights, sizes: tuple[int, ...]) -> int:
+        """What to divide the sum of gradients of parties with ``sizes`` by: N or m·n₍₁₎."""
+        require_choice(WEIGHTS, weights=weights)
+        return sum(sizes) if weights == "proportional" else len(sizes) * self.smallest
+
+    def model_weight(self, weights: Weights, size: int) -> float:
+        """The weight of a party of ``size`` in an average of models: n_j/N, or 1/m."""
+        require_choice(WEIGHTS, weights=weights)
+        return size / self.records if weights == "proportional" else 1 / self.parties
+
+    def require_convex(self, what: str) -> None:
+        """Refuse a model that is not linear."""
+        if not self.convex:
+            raise ValueError(
+                f"{what} needs a convex problem, and the model is {type(self.model).__name__}. "
+                "Use a linear model, or gradient-perturbation with a learning rate of your own."
+            )
+
+    def require_strongly_convex(self, what: str) -> None:
+        """Refuse a problem without a unique, stable minimiser."""
+        self.require_convex(what)
+        if self.regulariser == 0:
+            raise ValueError(
+                f"regulariser must be positive for {what}, got 0: without strong convexity one "
+                "record can move the minimiser by any amount. Set model.l2, for example 0.001."
+            )

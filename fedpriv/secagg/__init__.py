@@ -1,0 +1,26 @@
+"""Secure aggregation: the server learns the sum of the parties' answers, and nothing else of them.
+
+No I/O, no clock, no global randomness: `Party` and `Server` are pure state machines over frozen
+messages. docs/secure-aggregation.md states what holds against whom.
+"""
+
+from fedpriv.secagg.errors import SecureAggregationError
+from fedpriv.secagg.fixed_point import FixedPoint
+from fedpriv.secagg.parameters import Mode, Parameters
+from fedpriv.secagg.party import Party
+from fedpriv.secagg.party_state import Enrolled
+from fedpriv.secagg.round import Round
+from fedpriv.secagg.server import Server
+from fedpriv.secagg.server_state import Total
+
+__all__ = [
+    "Enrolled",
+    "FixedPoint",
+    "Mode",
+    "Parameters",
+    "Party",
+    "Round",
+    "SecureAggregationError",
+    "Server",
+    "Total",
+]

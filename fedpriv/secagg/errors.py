@@ -1,0 +1,35 @@
+"""Why a step was refused. Messages name rules and party numbers, never keys, shares or sums."""
+
+from __future__ import annotations
+
+
+class SecureAggregationError(Exception):
+    """A step of the protocol was refused; the state that it was given is still valid."""
+
+
+class MalformedMessage(SecureAggregationError):
+    """Bytes that are not a message of this version, or a field outside its range."""
+
+
+class WrongRound(SecureAggregationError):
+    """A message of another run, another round, or for another party; or a round joined before."""
+
+
+class OutOfOrder(SecureAggregationError):
+    """A message that does not belong to the step that its receiver has reached."""
+
+
+class BadSignature(SecureAggregationError):
+    """A signature that does not verify under the identity key pinned for its signer."""
+
+
+class BadKey(SecureAggregationError):
+    """A public key that is used twice, or of low order, so that the agreed secret is no secret."""
+
+
+class BadList(SecureAggregationError):
+    """The server's list of parties breaks a rule: a stranger in it, or the receiver missing."""
+
+
+class TooFewParties(SecureAggregationError):
+    """Fewer parties than the threshold or the minimum remain: nothing is revealed."""

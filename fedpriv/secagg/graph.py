@@ -1,0 +1,49 @@
+"""Who keeps whose shares, and who shares a mask with whom.
+
+A party's *holders* keep the shares of its secrets; it draws them itself. Its *partners*, with whom
+it shares pairwise masks, are its holders and those whose holder it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from fedpriv.secagg.round import Round
+    from fedpriv.secagg.shamir import Entropy
+
+
+def choose_holders(announced: Round, party: int, entropy: Entropy) -> tuple[int, ...]:
+    """The holders of ``party``: the whole cohort, or k others drawn uniformly."""
+    if announced.parameters.complete:
+        return announced.cohort
+    others = np.array([other for other in announced.cohort if other != party])
+    keys = np.frombuffer(entropy(8 * others.size), dtype="<u8")
+    drawn = others[np.argsort(keys)[: announced.parameters.holders]]
+    return tuple(sorted(drawn.tolist()))
+
+
+def partners(
+    holders: Mapping[int, AbstractSet[int]], among: AbstractSet[int]
+) -> dict[int, set[int]]:
+    """The partners of each party of ``among``, within ``among``, from every party's holders."""
+    found: dict[int, set[int]] = {party: set() for party in among}
+    for party in among:
+        for holder in (holders[party] & among) - {party}:
+            found[party].add(holder)
+            found[holder].add(party)
+    return found
+
+
+def owners_of(holders: Mapping[int, AbstractSet[int]]) -> dict[int, set[int]]:
+    """Whose shares each party holds: the inverse of ``holders``."""
+    found: dict[int, set[int]] = {}
+    for owner, held_by in holders.items():
+        for holder in held_by:
+            found.setdefault(holder, set()).add(owner)
+    return found

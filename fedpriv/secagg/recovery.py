@@ -1,0 +1,139 @@
+"""Putting secrets together again from shares of which some may be wrong.
+
+Every secret can be recognised: a seed by its commitment, a mask key by its public key. So a wrong
+share can only delay: another set of ``threshold`` shares is tried, and the first one that opens the
+secret also tells which shares were wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations, islice
+from math import comb
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.secagg import shamir
+from fedpriv.secagg.errors import TooFewParties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+_BATCH = 128  # sets of shares tried at a time
+_ATTEMPTS = 1 << 15  # sets in all: 10 wrong shares among 100 with threshold 56 need some 7000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Puzzle:
+    """One secret to be found.
+
+    Attributes:
+        owner: The party whose secret it is.
+        shares: What its holders sent, packed.
+        fits: Whether 32 bytes are the secret.
+    """
+
+    owner: int
+    shares: Mapping[int, bytes] = field(repr=False)
+    fits: Callable[[bytes], bool] = field(repr=False)
+
+
+def recover(puzzles: Sequence[Puzzle], threshold: int) -> tuple[dict[int, bytes], frozenset[int]]:
+    """Every owner's secret, and the holders whose shares were found to be wrong.
+
+    All puzzles are first tried at once, with the first ``threshold`` shares of each.
+
+    Raises:
+        TooFewParties: If a secret has fewer than ``threshold`` right shares, or so many wrong ones
+            that no right set was found.
+    """
+    wrong: set[int] = set()
+    sorted_out = [_Shares.of(puzzle, wrong) for puzzle in puzzles]
+    for puzzle, shares in zip(puzzles, sorted_out, strict=True):
+        if len(shares.holders) < threshold:
+            raise TooFewParties(
+                f"{len(shares.holders)} shares of party {puzzle.owner} arrived, of the "
+                f"{threshold} required."
+            )
+    if not puzzles:
+        return {}, frozenset()
+    points = np.stack([shares.points[:threshold] for shares in sorted_out])
+    values = np.stack([shares.values[:threshold] for shares in sorted_out])
+    secrets: dict[int, bytes] = {}
+    for row, puzzle, shares in zip(_combined(points, values), puzzles, sorted_out, strict=True):
+        secret = shamir.secret_bytes(row)
+        if secret is None or not puzzle.fits(secret):
+            secret = _search(puzzle, shares, threshold, wrong)
+        secrets[puzzle.owner] = secret
+    return secrets, frozenset(wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """The shares of one secret, as field elements."""
+
+    holders: NDArray[np.int64]
+    points: NDArray[np.int64]
+    values: NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def of(cls, puzzle: Puzzle, wrong: set[int]) -> _Shares:
+        """Read a puzzle's shares; a holder of something that is no field element is wrong."""
+        holders = np.array(sorted(puzzle.shares), dtype=np.int64)
+        values = shamir.unpack([puzzle.shares[holder] for holder in holders.tolist()])
+        valid = shamir.in_field(values)
+        wrong.update(holders[~valid].tolist())
+        return cls(holders[valid], shamir.points(holders[valid].tolist()), values[valid])
+
+
+def _search(puzzle: Puzzle, shares: _Shares, threshold: int, wrong: set[int]) -> bytes:
+    """Try other sets of shares; add the holders whose shares turn out to be wrong to ``wrong``."""
+    for chosen in _choices(shares, threshold, wrong):
+        found = _combined(shares.points[chosen], shares.values[chosen])
+        for row, index in zip(found, chosen, strict=True):
+            secret = shamir.secret_bytes(row)
+            if secret is not None and puzzle.fits(secret):
+                wrong.update(_inconsistent(shares, index))
+                return secret
+    raise TooFewParties(
+        f"Too many shares of party {puzzle.owner} are wrong: its secret was not found."
+    )
+
+
+def _choices(shares: _Shares, threshold: int, wrong: set[int]) -> Iterator[NDArray[np.int64]]:
+    """Batches of index sets: the holders never found wrong; then all sets, or many at random."""
+    count = shares.holders.size
+    suspected = np.isin(shares.holders, list(wrong))
+    yield np.argsort(suspected, kind="stable")[np.newaxis, :threshold]
+    if comb(count, threshold) <= _ATTEMPTS:
+        every = combinations(range(count), threshold)
+        while batch := list(islice(every, _BATCH)):
+            yield np.array(batch)
+        return
+    # Which sets are tried is no secret, and need not be unpredictable.
+    generator = np.random.default_rng(0)
+    for _ in range(_ATTEMPTS // _BATCH):
+        keys = generator.random((_BATCH, count))
+        yield np.argpartition(keys, threshold - 1, axis=-1)[:, :threshold]
+
+
+def _inconsistent(shares: _Shares, index: NDArray[np.int64]) -> list[int]:
+    """The holders whose shares do not lie on the polynomials through the shares at ``index``."""
+    others = np.setdiff1d(np.arange(shares.holders.size), index)
+    if not others.size:
+        return []
+    through = np.broadcast_to(shares.points[index], (others.size, index.size))
+    weights = shamir.weights(through, at=shares.points[others][:, np.newaxis])
+    expected = shamir.combine(weights, shares.values[index][np.newaxis])
+    differs = (expected != shares.values[others]).any(axis=-1)
+    bad: list[int] = shares.holders[others[differs]].tolist()
+    return bad
+
+
+def _combined(points: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Secrets from points (b, t) and values (b, t, 16); equal rows of points are solved once."""
+    distinct, inverse = np.unique(points, axis=0, return_inverse=True)
+    return shamir.combine(shamir.weights(distinct)[inverse], values)

@@ -1,0 +1,74 @@
+"""What the server remembers between two steps. It lives in memory: none of it is secret from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedpriv.secagg.fixed_point import Ring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A message that was not accepted; the round goes on without it."""
+
+    party: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysCollected:
+    """After step 0: the signed keys and the holders of every party that advertised."""
+
+    keys: Mapping[int, bytes] = field(repr=False)
+    holders: Mapping[int, frozenset[int]] = field(repr=False)
+    rejected: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharesCollected:
+    """After step 1: keys, holders and commitments of every party that shared."""
+
+    keys: Mapping[int, bytes] = field(repr=False)
+    holders: Mapping[int, frozenset[int]] = field(repr=False)
+    commitments: Mapping[int, bytes] = field(repr=False)
+    rejected: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswersCollected:
+    """After step 2: whose answers arrived, and their sum, still masked."""
+
+    shares: SharesCollected = field(repr=False)
+    survivors: frozenset[int]
+    masked: Ring = field(repr=False)
+    rejected: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentCollected:
+    """After step 3, active mode: who has signed the set of survivors."""
+
+    answers: AnswersCollected
+    confirmed: frozenset[int]
+    rejected: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """The end: the sum of the survivors' answers, and nothing else about them.
+
+    Attributes:
+        vector: The sum, as ring elements.
+        parties: Whose answers are in it.
+        rejected: Messages not accepted, in any step.
+        wrong: Holders of a share that was found to be wrong: they, or its owner, made it so.
+    """
+
+    vector: Ring = field(repr=False)
+    parties: tuple[int, ...]
+    rejected: tuple[Rejection, ...]
+    wrong: frozenset[int]

@@ -1,0 +1,166 @@
+"""`fedpriv compare`: strategies side by side, at equal privacy."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from simulations.commands.output import print_json
+from simulations.commands.run import INTERRUPTED, AsJson, Out, Settings, Source
+from simulations.refusals import refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from simulations.experiment import Experiment
+    from simulations.rows import Row
+
+
+_WIDTH = 160
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this file to ``app``."""
+    app.command()(compare)
+
+
+def compare(
+    experiment: Source = None,
+    settings: Settings = None,
+    out: Out = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Take up an interrupted comparison from its directory.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes; one a processor if not given. Same numbers for any."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare strategies over budgets, parties and seeds; a simulation.
+
+    EXPERIMENT is a TOML file, or the name of one that `fedpriv list experiments` shows.
+
+    [bold]Example[/]: the main strategies on school data of 131 authorities:
+
+        fedpriv compare chem97
+    """
+    from simulations.compare import cells, collect
+    from simulations.findings import findings
+
+    with refusals():
+        study, directory = _study(experiment, settings or [], out, resume)
+        todo = cells(study)
+        complete = _compute(todo, directory, workers, quiet=as_json)
+    if not complete:
+        typer.echo(f"Stopped. Continue with: fedpriv compare --resume {directory}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    rows = collect(todo, directory)
+    found = findings(rows, study.compare.published if study.compare else None)
+    _finish(rows, study, found, directory, as_json=as_json)
+
+
+def _study(
+    experiment: str | None, settings: list[str], out: Path | None, resume: Path | None
+) -> tuple[Experiment, Path]:
+    from simulations.compare import cells
+    from simulations.experiment import read_experiment
+    from simulations.results import new_directory, write_atomic
+    from simulations.toml import to_toml
+
+    if resume is not None:
+        if out is not None:
+            raise ValueError("--resume continues in its own directory: give no --out.")
+        if not (resume / "config.toml").exists():
+            raise ValueError(f"--resume {str(resume)!r}: no comparison was started there.")
+        started = read_experiment(resume / "config.toml")
+        if experiment is not None and read_experiment(experiment, settings) != started:
+            raise ValueError(f"--resume {str(resume)!r}: this is another comparison.")
+        return started, resume
+    if experiment is None:
+        raise ValueError("name an experiment, as in: fedpriv compare chem97.")
+    study = read_experiment(experiment, settings)
+    cells(study)  # refused before a directory is made
+    directory = new_directory(study.name, study.config_hash, out=out)
+    write_atomic(directory / "config.toml", to_toml(study.to_dict()))
+    return study, directory
+
+
+def _compute(todo: Sequence[Any], directory: Path, workers: int | None, *, quiet: bool) -> bool:
+    from os import sched_getaffinity
+
+    from simulations.compare import compute
+    from simulations.session import interruptible
+
+    with interruptible() as stop, _progress(len(todo), quiet=quiet) as on_cell:
+        return compute(
+            todo,
+            directory,
+            workers=workers or len(sched_getaffinity(0)),
+            on_cell=on_cell,
+            stop=stop,
+        )
+
+
+@contextmanager
+def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Any, int], None]]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("runs"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[last]}"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    )
+    with bar:
+        line = bar.add_task("runs", total=total, last="starting workers")
+        yield lambda cell, done: bar.update(
+            line, completed=done, last=cell.experiment.strategy.title
+        )
+
+
+def _finish(
+    rows: Sequence[Row],
+    study: Experiment,
+    found: Sequence[str],
+    directory: Path,
+    *,
+    as_json: bool,
+) -> None:
+    from rich.console import Console
+
+    from simulations.plots import text_plot
+    from simulations.report import table, write_report
+
+    report = write_report(directory, rows, study, found)
+    if as_json:
+        print_json([row.to_dict() for row in rows])
+        return
+    console = Console()
+    if not console.is_terminal:  # a file has no width: do not fold the table for it
+        console = Console(width=_WIDTH)
+    console.print(table(rows, study))
+    for parties in sorted({int(row["parties"]) for row in rows}):
+        plot = text_plot([row for row in rows if row["parties"] == parties])
+        if plot:
+            typer.echo(f"\n{rows[0].metric} against ε, {parties} parties\n\n{plot}")
+    if found:
+        typer.echo("\nFindings")
+        for finding in found:
+            typer.echo(f"  - {finding}")
+    typer.echo(f"\nreport: {report}")

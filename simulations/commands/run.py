@@ -1,0 +1,214 @@
+"""`fedpriv run`: one experiment, simulated or for real."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from simulations.commands.output import print_json
+from simulations.refusals import refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from fedpriv.privacy.ledger import Ledger
+    from simulations.record import Record, Round
+    from simulations.session import Session
+
+Source = Annotated[
+    str | None,
+    typer.Argument(metavar="EXPERIMENT", help="A TOML file, or the name of a built-in one."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key: privacy.epsilon=0.5"),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Directory for the results; results/NAME/TIME-HASH if not given."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+INTERRUPTED = 130
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this file to ``app``."""
+    app.command()(run)
+
+
+def run(
+    experiment: Source = None,
+    settings: Settings = None,
+    out: Out = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Take up an interrupted run from its directory.")
+    ] = None,
+    release: Annotated[
+        bool,
+        typer.Option(
+            "--release",
+            help="For real: noise from the operating system, every round paid for in the ledger.",
+        ),
+    ] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="The ledger of the data set. With --release it is made, with the budget of the "
+            "experiment, if it does not exist; a simulation leaves one uncharged row in it."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train one model as an experiment says; a simulation unless --release is given.
+
+    EXPERIMENT is a TOML file, or the name of one that `fedpriv list experiments` shows.
+
+    [bold]Example[/]: a first run, then the same with half the budget:
+
+        fedpriv run quickstart
+
+        fedpriv run quickstart --set privacy.epsilon=0.5
+    """
+    from simulations.ledgers import open_ledger
+
+    with refusals():
+        session = _session(experiment, settings or [], out, resume, release, ledger)
+        with open_ledger(session) as book:
+            result = _carry_on(session, book, quiet=as_json)
+    if result is None:
+        typer.echo(f"Stopped. Continue with: fedpriv run --resume {session.directory}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if as_json:
+        print_json({**result, "directory": str(session.directory)})
+    else:
+        _print(result, session)
+
+
+def _session(
+    experiment: str | None,
+    settings: list[str],
+    out: Path | None,
+    resume: Path | None,
+    release: bool,
+    ledger: Path | None,
+) -> Session:
+    from simulations import session
+    from simulations.experiment import read_experiment
+    from simulations.results import new_directory
+    from simulations.run import check, prepare
+    from simulations.tuning import tuned
+
+    if resume is not None and out is not None:
+        raise ValueError("--resume continues in its own directory: give no --out.")
+    if resume is not None and experiment is None:
+        return session.reopen(resume, release=release, ledger=ledger)
+    if experiment is None:
+        raise ValueError("name an experiment, as in: fedpriv run quickstart.")
+    wanted = tuned(read_experiment(experiment, settings))
+    if resume is not None:
+        return session.reopen(resume, expected=wanted, release=release, ledger=ledger)
+    if release and ledger is None:
+        raise ValueError(
+            "--release spends privacy, so it needs --ledger PATH, where the spend is recorded."
+        )
+    if ledger is not None and not release and not ledger.exists():
+        raise ValueError(f"--ledger {str(ledger)!r} does not exist: a simulation makes none.")
+    prepared = prepare(wanted)
+    if release:
+        session.require_releasable(prepared)
+    check(prepared)
+    directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
+    return session.start(prepared, directory, release=release, ledger=ledger)
+
+
+def _carry_on(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str, Any] | None:
+    from simulations.session import carry_on, interruptible
+
+    shown: AbstractContextManager[Callable[[Record, Round], None]]
+    shown = nullcontext(lambda _record, _round: None) if quiet else _progress()
+    with interruptible() as stop, shown as on_round:
+        return carry_on(session, ledger=book, on_round=on_round, stop=stop)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Record, Round], None]]:
+    """A line that moves, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        line = bar.add_task("rounds", total=None, facts="")
+
+        def show(record: Record, entry: Round) -> None:
+            if not bar.disable:
+                bar.update(
+                    line,
+                    completed=entry.round,
+                    total=max(entry.round, record.strategy.rounds),
+                    facts=_facts(entry),
+                )
+
+        yield show
+
+
+def _facts(entry: Round) -> str:
+    facts = []
+    if entry.loss is not None:
+        facts.append(f"loss {entry.loss:.4f}")
+    if entry.accuracy is not None:
+        facts.append(f"accuracy {100 * entry.accuracy:.2f} %")
+    if entry.epsilon is not None:
+        facts.append(f"ε {entry.epsilon:.3g}")
+    return "  ".join(facts)
+
+
+def _print(result: dict[str, Any], session: Session) -> None:
+    from fedpriv.privacy.rounding import rounded_up
+
+    kind = "simulated" if result["simulated"] else "released"
+    typer.echo(
+        f"{result['label']} on {result['data']}: {result['parties']} parties, "
+        f"{result['records']} records, {result['rounds']} "
+        f"round{'' if result['rounds'] == 1 else 's'}, {result['seconds']:.2f} s ({kind})"
+    )
+    if result["epsilon"] is None:
+        typer.echo("no privacy is promised: the strategy adds no noise")
+    else:
+        typer.echo(
+            f"epsilon <= {rounded_up(result['epsilon'])} at delta = {result['delta']:g}   "
+            f"(one record, {result['adjacency']})"
+        )
+    if result["loss"] is None:
+        typer.echo("metrics: none; the test records are not declared public (data.public_test)")
+    elif result["accuracy"] is None:
+        typer.echo(f"loss {result['loss']:.4f} on {result['test_records']} test records")
+    else:
+        typer.echo(
+            f"accuracy {100 * result['accuracy']:.2f} %, loss {result['loss']:.4f} on "
+            f"{result['test_records']} test records"
+        )
+    if result["stopped"]:
+        typer.echo(f"stopped early: {result['stopped']}")
+    typer.echo(f"results: {session.directory}")

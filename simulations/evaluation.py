@@ -1,0 +1,88 @@
+"""Accuracy and loss on the common test set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from fedpriv.learning.losses import MarginLoss
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from fedpriv.data import Records
+    from fedpriv.learning.losses import Loss
+    from fedpriv.learning.models import Model
+
+# A loss that has left the range of numbers; finite, so that means and files can hold it.
+_WORST = 1e100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Metrics of one model: the share of right classes, none for a regression; the mean loss."""
+
+    accuracy: float | None
+    loss: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evaluator:
+    """Scores models on fixed records. The loss is without the regulariser."""
+
+    model: Model
+    loss: Loss
+    features: Tensor
+    labels: Tensor
+
+    @classmethod
+    def of(cls, model: Model, loss: Loss, records: Records) -> Evaluator:
+        """Evaluate on ``records``, which are not copied."""
+        return cls(
+            model=model,
+            loss=loss,
+            features=from_dlpack(records.X),
+            labels=from_dlpack(records.y),
+        )
+
+    @property
+    def classifies(self) -> bool:
+        """Whether there are classes to be right about."""
+        return self.loss.outputs > 1 or isinstance(self.loss, MarginLoss)
+
+    def score(self, theta: NDArray[np.float64]) -> Score:
+        """Metrics of the model with parameters ``theta``."""
+        scores = self.model.scores(torch.from_numpy(np.array(theta)), self.features)
+        loss = float(self.loss.value(scores, self.labels).mean(dtype=torch.float64))
+        if not loss < _WORST:  # NaN, too
+            loss = _WORST
+        if not self.classifies:
+            return Score(accuracy=None, loss=loss)
+        right = self._classes(scores) == self.labels
+        return Score(accuracy=int(right.count_nonzero()) / len(self.labels), loss=loss)
+
+    def majority(self) -> float | None:
+        """The accuracy of always naming the commonest class of the test set."""
+        if not self.classifies:
+            return None
+        _, counts = np.unique(self.labels.numpy(), return_counts=True)
+        return int(counts.max()) / len(self.labels)
+
+    def _classes(self, scores: Tensor) -> Tensor:
+        if self.loss.outputs > 1:
+            return scores.argmax(1)
+        return torch.where(scores >= 0, 1.0, -1.0)
+
+
+def rounds_between(*, test_records: int, train_records: int) -> int:
+    """How often metrics are worth their time: as much of it as half the training, at most.
+
+    Scoring a record costs about half of its gradient.
+    """
+    return max(1, ceil(test_records / train_records))

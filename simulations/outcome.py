@@ -1,0 +1,110 @@
+"""The summary of a finished run: what `run --json` prints, and `result.json` holds."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import fedpriv
+from simulations.baselines import train_alone
+from simulations.catalogue import PARTY_ALONE
+from simulations.record import Record
+from simulations.run import build_federation, build_strategy, prepare, train
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.privacy.plan import Plan
+    from simulations.experiment import Experiment
+    from simulations.run import Prepared
+
+
+def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str, Any]:
+    """One of many runs on the same data, without writing anything down; its result."""
+    prepared = prepare(experiment, keep=True)
+    if prepared.info.name == PARTY_ALONE:
+        return outcome_alone(prepared, run=prepared.run)[0]
+    strategy = build_strategy(prepared, run=prepared.run)
+    federation = build_federation(prepared, run=prepared.run, workers=workers)
+    record = Record(prepared=prepared, strategy=strategy, metrics=False)
+    train(strategy, federation, lambda query, answer: bool(record.add(query, answer)))
+    return outcome(record, run=prepared.run)
+
+
+def outcome(record: Record, *, run: str) -> dict[str, Any]:
+    """The result of a run of a strategy, as JSON-ready values."""
+    plan = record.strategy.plan
+    score = record.score()
+    clipped = [entry.clipped for entry in record.rounds if entry.clipped is not None]
+    return {
+        **_identity(record.prepared, run=run, simulated=not record.release),
+        **_guarantee(record.prepared, plan),
+        "accuracy": score.accuracy if score else None,
+        "loss": score.loss if score else None,
+        # A release found in the ledger was made, though not in this process.
+        "rounds": max(len(record.rounds), record.strategy.round),
+        "stopped": record.strategy.stopped or None,
+        "seconds": record.seconds,
+        "noise_stddev": record.noise,
+        "clip_fraction": fmean(clipped) if clipped else None,
+        "bytes": record.bytes_sent,
+    }
+
+
+def outcome_alone(prepared: Prepared, *, run: str) -> tuple[dict[str, Any], NDArray[Any]]:
+    """The result of every party by itself, averaged, and all the parties' models."""
+    started = perf_counter()
+    alone = train_alone(prepared.data, prepared.task, prepared.evaluator)
+    values = {
+        **_identity(prepared, run=run, simulated=True),
+        **_guarantee(prepared, None),
+        "accuracy": alone.accuracy,
+        "loss": alone.loss,
+        "worst_accuracy": min(alone.accuracies, default=None),
+        "best_accuracy": max(alone.accuracies, default=None),
+        "rounds": 0,
+        "stopped": None,
+        "seconds": perf_counter() - started,
+        "noise_stddev": None,
+        "clip_fraction": None,
+        "bytes": 0,
+    }
+    return values, alone.models.numpy()
+
+
+def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any]:
+    experiment, task = prepared.experiment, prepared.task
+    return {
+        "run": run,
+        "experiment": experiment.name,
+        "config_hash": experiment.config_hash,
+        "fedpriv": fedpriv.__version__,
+        "simulated": simulated,
+        "data": experiment.data.title,
+        "model": experiment.model.name,
+        "strategy": prepared.info.name,
+        "label": experiment.strategy.title,
+        "options": experiment.strategy.options,
+        "private": prepared.info.private,
+        "unit": "record",
+        "seed": experiment.run.seed if simulated else None,
+        "parties": task.parties,
+        "records": task.records,
+        "smallest_party": task.smallest,
+        "dimension": task.dimension,
+        "test_records": len(prepared.data.dataset.test),
+        "majority_accuracy": prepared.evaluator.majority() if simulated else None,
+    }
+
+
+def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
+    """What was spent, by the plan, and what the experiment allowed: a form for study may differ."""
+    if plan is None:
+        return {"epsilon": None, "delta": None, "adjacency": None, "budget": None}
+    return {
+        "epsilon": plan.epsilon,
+        "delta": plan.budget.delta,
+        "adjacency": plan.adjacency.value,
+        "budget": prepared.experiment.privacy.model_dump(include={"epsilon", "delta"}),
+    }

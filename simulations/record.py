@@ -1,0 +1,120 @@
+"""What is noted of a run, exchange by exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from simulations.evaluation import Score, rounds_between
+from simulations.noise import acting_noise
+from simulations.spending import Spending
+
+if TYPE_CHECKING:
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries import Query
+    from fedpriv.federation.strategy import SumStrategy
+    from simulations.run import Prepared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What is known after one exchange with the parties; None where it was not computed."""
+
+    round: int
+    epsilon: float | None
+    accuracy: float | None = None
+    loss: float | None = None
+    clipped: float | None = None
+    seconds: float = 0.0
+
+
+@dataclass(kw_only=True)
+class Record:
+    """What a run leaves behind, exchange by exchange. Survives a restart by `state`.
+
+    Attributes:
+        prepared: the experiment.
+        strategy: what learns.
+        release: whether the run is real: then nothing about the records is written down, neither
+            the share of clipped gradients nor, unless the test set is public, a metric.
+        metrics: whether to compute metrics on the way; the last model is always scored.
+        rounds: one entry an exchange.
+        bytes_sent: by one party to the server.
+        noise: see `acting_noise`; known with the first query.
+        before: seconds of earlier sessions of the run.
+    """
+
+    prepared: Prepared
+    strategy: SumStrategy
+    release: bool = False
+    metrics: bool = True
+    rounds: list[Round] = field(default_factory=list)
+    bytes_sent: int = 0
+    noise: float | None = None
+    before: float = 0.0
+    started: float = field(default_factory=perf_counter)
+
+    def __post_init__(self) -> None:
+        self._spending = None if self.strategy.plan is None else Spending(plan=self.strategy.plan)
+        experiment, data = self.prepared.experiment, self.prepared.data.dataset
+        every = experiment.run.evaluate_every
+        self._every = (
+            rounds_between(test_records=len(data.test), train_records=len(data.train))
+            if every == "auto"
+            else every
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Of all sessions."""
+        return self.before + perf_counter() - self.started
+
+    def add(self, query: Query, answer: Sum) -> Round:
+        """Note one exchange."""
+        number = len(self.rounds) + 1
+        if self.strategy.plan is not None and self.noise is None:
+            self.noise = acting_noise(query, self.strategy.plan, self.prepared.task)
+        self.bytes_sent += self.prepared.task.dimension * query.grid.bits // 8
+        due = self.metrics and not self.release and number % self._every == 0
+        score = self.score() if due else None
+        added = Round(
+            round=number,
+            epsilon=None if self._spending is None else self._spending.after(query.round + 1),
+            accuracy=score.accuracy if score else None,
+            loss=score.loss if score else None,
+            clipped=None if self.release else answer.diagnostics.get("clipped"),
+            seconds=self.seconds,
+        )
+        self.rounds.append(added)
+        return added
+
+    def score(self) -> Score | None:
+        """Metrics of the current model, if they may be computed."""
+        if self.release and not self.prepared.experiment.data.public_test:
+            return None
+        return self.prepared.evaluator.score(self.strategy.theta)
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs."""
+        columns = {
+            name: [getattr(entry, name) for entry in self.rounds] for name in Round.__slots__
+        }
+        return {
+            "strategy": self.strategy.checkpoint(),
+            "rounds": columns,
+            "noise": self.noise,
+            "bytes_sent": self.bytes_sent,
+            "seconds": self.seconds,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.strategy.restore(state["strategy"])
+        columns = state["rounds"]
+        self.rounds = [
+            Round(**dict(zip(columns, entry, strict=True)))
+            for entry in zip(*columns.values(), strict=True)
+        ]
+        self.noise, self.bytes_sent = state["noise"], state["bytes_sent"]
+        self.before = state["seconds"]

@@ -1,0 +1,22 @@
+"""A budget, a ledger or a party that says no: a message, not a trace."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what is refused by rule into the one kind of error that `main` prints."""
+    from fedpriv.learning.erm_certificate import ToleranceNotReachedError
+    from fedpriv.privacy.budget import BudgetExceeded
+    from fedpriv.privacy.ledger import LedgerError
+
+    try:
+        yield
+    except (BudgetExceeded, LedgerError, ToleranceNotReachedError) as refusal:
+        raise ValueError(str(refusal)) from None

@@ -1,0 +1,144 @@
+"""One run of one experiment: prepare, build, train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.federation.task import Task
+from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.randomness import RandomStream
+from simulations.catalogue import PARTY_ALONE, catalogue, checked
+from simulations.evaluation import Evaluator
+from simulations.learner import learner
+from simulations.records import party_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedpriv.data import PartitionedDataset
+    from fedpriv.federation.federation import Federation, Sum
+    from fedpriv.federation.queries import Query
+    from fedpriv.federation.strategy import SumStrategy
+    from fedpriv.privacy.ledger import Ledger
+    from simulations.experiment import Experiment
+    from strategies import StrategyInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """An experiment with its records loaded and its options checked: ready to run.
+
+    Attributes:
+        experiment: with every option filled in.
+        info: of its strategy.
+        data: who holds which records.
+        task: the public facts of the learning problem.
+        evaluator: of models, on the common test set.
+    """
+
+    experiment: Experiment
+    info: StrategyInfo
+    data: PartitionedDataset
+    task: Task
+    evaluator: Evaluator
+
+    @property
+    def run(self) -> str:
+        """The name of the run, if it is a simulation: the same experiment is the same run."""
+        return f"{self.info.name}-{self.experiment.config_hash[:12]}"
+
+
+def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
+    """Check the experiment and load its records; ``keep`` them for the next run on them."""
+    resolved = checked(experiment)
+    data = party_records(resolved, keep=keep)
+    model, loss = learner(resolved.model, data.dataset)
+    task = Task(
+        model=model,
+        loss=loss,
+        regulariser=resolved.model.l2,
+        feature_bound=resolved.data.feature_norm,
+        sizes=tuple(map(int, data.sizes)),
+    )
+    return Prepared(
+        experiment=resolved,
+        info=catalogue()[resolved.strategy.name],
+        data=data,
+        task=task,
+        evaluator=Evaluator.of(model, loss, data.dataset.test),
+    )
+
+
+def build_strategy(
+    prepared: Prepared, *, run: str, release: bool = False, ledger: Ledger | None = None
+) -> SumStrategy:
+    """The strategy of a run, planned within its budget."""
+    import strategies
+
+    privacy, info = prepared.experiment.privacy, prepared.info
+    budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta) if info.private else None
+    return strategies.build(
+        info.name,
+        task=prepared.task,
+        budget=budget,
+        adjacency=Adjacency(privacy.adjacency),
+        options=_seeded(prepared),
+        noise=_streams(prepared, "noise", run=run, release=release),
+        run=run,
+        ledger=ledger,
+    )
+
+
+def build_federation(
+    prepared: Prepared, *, run: str, release: bool = False, workers: int | None = None
+) -> Federation:
+    """The parties of a run."""
+    return VectorizedFederation(
+        prepared.data,
+        task=prepared.task,
+        sampling=_streams(prepared, "sampling", run=run, release=release),
+        workers=workers,
+    )
+
+
+def _streams(
+    prepared: Prepared, purpose: str, *, run: str, release: bool
+) -> Callable[[int], RandomStream]:
+    """A stream for each round.
+
+    In a simulation it follows from the seed, the run and the round, so that a run can be repeated
+    and taken up at any round. A real release draws from the operating system.
+    """
+    if release:
+        return lambda _round: RandomStream.from_os()
+    seed = prepared.experiment.run.seed
+    return lambda round_: RandomStream.seeded(seed, purpose, run, round_)
+
+
+def _seeded(prepared: Prepared) -> dict[str, Any]:
+    """The options; where one is a seed and the file does not set it, that of the run."""
+    options = prepared.experiment.strategy.options
+    if "seed" in prepared.info.options.model_fields:
+        options.setdefault("seed", prepared.experiment.run.seed)
+    return options
+
+
+def check(prepared: Prepared) -> None:
+    """Build the strategy of a run once, so that what it refuses is known before anything starts."""
+    if prepared.info.name != PARTY_ALONE:
+        build_strategy(prepared, run=prepared.run)
+
+
+def train(
+    strategy: SumStrategy, federation: Federation, watch: Callable[[Query, Sum], bool]
+) -> bool:
+    """Ask, sum, learn, until the strategy is finished: True; or ``watch`` says stop: False."""
+    while (query := strategy.ask()) is not None:
+        answer = federation.sum(query)
+        strategy.learn(answer)
+        if not watch(query, answer):
+            return False
+    return True

@@ -1,0 +1,195 @@
+"""The tables of an experiment file, one class each: their keys, defaults and rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
+Sequence = Field(strict=False)  # TOML has lists where a frozen value has tuples
+
+
+class Section(BaseModel):
+    """A table of the file: frozen, no unknown keys, no silent conversions, no NaN."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class DataSection(Section):
+    """Which records, and who holds them.
+
+    Attributes:
+        name: a built-in data set; or else ``path``.
+        path: a CSV or Parquet file, relative to the experiment file.
+        schema_path: its schema (key ``schema``).
+        root: the folder of `.npz` archives, instead of FEDPRIV_DATA.
+        partition: how records are given to parties.
+        parties: how many; with ``natural``, so many of the natural ones, chosen by the seed.
+        exponent: of the sizes, for ``sized``.
+        alpha: concentration, for ``dirichlet``.
+        min_records: fewest records of a party.
+        test_fraction: share of each party's records to test on; a data set's own split, unless it
+            differs by more than a hundredth.
+        public_test: whether the test records are public: a real release computes no metric on
+            records that are not.
+        feature_norm: bound on ‖x‖₂, the intercept included.
+        intercept: the constant feature; 0 for none.
+        scaling: how the bound is enforced.
+        records_per_person: most records of one person, for the statement.
+    """
+
+    name: str | None = None
+    path: str | None = None
+    schema_path: str | None = Field(default=None, alias="schema")
+    root: str | None = None
+    partition: Literal["natural", "iid", "sized", "dirichlet"] = "natural"
+    parties: Count | None = None
+    exponent: Annotated[float, Field(ge=0)] | None = None
+    alpha: Positive | None = None
+    min_records: Count = 1
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
+    public_test: bool = False
+    feature_norm: Positive = 1.0
+    intercept: float = 1.0
+    scaling: Literal["clip", "divide"] = "clip"
+    records_per_person: Count = 1
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.name is None) == (self.path is None):
+            raise ValueError("needs either name, a built-in data set, or path, a file of your own.")
+        if (self.path is None) != (self.schema_path is None):
+            raise ValueError("path and schema belong together: the schema states public bounds.")
+        if self.partition != "natural" and self.parties is None:
+            raise ValueError(f"parties must be given for partition = {self.partition!r}.")
+        for option, owner in (("exponent", "sized"), ("alpha", "dirichlet")):
+            if getattr(self, option) is not None and self.partition != owner:
+                raise ValueError(f"{option} is for partition = {owner!r} only.")
+        return self
+
+    @property
+    def title(self) -> str:
+        """What reports call the data."""
+        return self.name or Path(str(self.path)).stem
+
+
+class ModelSection(Section):
+    """What is learned.
+
+    Attributes:
+        name: ``logistic``, ``huber-svm``, ``huber-regression``, ``squared`` and ``softmax`` are
+            linear, with a convex loss; ``mlp`` is a network.
+        l2: λ, the regulariser.
+        smoothing: h of ``huber-svm``.
+        threshold: of ``huber-regression``.
+        label_bound: of ``squared``.
+        hidden: widths of the hidden layers of ``mlp``.
+        activation: of ``mlp``.
+    """
+
+    name: Literal["logistic", "huber-svm", "huber-regression", "squared", "softmax", "mlp"] = (
+        "logistic"
+    )
+    l2: Annotated[float, Field(ge=0)] = 1e-3
+    smoothing: Positive = 0.5
+    threshold: Positive = 1.0
+    label_bound: Positive = 1.0
+    hidden: Annotated[tuple[Count, ...], Sequence] = (20,)
+    activation: str = "sigmoid"
+
+    @property
+    def convex(self) -> bool:
+        """Whether the risk has one minimum."""
+        return self.name != "mlp"
+
+
+class StrategySection(Section):
+    """How it is learned: a name, and whatever options that strategy has.
+
+    In `compare`, ``label`` tells two settings of one strategy apart.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
+
+    name: str
+    label: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but name and label."""
+        return dict(self.__pydantic_extra__ or {})
+
+    @property
+    def title(self) -> str:
+        """What tables call it."""
+        return self.label or self.name
+
+
+class PrivacySection(Section):
+    """The budget of the run, and which data sets the guarantee compares."""
+
+    epsilon: Positive = 1.0
+    delta: Annotated[float, Field(ge=0, lt=1)] = 1e-6
+    adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+
+
+class RunSection(Section):
+    """How a run is carried out.
+
+    Attributes:
+        seed: drives partition, first model, sampling and, in a simulation, the noise.
+        engine: what computes the sums.
+        evaluate_every: rounds between metrics; "auto" keeps them cheap against the training.
+        checkpoint_seconds: time between checkpoints, for `--resume`.
+    """
+
+    seed: Seed = 0
+    engine: Literal["vectorized"] = "vectorized"
+    evaluate_every: Count | Literal["auto"] = "auto"
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 2.0
+
+
+class TuningSection(Section):
+    """Where hyper-parameters come from: public data, never the records that privacy protects.
+
+    Attributes:
+        on: a built-in, public data set.
+        grid: dotted keys with the values to try there; empty if it was done beforehand.
+        seeds: runs of each setting.
+    """
+
+    on: str
+    grid: dict[str, Annotated[tuple[Any, ...], Sequence]] = Field(default_factory=dict)
+    seeds: Count = 1
+
+
+class CompareSection(Section):
+    """The axes of `fedpriv compare`; each combination is one run of the experiment.
+
+    Attributes:
+        strategies: names, or tables with a name, options and a label.
+        epsilons: budgets; that of ``privacy`` if not given.
+        parties: numbers of parties; that of ``data`` if not given.
+        seeds: how many, counted from ``run.seed``.
+        published: by label, what a paper reports as lost against the exact joint model.
+    """
+
+    strategies: Annotated[tuple[StrategySection, ...], Sequence] = ()
+    epsilons: Annotated[tuple[Positive, ...], Sequence] = ()
+    parties: Annotated[tuple[Count, ...], Sequence] = ()
+    seeds: Count = 5
+    published: dict[str, float] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_to_tables(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("strategies"), list | tuple):
+            entries = [{"name": e} if isinstance(e, str) else e for e in values["strategies"]]
+            return {**values, "strategies": entries}
+        return values

@@ -1,0 +1,249 @@
+"""A run in its directory: started, interrupted, taken up again, finished."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import tomllib
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from simulations.catalogue import PARTY_ALONE, checked
+from simulations.experiment import parse_experiment
+from simulations.outcome import outcome, outcome_alone
+from simulations.record import Record
+from simulations.results import (
+    read_checkpoint,
+    read_json,
+    write_arrays,
+    write_atomic,
+    write_checkpoint,
+    write_json,
+    write_metrics,
+)
+from simulations.run import Prepared, build_federation, build_strategy, prepare, train
+from simulations.statements import write_statement
+from simulations.toml import to_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries import Query
+    from fedpriv.privacy.ledger import Ledger
+    from simulations.experiment import Experiment
+    from simulations.record import Round
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What makes a run this run, fixed when it starts.
+
+    Attributes:
+        run: its name, in the ledger and in the statement.
+        config_hash: of the experiment.
+        release: whether it is real.
+        ledger: path of the ledger, if there is one.
+        data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
+            real release is checked by its ledger, under a secret salt.
+    """
+
+    run: str
+    config_hash: str
+    release: bool
+    ledger: str | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Session:
+    """A prepared run and its directory."""
+
+    directory: Path
+    prepared: Prepared
+    identity: Identity
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result is there."""
+        return (self.directory / "result.json").exists()
+
+
+def require_releasable(prepared: Prepared) -> None:
+    """Refuse to publish what has no guarantee."""
+    if not prepared.info.private:
+        raise ValueError(
+            f"--release needs a strategy with a guarantee, and {prepared.info.name!r} adds no "
+            "noise: its model may reveal any record."
+        )
+    if prepared.info.name.startswith("local-") or prepared.info.name == "pathak":
+        raise ValueError(
+            f"--release needs noise that the server adds, and in {prepared.info.name!r} parties "
+            "add their own: a round that is asked again after a crash would show a second draw. "
+            "Simulate it, or release with its aggregated twin."
+        )
+
+
+def start(
+    prepared: Prepared, directory: Path, *, release: bool = False, ledger: Path | None = None
+) -> Session:
+    """Write down what a new run is."""
+    if release:
+        require_releasable(prepared)
+    # Two real runs of one experiment are two runs, with two charges; two simulations are the same.
+    suffix = f"-{secrets.token_hex(4)}" if release else ""
+    identity = Identity(
+        run=prepared.run + suffix,
+        config_hash=prepared.experiment.config_hash,
+        release=release,
+        ledger=None if ledger is None else str(ledger.resolve()),
+        data=None if release else _digest(prepared),
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomic(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
+    write_json(directory / "run.json", asdict(identity))
+    return Session(directory=directory, prepared=prepared, identity=identity)
+
+
+def reopen(
+    directory: Path,
+    *,
+    expected: Experiment | None = None,
+    release: bool = False,
+    ledger: Path | None = None,
+) -> Session:
+    """Read back a run that was started in ``directory``: of the ``expected`` experiment, if any."""
+    if not (directory / "run.json").exists():
+        raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
+    identity = Identity(**read_json(directory / "run.json"))
+    config = (directory / "config.toml").read_text(encoding="utf-8")
+    prepared = prepare(parse_experiment(tomllib.loads(config)))
+    if prepared.experiment.config_hash != identity.config_hash:
+        raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
+    if expected is not None and checked(expected).config_hash != identity.config_hash:
+        raise ValueError(f"--resume {str(directory)!r}: this is a run of another experiment.")
+    if identity.data is not None and _digest(prepared) != identity.data:
+        raise ValueError(
+            f"the records of {prepared.experiment.data.title!r} were changed since the run in "
+            f"{str(directory)!r} started: start a new one."
+        )
+    if release and not identity.release:
+        raise ValueError(f"--resume {str(directory)!r}: this run is a simulation, for ever.")
+    if ledger is not None and identity.ledger != str(ledger.resolve()):
+        raise ValueError(f"--ledger must be {identity.ledger!r}, with which the run started.")
+    return Session(directory=directory, prepared=prepared, identity=identity)
+
+
+def carry_on(
+    session: Session,
+    *,
+    ledger: Ledger | None = None,
+    on_round: Callable[[Record, Round], None] = lambda _record, _round: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any] | None:
+    """Run until the result is there, or ``stop`` says so: then None, and `reopen` takes it up."""
+    if session.finished:
+        found: dict[str, Any] = read_json(session.directory / "result.json")
+        return found
+    if session.prepared.info.name == PARTY_ALONE:
+        return _alone(session)
+    directory, prepared, identity = session.directory, session.prepared, session.identity
+    real = ledger if identity.release else None
+    strategy = build_strategy(prepared, run=identity.run, release=identity.release, ledger=real)
+    federation = build_federation(prepared, run=identity.run, release=identity.release)
+    record = Record(prepared=prepared, strategy=strategy, release=identity.release)
+    checkpoint = directory / "checkpoint.npz"
+    if checkpoint.exists():
+        record.restore(read_checkpoint(checkpoint))
+    if strategy.plan is not None:
+        write_json(directory / "plan.json", strategy.plan.to_dict())
+    # A real release saves every round: its ledger waits for the disk anyway.
+    pause = 0.0 if identity.release else prepared.experiment.run.checkpoint_seconds
+    saved, last = perf_counter(), strategy.round
+
+    def watch(query: Query, answer: Sum) -> bool:
+        nonlocal saved, last
+        on_round(record, record.add(query, answer))
+        stopping = stop()
+        # Only what has been released can be taken up again; a joint fit starts anew.
+        if strategy.round > last and (stopping or perf_counter() - saved >= pause):
+            write_checkpoint(checkpoint, record.state())
+            saved, last = perf_counter(), strategy.round
+        return not stopping
+
+    if not train(strategy, federation, watch):
+        return None
+    result = outcome(record, run=identity.run)
+    write_arrays(
+        directory / "model.npz",
+        theta=strategy.theta,
+        features=list(prepared.data.dataset.feature_names),
+        classes=list(prepared.data.dataset.classes),
+    )
+    write_metrics(directory, [asdict(entry) for entry in record.rounds])
+    write_statement(
+        directory,
+        prepared,
+        strategy.plan,
+        run=identity.run,
+        ledger=real,
+        server_also_sees=strategy.server_also_sees,
+    )
+    if ledger is not None and not identity.release:
+        ledger.record_simulation(identity.run, _summary(result))
+    return _finish(session, result)
+
+
+def _alone(session: Session) -> dict[str, Any]:
+    directory = session.directory
+    result, models = outcome_alone(session.prepared, run=session.identity.run)
+    write_arrays(directory / "model.npz", theta=models)
+    write_metrics(directory, [{"round": 0, "accuracy": result["accuracy"], "loss": result["loss"]}])
+    write_statement(directory, session.prepared, None, run=session.identity.run, ledger=None)
+    return _finish(session, result)
+
+
+def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
+    """The result comes last: it says that everything else is there."""
+    write_json(session.directory / "result.json", result)
+    (session.directory / "checkpoint.npz").unlink(missing_ok=True)
+    return result
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether the user asked to stop: the current round is finished first, a second Ctrl-C is not.
+
+    Only a round boundary can be resumed from to the bit.
+    """
+    asked = False
+
+    def ask(number: int, _frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _summary(result: dict[str, Any]) -> dict[str, Any]:
+    """What a ledger records of a simulation: the same whenever it is repeated."""
+    keys = ("strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "rounds", "parties")
+    return {key: result[key] for key in keys}
+
+
+def _digest(prepared: Prepared) -> str:
+    digest, dataset = sha256(), prepared.data.dataset
+    for array in (dataset.train.X, dataset.train.y, dataset.test.X, dataset.test.y):
+        digest.update(array.data)
+    return digest.hexdigest()

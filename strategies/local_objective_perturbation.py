@@ -1,0 +1,114 @@
+"""Local objective perturbation: every party perturbs its own objective.
+
+    every party:  θ_j ← argmin J_j + (Δ_j/2)‖θ‖² + b_jᵀθ/n_j
+    server:       θ   ← Σ w_jθ_j
+
+Chaudhuri, Monteleoni and Sarwate 2011 at every party, then averaged. A baseline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import floor, log2, sqrt
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fedpriv.federation.limits import objective_problem
+from fedpriv.secagg import FixedPoint
+from strategies.building import Setup, Share, StrategyInfo
+from strategies.models import ModelOptions, mean_model
+from strategies.objective_perturbation import objective_noise, plan_objective
+from strategies.output_perturbation import OutputPerturbation
+from strategies.plans import require_replace_one
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries import ErmQuery
+    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.task import Task, Weights
+    from fedpriv.privacy.plan import Plan
+    from fedpriv.privacy.planning_objective import ObjectiveNoise
+
+
+class LocalObjectiveOptions(ModelOptions):
+    """Options of local objective perturbation.
+
+    Attributes:
+        law: Of b_j; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
+        solver_share: The share of the budget that pays for an inexact minimiser.
+    """
+
+    law: Literal["auto", "gaussian", "l2-laplace"] = "auto"
+    solver_share: Share = 0.01
+
+
+class LocalObjectivePerturbation(OutputPerturbation):
+    """The models arrive private; the server adds nothing."""
+
+    name: ClassVar[str] = "local-objective-perturbation"
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        plan: Plan,
+        objective: ObjectiveNoise,
+        weights: Weights,
+        tolerance: float,
+        run: Run,
+    ) -> None:
+        super().__init__(task=task, plan=plan, weights=weights, tolerance=tolerance, run=run)
+        self._objective = objective
+
+    def _query(self) -> ErmQuery:
+        return replace(
+            super()._query(),
+            grid=FixedPoint(step=self._plan.step, bits=64),
+            objective=self._objective,
+        )
+
+    def _release(self, answer: Sum) -> NDArray[np.float64]:
+        return mean_model(answer.value, self.task, self._weights, answer.sizes)
+
+
+INFO = StrategyInfo(
+    name=LocalObjectivePerturbation.name,
+    summary="baseline: every party perturbs its own objective",
+    private=True,
+    convex_only=True,
+    options=LocalObjectiveOptions,
+)
+
+
+def build(setup: Setup, options: LocalObjectiveOptions) -> LocalObjectivePerturbation:
+    """The strategy, planned within its budget."""
+    task = setup.task
+    task.require_strongly_convex(LocalObjectivePerturbation.name)
+    require_replace_one(setup, LocalObjectivePerturbation.name)
+    tolerance = options.gradient_norm(task, records=task.largest)
+    objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
+    weight = min(task.model_weight(options.weights, size) for size in task.sizes)
+    apart = weight * 2 * tolerance / (task.regulariser * sqrt(task.dimension))
+    step = 2.0 ** floor(log2(apart))
+    smallest = objective_problem(
+        task, task.smallest, regulariser=task.regulariser, tolerance=tolerance
+    )
+    plan = plan_objective(
+        setup,
+        mechanism=objective.mechanism(smallest, step=step, weight=weight),
+        step=step,
+        strategy=LocalObjectivePerturbation.name,
+        query="the minimiser of its own risk, with a random linear term of its own",
+        released="the average of the parties' private minimisers",
+        noise_at="parties",
+    )
+    return LocalObjectivePerturbation(
+        task=task,
+        plan=plan,
+        objective=objective,
+        weights=options.weights,
+        tolerance=tolerance,
+        run=setup.run,
+    )

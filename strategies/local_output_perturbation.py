@@ -1,0 +1,82 @@
+"""Local output perturbation: every party adds noise to its own minimiser.
+
+    every party:  θ_j ← argmin J_j + b_j,    b_j for 2G/(n_j·λ)
+    server:       θ   ← Σ w_jθ_j
+
+What output perturbation costs without a secure sum: for m parties alike, √m times the noise. A
+baseline (Jayaraman et al. 2018).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fedpriv.federation.local_noise import LocalNoise
+from fedpriv.secagg import FixedPoint
+from strategies.building import Setup, StrategyInfo
+from strategies.models import ModelOptions, mean_model
+from strategies.output_perturbation import OutputPerturbation
+from strategies.plans import plan_output
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries import ErmQuery
+
+
+class LocalOutputOptions(ModelOptions):
+    """Options of local output perturbation.
+
+    Attributes:
+        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace.
+    """
+
+    law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace", "unsound-laplace"] = "auto"
+
+
+class LocalOutputPerturbation(OutputPerturbation):
+    """The models arrive noisy; the server adds nothing."""
+
+    name: ClassVar[str] = "local-output-perturbation"
+
+    def _query(self) -> ErmQuery:
+        return replace(
+            super()._query(),
+            grid=FixedPoint(step=self._plan.step, bits=64),  # room for heavy tails
+            local=LocalNoise.like(self._plan.mechanisms[0]),
+        )
+
+    def _release(self, answer: Sum) -> NDArray[np.float64]:
+        return mean_model(answer.value, self.task, self._weights, answer.sizes)
+
+
+INFO = StrategyInfo(
+    name=LocalOutputPerturbation.name,
+    summary="baseline: every party adds noise to its own minimiser",
+    private=True,
+    convex_only=True,
+    options=LocalOutputOptions,
+)
+
+
+def build(setup: Setup, options: LocalOutputOptions) -> LocalOutputPerturbation:
+    """The strategy, planned within its budget."""
+    task = setup.task
+    tolerance = options.gradient_norm(task, records=task.largest)
+    plan = plan_output(setup, law=options.law, weights=options.weights, tolerance=tolerance)
+    return LocalOutputPerturbation(
+        task=task,
+        plan=replace(
+            plan,
+            strategy=LocalOutputPerturbation.name,
+            query="the minimiser of its own regularised risk, with noise of its own",
+            released="the average of the parties' noisy minimisers",
+            noise_at="parties",
+        ),
+        weights=options.weights,
+        tolerance=tolerance,
+        run=setup.run,
+    )

@@ -1,0 +1,69 @@
+"""What the strategies that average models have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedpriv.federation.limits import grid_of
+from fedpriv.secagg import FixedPoint
+from strategies.building import Options, Positive
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.task import Task, Weights
+    from fedpriv.privacy.plan import Plan
+
+
+class FitOptions(Options):
+    """Options of a fit.
+
+    Attributes:
+        tolerance: The gradient norm that a minimiser is certified to, or "auto".
+    """
+
+    tolerance: Positive | Literal["auto"] = "auto"
+
+    def gradient_norm(self, task: Task, *, records: int) -> float:
+        """The tolerance; left to us, a thousandth of the 2G/n that it adds to, within reason."""
+        if self.tolerance != "auto":
+            return self.tolerance
+        return min(1e-6, max(1e-11, 1e-3 * task.lipschitz / records))
+
+
+class ModelOptions(FitOptions):
+    """Options of an average of minimisers.
+
+    Attributes:
+        weights: n_j/N ("proportional") or 1/m ("equal").
+    """
+
+    weights: Literal["equal", "proportional"] = "proportional"
+
+
+def model_grid(task: Task, plan: Plan, *, noise_reach: float = 0.0) -> FixedPoint:
+    """The plan's grid, in a ring that holds any average of minimisers, and noise on it."""
+    bound = task.lipschitz / task.regulariser + noise_reach
+    return grid_of(step=plan.step, bound=bound, parties=task.parties)
+
+
+def mean_model(
+    total: NDArray[np.float64], task: Task, weights: Weights, sizes: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Σ w_jθ_j over the parties of ``sizes``, divided by Σ w_j: 1 if all answered."""
+    if sorted(sizes) == sorted(task.sizes):
+        return total
+    return total / sum(task.model_weight(weights, size) for size in sizes)
+
+
+def on_grid(
+    theta: NDArray[np.float64], *, step: float, radius: float | None = None
+) -> NDArray[np.int64]:
+    """A model as integers on a grid, first projected to ‖θ‖ ≤ ``radius``, if there is one."""
+    norm = float(np.linalg.norm(theta))
+    if radius is not None and norm > radius:
+        theta = theta * (radius / norm)
+    grid = FixedPoint(step=step, bits=64)
+    return grid.decode(grid.encode(theta))

@@ -1,0 +1,153 @@
+"""Objective perturbation: a random linear term in the objective of all records together.
+
+    b ← noise
+    θ ← argmin (1/N)Σ f(θ; x, y) + ((λ + Δ)/2)‖θ‖² + bᵀθ/N          (joint, by secure sums)
+    θ ← θ + a little noise, because no solver is exact
+
+Chaudhuri, Monteleoni and Sarwate 2011 (pure ε); Kifer, Smith and Thakurta 2012 (Gaussian b); the
+joint form of Jayaraman et al. 2018; approximate minima of Iyengar et al. 2019. Only the last θ is
+released. The server sees exact sums of gradients on the way, and has drawn b itself: it must be
+trusted with both.
+"""
+
+from __future__ import annotations
+
+from math import floor, log2, sqrt
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from fedpriv.federation.joint import JointStrategy
+from fedpriv.federation.limits import objective_problem
+from fedpriv.privacy.approximate import ApproximatePlan
+from fedpriv.privacy.plan import Plan
+from fedpriv.privacy.planning_objective import ObjectiveMechanism, ObjectiveNoise
+from strategies.building import Setup, Share, StrategyInfo
+from strategies.models import FitOptions, on_grid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.plan import NoisePlace
+    from fedpriv.privacy.planning_objective import ObjectiveLaw
+
+_FINE = 2.0**-20  # the grid of b, relative to its standard deviation
+
+
+class ObjectiveOptions(FitOptions):
+    """Options of objective perturbation.
+
+    Attributes:
+        law: Of b; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
+        solver_share: The share of the budget that pays for an inexact minimiser.
+    """
+
+    law: Literal["auto", "gaussian", "l2-laplace"] = "auto"
+    solver_share: Share = 0.01
+
+
+class ObjectivePerturbation(JointStrategy):
+    """Many exchanges, one release."""
+
+    name: ClassVar[str] = "objective-perturbation"
+
+    def __init__(self, *, task: Task, plan: Plan, tolerance: float, run: Run) -> None:
+        super().__init__(task=task, plan=plan, tolerance=tolerance, run=run)
+        (mechanism,) = plan.mechanisms
+        if not isinstance(mechanism, ObjectiveMechanism):
+            raise ValueError(f"plan must perturb the objective, got {mechanism.name!r}.")
+        self._step, self._mechanism = plan.step, mechanism
+
+    def _begin(self) -> tuple[NDArray[np.float64], float]:
+        """Draw b. If the fit is begun anew after a crash, so is b: nothing of it was released."""
+        self._random = self._stream()
+        law = self._mechanism.linear
+        step = law.noise_stddev * _FINE
+        b = law.noise((self.task.dimension,), step=step, stream=self._random).astype(np.float64)
+        return b * step, self._mechanism.extra_regulariser
+
+    def _end(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        total = on_grid(theta, step=self._step)
+        return self._mechanism.release(total, step=self._step, stream=self._random)
+
+
+INFO = StrategyInfo(
+    name=ObjectivePerturbation.name,
+    summary="minimise an objective with a random linear term, jointly",
+    private=True,
+    convex_only=True,
+    options=ObjectiveOptions,
+)
+
+
+def build(setup: Setup, options: ObjectiveOptions) -> ObjectivePerturbation:
+    """The strategy, planned within its budget."""
+    task = setup.task
+    task.require_strongly_convex(ObjectivePerturbation.name)
+    tolerance = options.gradient_norm(task, records=task.records)
+    objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
+    everyone = objective_problem(
+        task, task.records, regulariser=task.regulariser, tolerance=tolerance
+    )
+    # √d·step is at most what the solver's tolerance costs already.
+    apart = 2 * tolerance / (task.regulariser * sqrt(task.dimension))
+    step = 2.0 ** floor(log2(apart))
+    plan = plan_objective(
+        setup,
+        mechanism=objective.mechanism(everyone, step=step),
+        step=step,
+        strategy=ObjectivePerturbation.name,
+        query="sums of exact gradients, until the joint minimiser is found",
+        released="the minimiser of the perturbed objective of all records",
+    )
+    return ObjectivePerturbation(task=task, plan=plan, tolerance=tolerance, run=setup.run)
+
+
+def objective_noise(
+    setup: Setup, *, law: ObjectiveLaw | Literal["auto"], solver_share: float
+) -> ObjectiveNoise:
+    """All of the budget, by the law that is asked for or by the one that needs less noise."""
+    if law == "auto":
+        law = "gaussian" if setup.budget.delta > 0 else "l2-laplace"
+    return ObjectiveNoise(
+        law=law,
+        epsilon=setup.budget.epsilon,
+        delta=setup.budget.delta if law == "gaussian" else 0.0,
+        adjacency=setup.adjacency,
+        solver_share=solver_share,
+    )
+
+
+def plan_objective(
+    setup: Setup,
+    *,
+    mechanism: ObjectiveMechanism,
+    step: float,
+    strategy: str,
+    query: str,
+    released: str,
+    noise_at: NoisePlace = "server",
+) -> Plan:
+    """One release of a perturbed minimiser."""
+    task = setup.task
+    if mechanism.delta > 0 and setup.released:
+        raise ValueError(
+            "law must be 'l2-laplace' to release objective perturbation: a ledger cannot price the "
+            "(epsilon, delta) form yet, whose pair is all that is known of it."
+        )
+    kind = Plan if mechanism.delta == 0 else ApproximatePlan
+    return kind(
+        strategy=strategy,
+        query=query,
+        released=released,
+        budget=setup.budget,
+        mechanisms=(mechanism,),
+        parties=task.parties,
+        records=task.records,
+        smallest_party=task.smallest,
+        dimension=task.dimension,
+        step=step,
+        noise_at=noise_at,
+    )

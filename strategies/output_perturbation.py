@@ -1,0 +1,134 @@
+"""Output perturbation: average the parties' minimisers, and add noise once.
+
+    every party:  θ_j ← argmin (1/n_j)Σ f(θ; x, y) + (λ/2)‖θ‖²      (certified to a tolerance)
+    server:       θ   ← Σ w_jθ_j + b                                (a secure sum over the parties)
+
+Jayaraman, Wang, Evans and Gu 2018. With w_j = 1/m the smallest party decides the noise, for
+2G/(m·n₍₁₎·λ); with w_j = n_j/N all decide alike, for 2G/(N·λ), never more. b is calibrated to the
+parties really in the sum. The joint fit replaces the average by the minimiser of all records.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from fedpriv.federation.joint import JointStrategy
+from fedpriv.federation.limits import model_sensitivity
+from fedpriv.federation.local_noise import rescaled
+from fedpriv.federation.queries import ErmQuery
+from fedpriv.federation.strategy import SumStrategy
+from strategies.building import Positive, Setup, StrategyInfo
+from strategies.models import ModelOptions, mean_model, model_grid, on_grid
+from strategies.plans import plan_output, with_optimal_regulariser
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.task import Task, Weights
+    from fedpriv.privacy.plan import Plan
+
+
+class OutputOptions(ModelOptions):
+    """Options of output perturbation.
+
+    Attributes:
+        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace.
+        fit: "average" of the parties' minimisers, or the "joint" minimiser of all records, by
+            secure sums of exact gradients, which the server then sees.
+        regulariser: λ of the "model", or the "optimal" one that balances bias and noise.
+        radius: D, a bound on the norm of a good model, for the optimal λ.
+    """
+
+    law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace", "unsound-laplace"] = "auto"
+    fit: Literal["average", "joint"] = "average"
+    regulariser: Literal["model", "optimal"] = "model"
+    radius: Positive = 10.0
+
+
+class OutputPerturbation(SumStrategy):
+    """One exchange, one release: the noisy average of the parties' minimisers."""
+
+    name: ClassVar[str] = "output-perturbation"
+
+    def __init__(
+        self, *, task: Task, plan: Plan, weights: Weights, tolerance: float, run: Run
+    ) -> None:
+        task.require_strongly_convex(self.name)
+        super().__init__(task=task, plan=plan, run=run)
+        self._plan = plan
+        self._weights: Weights = weights
+        self._tolerance = tolerance
+
+    def _query(self) -> ErmQuery:
+        return ErmQuery(
+            run=self._run.name,
+            round=self._round,
+            grid=model_grid(self.task, self._plan),
+            event=self._event(),
+            regulariser=self.task.regulariser,
+            tolerance=self._tolerance,
+            weights=self._weights,
+        )
+
+    def _release(self, answer: Sum) -> NDArray[np.float64]:
+        """The average over the parties that answered, with noise for exactly these."""
+        mechanism = rescaled(self._plan.mechanisms[0], sensitivity=self._sensitivity(answer))
+        noisy = mechanism.release(answer.total, step=answer.step, stream=self._stream())
+        return mean_model(noisy, self.task, self._weights, answer.sizes)
+
+    def _sensitivity(self, answer: Sum) -> float:
+        moved = model_sensitivity(
+            self.task,
+            regulariser=self.task.regulariser,
+            tolerance=self._tolerance,
+            weights=self._weights,
+            sizes=answer.sizes,
+        )
+        return moved + sqrt(self.task.dimension) * answer.step
+
+    def _update(self, release: NDArray[np.float64]) -> None:
+        self._theta = release
+
+
+class JointOutputPerturbation(JointStrategy):
+    """Many exchanges, one release: the minimiser of all records, with noise for 2G/(N·λ)."""
+
+    name: ClassVar[str] = "output-perturbation"
+
+    def _begin(self) -> tuple[NDArray[np.float64], float]:
+        return np.zeros(self.task.dimension), 0.0
+
+    def _end(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        plan = self._require_plan()
+        total = on_grid(theta, step=plan.step, radius=self.task.lipschitz / self.task.regulariser)
+        return plan.mechanisms[0].release(total, step=plan.step, stream=self._stream())
+
+
+INFO = StrategyInfo(
+    name=OutputPerturbation.name,
+    summary="average the parties' minimisers, and add noise once",
+    private=True,
+    convex_only=True,
+    options=OutputOptions,
+)
+
+
+def build(setup: Setup, options: OutputOptions) -> SumStrategy:
+    """The strategy, planned within its budget."""
+    if options.regulariser == "optimal":
+        setup = with_optimal_regulariser(setup, radius=options.radius)
+    task, joint = setup.task, options.fit == "joint"
+    tolerance = options.gradient_norm(task, records=task.records if joint else task.largest)
+    plan = plan_output(
+        setup, law=options.law, weights=options.weights, tolerance=tolerance, joint=joint
+    )
+    if joint:
+        return JointOutputPerturbation(task=task, plan=plan, tolerance=tolerance, run=setup.run)
+    return OutputPerturbation(
+        task=task, plan=plan, weights=options.weights, tolerance=tolerance, run=setup.run
+    )

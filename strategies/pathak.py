@@ -1,0 +1,65 @@
+"""The first multi-party scheme: average the parties' minimisers, noise for the smallest party.
+
+    θ ← (1/m)Σ θ_j + b,    b for a sensitivity of 2G/(n₍₁₎·λ)
+
+Pathak, Rane and Raj 2010. Its analysis does not see that averaging divides the sensitivity by m, so
+it adds m times the noise that output perturbation with equal weights needs. A baseline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fedpriv.federation.local_noise import rescaled, sensitivity_of
+from strategies.building import Setup, StrategyInfo
+from strategies.models import FitOptions
+from strategies.output_perturbation import OutputPerturbation
+from strategies.plans import plan_output
+
+if TYPE_CHECKING:
+    from fedpriv.federation.federation import Sum
+
+
+class PathakOptions(FitOptions):
+    """Options of the scheme of Pathak et al.
+
+    Attributes:
+        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace.
+    """
+
+    law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace", "unsound-laplace"] = "auto"
+
+
+class Pathak(OutputPerturbation):
+    """Output perturbation with equal weights and m times its noise."""
+
+    name: ClassVar[str] = "pathak"
+
+    def _sensitivity(self, answer: Sum) -> float:
+        return len(answer.sizes) * super()._sensitivity(answer)
+
+
+INFO = StrategyInfo(
+    name=Pathak.name,
+    summary="baseline: average of minimisers, with noise for the smallest party alone",
+    private=True,
+    convex_only=True,
+    options=PathakOptions,
+)
+
+
+def build(setup: Setup, options: PathakOptions) -> Pathak:
+    """The strategy, planned within its budget."""
+    task = setup.task
+    tolerance = options.gradient_norm(task, records=task.largest)
+    plan = plan_output(setup, law=options.law, weights="equal", tolerance=tolerance)
+    (mechanism,) = plan.mechanisms
+    claimed = rescaled(mechanism, sensitivity=task.parties * sensitivity_of(mechanism))
+    return Pathak(
+        task=task,
+        plan=replace(plan, strategy=Pathak.name, mechanisms=(claimed,)),
+        weights="equal",
+        tolerance=tolerance,
+        run=setup.run,
+    )

@@ -1,0 +1,45 @@
+"""Pooled, without privacy: the minimiser of all records together, by sums of exact gradients.
+
+What one could learn if all records lay in one place: the upper end of every comparison.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fedpriv.federation.joint import JointStrategy
+from strategies.building import Setup, StrategyInfo
+from strategies.models import FitOptions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Pooled(JointStrategy):
+    """Many exchanges, no noise."""
+
+    name: ClassVar[str] = "pooled"
+
+    def _begin(self) -> tuple[NDArray[np.float64], float]:
+        return np.zeros(self.task.dimension), 0.0
+
+    def _end(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        return theta
+
+
+INFO = StrategyInfo(
+    name=Pooled.name,
+    summary="no privacy: the joint minimiser of all records",
+    private=False,
+    convex_only=True,
+    options=FitOptions,
+)
+
+
+def build(setup: Setup, options: FitOptions) -> Pooled:
+    """The strategy; it promises nothing, so there is no plan."""
+    task = setup.task
+    tolerance = options.gradient_norm(task, records=task.records)
+    return Pooled(task=task, plan=None, tolerance=tolerance, run=setup.run)

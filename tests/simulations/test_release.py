@@ -1,0 +1,242 @@
+"""`fedpriv run --release`: every round is paid for once, and noised once, whatever happens."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedpriv.privacy.ledger import Kind, Ledger
+from simulations.experiment import read_experiment
+from simulations.ledgers import open_ledger
+from simulations.run import build_federation, build_strategy, prepare
+from simulations.session import carry_on, reopen, start
+
+ROUNDS = 8
+EXPERIMENT = f"""
+[data]
+name = "synthetic"
+
+[strategy]
+name = "gradient-perturbation"
+rounds = {ROUNDS}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def rows(path: Path, kind: Kind) -> Counter[int]:
+    with Ledger.open(path, read_only=True) as ledger:
+        return Counter(row.round for row in ledger.rows() if row.kind == kind)
+
+
+def committed(path: Path) -> dict[int, bytes | None]:
+    with Ledger.open(path, read_only=True) as ledger:
+        return {row.round: row.release_hash for row in ledger.rows() if row.kind == Kind.COMMITTED}
+
+
+def test_a_release_pays_for_every_round_and_draws_its_noise_from_the_system(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    books, out = [tmp_path / "a.ledger", tmp_path / "b.ledger"], [tmp_path / "a", tmp_path / "b"]
+    results = [
+        fedpriv("run", file, "--release", "--ledger", book, "--out", o, "--json").json()
+        for book, o in zip(books, out, strict=True)
+    ]
+    assert results[0]["simulated"] is False
+    assert results[0]["seed"] is None
+    assert results[0]["run"] != results[1]["run"]
+    models = [np.load(o / "model.npz")["theta"] for o in out]
+    assert (models[0] != models[1]).all()
+    for kind in (Kind.RESERVED, Kind.COMMITTED):
+        assert rows(books[0], kind) == Counter(range(ROUNDS))
+    with Ledger.open(books[0]) as ledger:
+        assert ledger.verify().rows > 0
+        assert ledger.spent().guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
+    statement = (out[0] / "statement.txt").read_text()
+    assert "SIMULATED" not in statement
+    assert "AES-256-CTR keyed by the operating system; no seed" in statement
+    assert "ledger:" in statement
+
+
+def test_no_stream_of_a_release_has_a_seed(file: Path) -> None:
+    prepared = prepare(read_experiment(file))
+    for release in (True, False):
+        strategy = build_strategy(prepared, run="x", release=release)
+        federation = build_federation(prepared, run="x", release=release)
+        streams = strategy._run.noise(0), federation._sampling(0)  # type: ignore[attr-defined]
+        assert all(stream.secure is release for stream in streams)
+
+
+def test_a_budget_is_spent_once(fedpriv: Callable[..., Any], file: Path, tmp_path: Path) -> None:
+    book = tmp_path / "data.ledger"
+    real = ("--release", "--ledger", book)
+    assert fedpriv("run", file, *real, "--out", tmp_path / "a", "--json").code == 0
+    before = rows(book, Kind.RESERVED)
+    done = fedpriv("run", file, *real, "--out", tmp_path / "b", "--json")
+    assert done.code == 2
+    assert "Nothing was released" in done.message
+    assert "Traceback" not in done.err
+    assert rows(book, Kind.RESERVED) == before
+    assert not (tmp_path / "b" / "model.npz").exists()
+
+
+def test_nothing_about_the_records_is_written_beside_the_release(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    real = ("--release", "--ledger", tmp_path / "l.ledger", "--out", tmp_path / "out")
+    done = fedpriv("run", file, *real)
+    assert "metrics: none" in done.out
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    for key in ("accuracy", "loss", "clip_fraction", "majority_accuracy"):
+        assert result[key] is None
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert all(row[key] is None for row in metrics for key in ("accuracy", "loss", "clipped"))
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["data"] is None
+    assert (
+        "no metric on party data was published" in (tmp_path / "out" / "statement.txt").read_text()
+    )
+
+
+def test_public_test_records_may_be_scored(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    real = ("--release", "--ledger", tmp_path / "l.ledger", "--out", tmp_path / "out")
+    result = fedpriv("run", file, *real, "--set", "data.public_test=true", "--json").json()
+    assert 0 <= result["accuracy"] <= 1
+
+
+@pytest.mark.parametrize("moment", ["reserve", "commit", "after"])
+def test_a_crash_at_any_moment_of_a_round_spends_and_draws_nothing_twice(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Crash in round 4: before it is paid, before its release is stored, or right after."""
+    book, out = tmp_path / "data.ledger", tmp_path / "out"
+    start(prepare(read_experiment(file)), out, release=True, ledger=book)
+
+    def crash(*_: object, **__: object) -> None:
+        raise ConnectionError("power cut")
+
+    calls = 0
+    name = {"reserve": "reserve", "commit": "commit", "after": "commit"}[moment]
+    real = getattr(Ledger, name)
+
+    def sometimes(self: Ledger, *arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 4 and moment != "after":
+            crash()
+        done = real(self, *arguments, **named)
+        if calls == 4:
+            crash()
+        return done
+
+    monkeypatch.setattr(Ledger, name, sometimes)
+    with open_ledger(reopen(out)) as ledger, pytest.raises(ConnectionError):
+        carry_on(reopen(out), ledger=ledger)
+    monkeypatch.undo()
+    before = committed(book)
+    with open_ledger(reopen(out)) as ledger:
+        result = carry_on(reopen(out), ledger=ledger)
+    assert result is not None
+    assert result["rounds"] == ROUNDS
+    for kind in (Kind.RESERVED, Kind.COMMITTED):
+        assert rows(book, kind) == Counter(range(ROUNDS))
+    after = committed(book)
+    assert {t: after[t] for t in before} == before
+    assert len(before) == (4 if moment == "after" else 3)
+    with Ledger.open(book) as ledger:
+        assert ledger.spent().guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_killed_release_is_resumed_without_double_spending(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    book, out = tmp_path / "data.ledger", tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from simulations.cli import main; main()", "run", file,
+         "--release", "--ledger", book, "--out", out, "--set", "strategy.rounds=300"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    for _ in range(6000):
+        if (out / "checkpoint.npz").exists() or process.poll() is not None:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    before = committed(book)
+    assert before
+    result = fedpriv("run", "--resume", out, "--json").json()
+    assert result["rounds"] == 300
+    assert rows(book, Kind.RESERVED) == rows(book, Kind.COMMITTED) == Counter(range(300))
+    after = committed(book)
+    assert {t: after[t] for t in before} == before
+
+
+def test_the_released_model_follows_from_the_ledger_alone(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    """Replaying the stored releases, without a federation, ends in the published model."""
+    book, out = tmp_path / "data.ledger", tmp_path / "out"
+    real = ("--release", "--ledger", book, "--out", out)
+    run = fedpriv("run", file, *real, "--json").json()["run"]
+    with Ledger.open(book) as ledger:
+        prepared = prepare(read_experiment(file))
+        strategy = build_strategy(prepared, run=run, release=True, ledger=ledger)
+        assert strategy.ask() is None
+    np.testing.assert_array_equal(strategy.theta, np.load(out / "model.npz")["theta"])
+
+
+def test_another_data_set_is_refused_by_the_ledger(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    real = ("--release", "--ledger", tmp_path / "data.ledger")
+    half = ("--set", "privacy.epsilon=0.5")
+    assert fedpriv("run", file, *real, *half, "--out", tmp_path / "a", "--json").code == 0
+    other = ("--set", "data.name=breast_cancer", "--set", "data.partition=iid",
+             "--set", "data.parties=4")  # fmt: skip
+    done = fedpriv("run", file, *real, *half, *other, "--out", tmp_path / "b", "--json")
+    assert done.code == 2
+    assert "not the data of" in done.message
+
+
+def test_what_has_no_guarantee_is_not_released(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    for name in ("non-private", "pooled", "party-alone"):
+        done = fedpriv(
+            "run", file, "--release", "--ledger", tmp_path / "l.ledger", "--set",
+            f"strategy.name={name}", "--out", tmp_path / name,
+        )  # fmt: skip
+        assert done.code == 2
+        assert "needs a strategy with a guarantee" in done.message
+    assert not (tmp_path / "l.ledger").exists()
+
+
+def test_a_simulation_leaves_one_uncharged_row(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    book = tmp_path / "data.ledger"
+    assert fedpriv("run", file, "--release", "--ledger", book, "--out", tmp_path / "r", "--set",
+                   "privacy.epsilon=0.5").code == 0  # fmt: skip
+    with Ledger.open(book) as ledger:
+        spent = ledger.spent().total
+    for name in ("a", "b"):  # the same simulation again is the same row
+        assert fedpriv("run", file, "--ledger", book, "--out", tmp_path / name, "--json").code == 0
+    assert sum(rows(book, Kind.SIMULATED).values()) == 1
+    with Ledger.open(book) as ledger:
+        assert ledger.spent().total == spent

@@ -1,0 +1,381 @@
+"""What every strategy promises, whichever it is."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+import strategies
+from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.learning.losses import Logistic
+from fedpriv.learning.models import MlpModel
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.events import GaussianEvent
+from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
+from tests.federation.worlds import (
+    PRIVATE,
+    SilentFederation,
+    build,
+    linear_task,
+    random_data,
+    streams,
+    train,
+)
+
+SIZES, WIDTH = (30, 12, 45), 4
+TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
+NETWORK = replace(TASK, model=MlpModel(widths=(WIDTH, 3, 1)), loss=Logistic())
+ALL = list(strategies.STRATEGIES)
+ROUNDS: dict[str, dict[str, Any]] = {
+    "gradient-perturbation": {"rounds": 6},
+    "local-gradient-perturbation": {"rounds": 6},
+}
+
+
+def federation(task: Any = TASK) -> VectorizedFederation:
+    return VectorizedFederation(
+        random_data(SIZES, WIDTH), task=task, sampling=streams(0, "parties")
+    )
+
+
+def test_the_strategies_are_these() -> None:
+    assert set(ALL) == {
+        "output-perturbation",
+        "gradient-perturbation",
+        "objective-perturbation",
+        "local-output-perturbation",
+        "local-gradient-perturbation",
+        "local-objective-perturbation",
+        "pathak",
+        "non-private",
+        "pooled",
+    }
+    assert set(ALL) - set(PRIVATE) == {"non-private", "pooled"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_strategy_learns_from_sums_alone(name: str) -> None:
+    """The federation of this test cannot give anything else."""
+    strategy = build(name, TASK, **ROUNDS.get(name, {}))
+    train(strategy, SilentFederation(TASK, sampling=streams(0, "p")))
+    assert strategy.name == name
+    assert strategy.theta.shape == (WIDTH,)
+    assert np.isfinite(strategy.theta).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_strategy_holds_more_numbers_than_a_sum_has(name: str) -> None:
+    """After a run on real records, nothing that it can reach has a row for every party."""
+    strategy = train(build(name, TASK, **ROUNDS.get(name, {})), federation())
+    seen: set[int] = set()
+
+    def arrays(value: object) -> list[np.ndarray]:
+        if id(value) in seen or inspect.isfunction(value) or inspect.ismodule(value):
+            return []
+        seen.add(id(value))
+        if isinstance(value, np.ndarray):
+            return [value]
+        parts: list[object] = []
+        if isinstance(value, dict):
+            parts = list(value.values())
+        elif isinstance(value, list | tuple | set):
+            parts = list(value)
+        elif hasattr(value, "__dict__"):
+            parts = list(vars(value).values())
+        return [array for part in parts for array in arrays(part)]
+
+    found = arrays(vars(strategy))
+    assert found
+    assert all(array.shape == (WIDTH,) for array in found)
+
+
+FOLDER = Path(inspect.getfile(strategies)).parent
+# Where the answer of a single party can be found; strategies have no business there.
+PARTY_SIDE = {
+    f"fedpriv.federation.{name}"
+    for name in ("answers", "guard", "messages", "party", "records", "vectorized", "codec")
+} | {"fedpriv.data", "fedpriv.learning.batch", "fedpriv.learning.clipping", "fedpriv.learning.erm"}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_no_strategy_imports_what_can_hold_an_answer(path: Path) -> None:
+    imported = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            imported |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+    bad = {
+        name
+        for name in imported
+        if any(name == side or name.startswith(f"{side}.") for side in PARTY_SIDE)
+    }
+    assert not bad
+
+
+def test_the_import_check_has_teeth() -> None:
+    tree = ast.parse("from fedpriv.federation.answers import Answers")
+    (node,) = tree.body
+    assert isinstance(node, ast.ImportFrom)
+    assert node.module in PARTY_SIDE
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_private_strategy_does_not_start_without_a_budget(name: str) -> None:
+    with pytest.raises(ValueError, match=f"budget must be given for {name}"):
+        strategies.build(
+            name,
+            task=TASK,
+            budget=None,
+            adjacency="replace-one",
+            options={},
+            noise=streams(0, "n"),
+            run="r",
+        )
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - set(PRIVATE)))
+def test_a_strategy_that_promises_nothing_takes_no_budget(name: str) -> None:
+    with pytest.raises(ValueError, match="budget must be None"):
+        strategies.build(
+            name,
+            task=TASK,
+            budget=Budget(epsilon=1.0, delta=0.0),
+            adjacency="replace-one",
+            options={},
+            noise=streams(0, "n"),
+            run="r",
+        )
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+def test_the_plan_of_a_strategy_fits_its_budget(name: str, epsilon: float) -> None:
+    plan = build(name, TASK, epsilon=epsilon, **ROUNDS.get(name, {})).plan
+    assert plan is not None
+    assert plan.epsilon <= epsilon * (1 + 1e-10)
+    assert plan.budget == Budget(epsilon=epsilon, delta=1e-6)
+    assert plan.strategy == name
+    assert plan.records == sum(SIZES)
+    assert plan.parties == len(SIZES)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_every_query_states_the_event_of_its_release(name: str) -> None:
+    strategy, world = build(name, TASK, **ROUNDS.get(name, {})), federation()
+    assert strategy.plan is not None
+    while (query := strategy.ask()) is not None:
+        assert query.event == strategy.plan.event(query.round)
+        assert query.round == strategy.round
+        strategy.learn(world.sum(query))
+    assert strategy.round == strategy.plan.rounds
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_same_streams_give_the_same_model_and_others_another(name: str) -> None:
+    one, two, other = (
+        train(build(name, TASK, seed=seed, **ROUNDS.get(name, {})), federation()).theta
+        for seed in (0, 0, 1)
+    )
+    assert (one == two).all()
+    server_noise = name in PRIVATE and not name.startswith("local-")
+    assert (one != other).all() == server_noise
+
+
+def stored(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Through a file, as far as a checkpoint is numbers."""
+    return {
+        key: np.frombuffer(value.tobytes(), value.dtype)
+        if isinstance(value, np.ndarray)
+        else json.loads(json.dumps(value))
+        for key, value in checkpoint.items()
+    }
+
+
+OPTIMISERS = [
+    {"optimiser": optimiser, "averaging": averaging, "learning_rate": 0.5}
+    for optimiser in ("sgd", "momentum", "debiased-momentum", "adagrad", "adam", "adamw")
+    for averaging in ("last", "tail")
+]
+
+
+@pytest.mark.parametrize("options", OPTIMISERS, ids=lambda o: f"{o['optimiser']}-{o['averaging']}")
+def test_a_run_restored_from_a_checkpoint_ends_as_if_uninterrupted(
+    options: dict[str, Any],
+) -> None:
+    world = federation()
+    made = [build("gradient-perturbation", TASK, rounds=7, **options) for _ in range(3)]
+    whole, broken, again = made
+    train(whole, world)
+    for _ in range(4):
+        query = broken.ask()
+        assert query is not None
+        broken.learn(world.sum(query))
+    again.restore(stored(broken.checkpoint()))
+    assert again.round == 4
+    assert (train(again, world).theta == whole.theta).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_finished_run_restored_has_nothing_more_to_ask(name: str) -> None:
+    done = train(build(name, TASK, **ROUNDS.get(name, {})), federation())
+    again = build(name, TASK, **ROUNDS.get(name, {}))
+    again.restore(stored(done.checkpoint()))
+    assert again.ask() is None
+    assert (again.theta == done.theta).all()
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if strategies.STRATEGIES[n].convex_only])
+def test_a_strategy_of_minimisers_refuses_what_has_no_stable_one(name: str) -> None:
+    with pytest.raises(ValueError, match="needs a convex problem"):
+        build(name, NETWORK)
+    with pytest.raises(ValueError, match="regulariser must be positive"):
+        build(name, linear_task(SIZES, WIDTH, regulariser=0.0))
+
+
+@pytest.mark.parametrize("name", ["gradient-perturbation", "local-gradient-perturbation"])
+def test_gradients_train_networks_given_a_learning_rate(name: str) -> None:
+    with pytest.raises(ValueError, match="learning_rate must be a number"):
+        build(name, NETWORK, rounds=2)
+    strategy = build(name, NETWORK, rounds=2, learning_rate=0.5)
+    assert np.abs(strategy.theta).max() > 0  # random weights
+    before = strategy.theta.copy()
+    train(strategy, federation(NETWORK))
+    assert (strategy.theta != before).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("gradient-perturbation", {"adjacency": "add-remove", "weights": "equal"}, "replace-one"),
+        ("gradient-perturbation", {"sampling_rate": 0.1, "rounds": 2}, "add-remove"),
+        ("gradient-perturbation", {"delta": 0.0}, "delta must be positive"),
+        ("gradient-perturbation", {"rounds": 3, "schedule": (1.0,)}, "one entry a round"),
+        (
+            "gradient-perturbation",
+            {"rounds": 2, "schedule": (1.0, 2.0), "calibration": "textbook"},
+            "must be 'exact'",
+        ),
+        ("output-perturbation", {"adjacency": "add-remove"}, "replace-one"),
+        ("output-perturbation", {"law": "gaussian", "delta": 0.0}, "delta must be positive"),
+        ("local-objective-perturbation", {"adjacency": "add-remove"}, "replace-one"),
+        ("objective-perturbation", {"adjacency": "add-remove", "delta": 0.0}, "replace-one"),
+        ("pathak", {"adjacency": "add-remove"}, "replace-one"),
+    ],
+)
+def test_a_combination_that_no_theorem_covers_is_refused_by_name(
+    name: str, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        build(name, TASK, **options)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_unknown_options_are_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        build(name, TASK, colour="blue")
+
+
+def test_an_unknown_strategy_is_refused_with_the_nearest_known_one() -> None:
+    with pytest.raises(ValueError, match="Did you mean 'pathak'"):
+        strategies.build(
+            "patak",
+            task=TASK,
+            budget=None,
+            adjacency="replace-one",
+            options={},
+            noise=streams(0, "n"),
+            run="r",
+        )
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_run_ends_with_a_statement(name: str) -> None:
+    strategy = train(build(name, TASK, **ROUNDS.get(name, {})), federation())
+    assert strategy.plan is not None
+    statement = make_statement(
+        strategy.plan,
+        facts=RunFacts(
+            run="r", data="made", simulated=True, randomness="seeded", sampler="full batch"
+        ),
+        trust=TrustModel(secure_aggregation="ideal", server_also_sees=strategy.server_also_sees),
+    )
+    text = to_text(statement)
+    assert "(1, 1e-06)" in text
+    assert ("exact sums of gradients" in text) == (name == "objective-perturbation")
+    json.dumps(statement.to_dict(), allow_nan=False)
+
+
+def test_the_statement_of_the_unsound_law_reports_what_it_costs() -> None:
+    plan = build("output-perturbation", TASK, law="unsound-laplace").plan
+    assert plan is not None
+    statement = make_statement(
+        plan,
+        facts=RunFacts(
+            run="r", data="made", simulated=True, randomness="seeded", sampler="full batch"
+        ),
+        trust=TrustModel(secure_aggregation="ideal"),
+    )
+    assert statement.epsilon == pytest.approx(2.0)  # √4 · 1
+
+
+def test_the_optimal_regulariser_balances_bias_and_noise() -> None:
+    """λ* = √(2a)/D with a = 3G²√(d·ln(1.25/δ))/(εN)."""
+    strategy = build("output-perturbation", TASK, regulariser="optimal", radius=5.0)
+    a = 3 * np.sqrt(WIDTH * np.log(1.25 / 1e-6)) / sum(SIZES)
+    assert strategy.task.regulariser == pytest.approx(np.sqrt(2 * a) / 5)
+    query = strategy.ask()
+    assert query is not None
+    assert query.regulariser == strategy.task.regulariser  # type: ignore[attr-defined]
+    strategy.learn(federation().sum(query))
+
+
+def test_the_learning_rate_is_one_over_the_smoothness() -> None:
+    """1/M, M = B²/4 + λ: the first step from zero moves by release/M."""
+    strategy = build("gradient-perturbation", TASK, rounds=1, epsilon=1e9, delta=0.5)
+    query = strategy.ask()
+    assert query is not None
+    answer = federation().sum(query)
+    strategy.learn(answer)
+    step = -answer.value / sum(SIZES) / (0.25 + 0.05)
+    np.testing.assert_allclose(strategy.theta, step, atol=1e-3)
+
+
+def test_the_regulariser_is_neither_clipped_nor_noised() -> None:
+    """With a huge λ the pull on θ is exact: it never passed through the clip."""
+    task = replace(TASK, regulariser=50.0)
+    start = np.full(WIDTH, 3.0)
+    plan = build("gradient-perturbation", task, rounds=1).plan
+    assert plan is not None
+    mechanism = plan.mechanisms[0]
+    assert isinstance(mechanism, GaussianMechanism)
+    strategy = build("gradient-perturbation", task, rounds=1, learning_rate=0.01)
+    strategy._iterate = start  # type: ignore[attr-defined]
+    query = strategy.ask()
+    assert query is not None
+    strategy.learn(SilentFederation(task, sampling=streams(0, "p")).sum(query))
+    np.testing.assert_allclose(
+        strategy.theta, start * (1 - 0.01 * 50), atol=0.01 * 7 * mechanism.stddev / sum(SIZES)
+    )
+
+
+def test_add_remove_needs_half_the_noise_at_the_same_budget() -> None:
+    plans = [
+        build("gradient-perturbation", TASK, rounds=3, adjacency=adjacency).plan
+        for adjacency in ("replace-one", "add-remove")
+    ]
+    noise = [plan.mechanisms[0].noise_stddev for plan in plans if plan]
+    assert noise[0] / noise[1] == pytest.approx(2, rel=5e-3)
+    events = [plan.event(0) for plan in plans if plan]
+    assert all(isinstance(event, GaussianEvent) for event in events)
+    assert [event.adjacency for event in events] == [Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE]
