@@ -40,7 +40,7 @@ PEERS = ROOT / ".venv-bench-rounds"
 # Of each peer, what to install, in order; torch first, because another one is gigabytes larger.
 PACKAGES = {
     "pfl-research": ("torch==2.13.0", "pfl==0.6.*"),
-    "FedJAX": ("jax<0.5", "fedjax==0.0.17"),
+    "FedJAX": ("fedjax==0.0.17",),
 }
 SCRIPTS = {
     "Flower Ray": "flower_rounds.py",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fedpriv.federation.limits import local_mechanism, objective_mechanism
+from fedpriv.federation.limits import gradient_precision, local_mechanism, objective_mechanism
 from fedpriv.federation.queries import ErmQuery, GradientQuery, RiskGradientQuery
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping import ClippedGradient, Clipping
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.randomness import RandomStream
 
-_EXACT_NUMBERS = 1 << 21  # features in float64 at a time
+    Measured = tuple[NDArray[np.float64], tuple[Tensor, ...]]
+
+_WIDE_NUMBERS = 1 << 21  # features in float64 at a time
 _DRAWS = 1 << 20  # at a time: bounds the memory
 _FINE = 2.0**-20  # the grid of a random linear term, relative to the scale of its law
 
@@ -113,28 +115,67 @@ class Holdings:
         raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
 
     def _clipped_gradients(self, query: GradientQuery, draws: Draws) -> Answers:
-        sums = self._gradient_of(query, draws)(torch.tensor(query.theta))
-        vectors = sums.value.numpy()
+        vectors, measures = self._gradient_sums(query, draws)
         if query.weights == "equal":
             sizes = self._batch.segments.offsets.diff().tolist()  # all records: weights are public
             vectors = vectors * _column([self._task.gradient_weight("equal", n) for n in sizes])
-        first, *rest = sums.measures  # their product is the squared norm of each gradient
+        first, *rest = measures  # their product is the squared norm of each gradient
         joined = len(first)
         kept = int((reduce(mul, rest, first) <= query.clip_norm**2).sum())
         return Answers(vectors=vectors, counts={"records": joined, "clipped": joined - kept})
 
-    def _gradient_of(self, query: GradientQuery, draws: Draws) -> ClippedGradient:
-        """The clipped gradient of this query's records: a full batch is prepared once."""
+    def _gradient_sums(self, query: GradientQuery, draws: Draws) -> Measured:
+        """Clipped sums in the precision that the sensitivity of the query is stated for."""
+        task, batch = self._task, self._batch
         clipping = Clipping(clip_norm=query.clip_norm)
-        model, loss = self._task.model, self._task.loss
         if draws.sample is not None:
-            batch = self._batch.select(torch.from_numpy(draws.sample))
-            return ClippedGradient(model=model, loss=loss, batch=batch, clipping=clipping)
-        if self._gradient is None or self._gradient.clipping.clip_norm != query.clip_norm:
-            self._gradient = ClippedGradient(
-                model=model, loss=loss, batch=self._batch, clipping=clipping
+            batch = batch.select(torch.from_numpy(draws.sample))
+        if (
+            query.event is not None
+            and gradient_precision(task, query.event.adjacency) is torch.float64
+        ):
+            return self._wide_sums(query.theta, batch, clipping)
+        gradient = self._gradient  # of the full batch: prepared once
+        if (
+            gradient is None
+            or gradient.batch is not batch
+            or gradient.clipping.clip_norm != query.clip_norm
+        ):
+            gradient = ClippedGradient(
+                model=task.model, loss=task.loss, batch=batch, clipping=clipping
             )
-        return self._gradient
+        if batch is self._batch:
+            self._gradient = gradient
+        sums = gradient(torch.tensor(query.theta))
+        return sums.value.numpy(), sums.measures
+
+    def _exact_gradients(self, query: RiskGradientQuery) -> NDArray[np.float64]:
+        """Sums in float64, clipped at twice the bound on a gradient: at nothing that can occur."""
+        clipping = Clipping(clip_norm=2 * self._task.gradient_bound(query.theta))
+        return self._wide_sums(query.theta, self._batch, clipping)[0]
+
+    def _wide_sums(
+        self, theta: NDArray[np.float64], batch: RecordBatch, clipping: Clipping
+    ) -> Measured:
+        """Clipped sums in float64, of so many records at a time that the memory stays bounded."""
+        point = torch.tensor(theta)
+        vectors = np.zeros((batch.parties, self._task.dimension))
+        measures: list[tuple[Tensor, ...]] = []
+        for parties, part in batch.parts(_WIDE_NUMBERS // self._task.model.features + 1):
+            wide = RecordBatch(
+                features=part.features.to(torch.float64),
+                labels=part.labels,
+                offsets=part.segments.offsets,
+            )
+            gradient = ClippedGradient(
+                model=self._task.model, loss=self._task.loss, batch=wide, clipping=clipping
+            )
+            sums = gradient(point)
+            vectors[parties] += sums.value.numpy()
+            measures.append(sums.measures)
+        if not measures:
+            return vectors, (batch.squares,)
+        return vectors, tuple(torch.cat(column) for column in zip(*measures, strict=True))
 
     def _minimisers(self, query: ErmQuery, draws: Draws) -> NDArray[np.float64]:
         problem = ErmProblem(
@@ -154,23 +195,6 @@ class Holdings:
             raise ToleranceNotReachedError(query.tolerance, failed) from None
         weights = [self._task.model_weight(query.weights, n) for n in problem.sizes.tolist()]
         vectors: NDArray[np.float64] = theta.reshape(len(theta), -1).numpy() * _column(weights)
-        return vectors
-
-    def _exact_gradients(self, query: RiskGradientQuery) -> NDArray[np.float64]:
-        """Sums in float64, clipped at twice the bound on a gradient: at nothing that can occur."""
-        clipping = Clipping(clip_norm=2 * self._task.gradient_bound(query.theta))
-        theta = torch.tensor(query.theta)
-        vectors = np.zeros((self._batch.parties, self._task.dimension))
-        for parties, part in self._batch.parts(_EXACT_NUMBERS // self._task.model.features + 1):
-            exact = RecordBatch(
-                features=part.features.to(torch.float64),
-                labels=part.labels,
-                offsets=part.segments.offsets,
-            )
-            gradient = ClippedGradient(
-                model=self._task.model, loss=self._task.loss, batch=exact, clipping=clipping
-            )
-            vectors[parties] += gradient(theta).value.numpy()
         return vectors
 
 

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning_objective import ObjectiveMechanism, ObjectiveNoise
 
-PRECISION = torch.float32
-"""The precision of records, hence of clipped sums; what it costs is part of every sensitivity."""
-
+_MOST_ROUNDING = 0.02  # of the sensitivity: beyond that, float64 is worth its time
 _SLACK = 1 + 2.0**-30  # float64 rounding of an answer that sits exactly on its bound
 
 
@@ -75,15 +73,34 @@ def finest_grid(*, bound: float) -> FixedPoint:
 def gradient_sensitivity(task: Task, *, clip_norm: float, adjacency: Adjacency) -> float:
     """How far one record moves a sum of clipped gradients as computed, in L2, before the grid.
 
-    2C (replace-one) or C (add-remove), plus what float32 rounding can add at the largest party,
-    which may hold one record more under add-remove.
+    2C (replace-one) or C (add-remove), plus what rounding can add in `gradient_precision`.
+    """
+    rounding = _rounding(task, adjacency, gradient_precision(task, adjacency))
+    return clip_norm * (adjacency.sum_sensitivity + rounding)
+
+
+def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
+    """The precision in which parties add up clipped gradients: that of the records, if it can be.
+
+    Between add-remove neighbours every block of float32 sums may round differently, which with
+    many records at one party would cost more noise than the record itself.
+    """
+    cheap = _rounding(task, adjacency, torch.float32) <= (
+        _MOST_ROUNDING * adjacency.sum_sensitivity
+    )
+    return torch.float32 if cheap else torch.float64
+
+
+def _rounding(task: Task, adjacency: Adjacency, precision: torch.dtype) -> float:
+    """What rounding adds to a sensitivity, in units of C, at the largest party.
+
+    Under add-remove adjacency it may hold one record more than it does.
     """
     replace_one = adjacency is Adjacency.REPLACE_ONE
-    records = task.largest
-    return adjacency.sum_sensitivity * clip_norm + rounding_sensitivity(
-        clip_norm=clip_norm,
-        records=records if replace_one else records + 1,
-        dtype=PRECISION,
+    return rounding_sensitivity(
+        clip_norm=1.0,
+        records=task.largest if replace_one else task.largest + 1,
+        dtype=precision,
         replace_one=replace_one,
     )
 
