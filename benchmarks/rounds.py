@@ -111,6 +111,7 @@ def measure(parties: int, size: int, rounds: int) -> dict[str, float]:
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.gaussian import gdp_epsilon
     from fedpriv.privacy.randomness import RandomStream
+    from simulations.evaluation import Evaluator
 
     data = party_data(parties, size)
     features = from_dlpack(data.dataset.train.X)
@@ -134,7 +135,7 @@ def measure(parties: int, size: int, rounds: int) -> dict[str, float]:
     federation = VectorizedFederation(
         data, task=task, sampling=lambda index: RandomStream.seeded(0, "parties", index)
     )
-    test = data.dataset.test
+    evaluator = Evaluator.of(task.model, task.loss, data.dataset.test)
     squared_mu, ours, reads, history = 0.0, [], [], []
     for _ in range(rounds):
         start, worked = perf_counter(), process_time()
@@ -145,8 +146,8 @@ def measure(parties: int, size: int, rounds: int) -> dict[str, float]:
         strategy.learn(answer)
         squared_mu += query.event.relative_noise**-2
         spent = gdp_epsilon(mu=sqrt(squared_mu), delta=budget.delta)
-        right = np.sign(test.X @ strategy.theta.astype(np.float32)) == test.y
-        history.append((query.round, spent, float(right.mean()), answer.diagnostics["clipped"]))
+        score = evaluator.score(strategy.theta)
+        history.append((query.round, spent, score, answer.diagnostics["clipped"]))
         ours.append((perf_counter() - start, process_time() - worked))
         start, worked = perf_counter(), process_time()  # both meet the same machine
         features.sum()

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from fedpriv._validate import require_count, require_positive
-from fedpriv.learning.clipping_linear import clipped_linear_sums
+from fedpriv.learning.clipping_linear import clipped_linear_sums, in_one_pass
 from fedpriv.learning.factors import Factor, Rows
 from fedpriv.learning.models import LinearModel, Model
 from fedpriv.learning.norms import LARGEST_SQUARE, NORM_SLACK
@@ -178,6 +178,8 @@ class ClippedGradient:
             number_bytes=self.batch.features.element_size(),
             materialised=self.clipping.scaled,
         )
+        if self._closed_form and in_one_pass(self.loss):
+            size = max(1, len(self.batch))
         object.__setattr__(self, "_parts", self.batch.parts(size))
 
     def __call__(self, theta: Tensor) -> ClippedSums:

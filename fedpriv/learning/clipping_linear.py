@@ -1,4 +1,4 @@
-"""Clipped gradient sums of a linear model with one score, in closed form and two passes.
+"""Clipped gradient sums of a linear model with one score, in closed form: one pass, or two.
 
 The gradient of a record is slope·x, of norm |slope|·‖x‖. Clipping it to a length t is therefore to
 clamp the slope to ±t/‖x‖: no gradient is formed, and no norm but that of the features is needed.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+
+from fedpriv.learning.losses import Logistic
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,6 +26,27 @@ def clipped_linear_sums(
 
     A slope that is not finite counts as zero.
     """
+    caps = batch.slope_caps(threshold)
+    if in_one_pass(loss):
+        return _one_pass(theta, batch, caps[1])
     slopes = loss.slope(torch.mv(batch.features, theta), batch.labels)
-    weights = slopes.nan_to_num(0.0, posinf=0.0, neginf=0.0).clamp_(*batch.slope_caps(threshold))
+    weights = slopes.nan_to_num(0.0, posinf=0.0, neginf=0.0).clamp_(*caps)
     return batch.segments.weighted_sums(weights, batch.features), slopes
+
+
+def in_one_pass(loss: Loss) -> bool:
+    """Whether the records of this loss are read once: then nothing is gained by small parts."""
+    return type(loss) is Logistic
+
+
+def _one_pass(theta: Tensor, batch: RecordBatch, caps: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for the logistic loss, compiled."""
+    from fedpriv.learning.clipping_logistic import clipped_logistic_sums  # it loads a compiler
+
+    features = batch.features
+    sums = torch.empty(batch.parties, features.shape[1], dtype=torch.float64)
+    slopes = torch.empty_like(caps)
+    labels = batch.labels.to(features.dtype)
+    inputs = (features, labels, theta, caps, batch.segments.offsets, sums, slopes)
+    clipped_logistic_sums(*(tensor.numpy() for tensor in inputs))
+    return sums, slopes
