@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import exp, inf, log, sqrt
 from typing import TYPE_CHECKING
 
@@ -89,17 +89,7 @@ def calibrate(
             mechanism, tuple(multiplier * part for part in relative), sampling_rate, relation
         )
 
-    def spend_by(name: str) -> Callable[[float], float]:
-        @cache
-        def spent(multiplier: float) -> float:
-            try:
-                report = account(releases(multiplier), delta=delta, accountant=name)
-            except UnsupportedEvent:  # some theorems hold from a certain noise on
-                return inf
-            return inf if report.epsilon is None else report.epsilon
-
-        return spent
-
+    spend_by = partial(_spending, releases, delta)
     name = accountant
     if accountant == "auto":
         name = best_accountant(releases(1.0), delta=delta).name
@@ -111,7 +101,12 @@ def calibrate(
         scale = relation.sum_sensitivity * sqrt(sum(part**-2 for part in relative))
         found = scale / gdp_mu(epsilon=epsilon, delta=delta)
     elif name == "pld":  # slow: start from the answer of the fast accountant next to it
-        near = _least_noise(spend_by("rdp"), budget, start=1.0, tolerance=1e-3)
+        by_rdp = spend_by("rdp")
+        if by_rdp(_MOST_NOISE) <= epsilon:
+            near = _least_noise(by_rdp, budget, start=1.0, tolerance=1e-3)
+        else:  # orders are finite, and so is the least ε they show; the central limit is a guess
+            spread = sampling_rate * sqrt(sum(part**-2 for part in relative))
+            near = spread / gdp_mu(epsilon=epsilon, delta=delta)
         found = _least_noise(spent, budget, start=near, tolerance=_COARSE, factor=1.15)
     else:
         slow = name == "rdp" and sampling_rate < 1
@@ -128,6 +123,20 @@ def calibrate(
         adjacency=relation,
         accountant=name,
     )
+
+
+def noise_within(
+    releases: Callable[[float], Releases], *, budget: Budget, accountant: str, start: float
+) -> float:
+    """The least noise for which the named accountant finds ``releases(noise)`` within a budget.
+
+    Any events will do whose ε falls as the noise grows. Towards privacy, as in `calibrate`.
+    """
+    require_choice(ACCOUNTANTS, accountant=accountant)
+    require_positive(start=start)
+    spent = _spending(releases, budget.delta, accountant)
+    found = _least_noise(spent, budget, start=start, tolerance=_FINE)
+    return _proved(spent, found, budget.epsilon)[0]
 
 
 def optimal_regulariser(
@@ -148,6 +157,22 @@ def optimal_regulariser(
     require_count(dimension=dimension, records=records)
     a = 3 * lipschitz**2 * sqrt(dimension * log(1.25 / delta)) / (epsilon * records)
     return sqrt(2 * a) / radius
+
+
+def _spending(
+    releases: Callable[[float], Releases], delta: float, accountant: str
+) -> Callable[[float], float]:
+    """ε of ``releases(noise)`` as a function of the noise; infinite where there is none."""
+
+    @cache
+    def spent(noise: float) -> float:
+        try:
+            report = account(releases(noise), delta=delta, accountant=accountant)
+        except UnsupportedEvent:  # some theorems hold from a certain noise on
+            return inf
+        return inf if report.epsilon is None else report.epsilon
+
+    return spent
 
 
 def _events(

@@ -31,14 +31,14 @@ def zcdp_epsilon_simple(*, rho: float, delta: float) -> float:
     require_delta(delta=delta)
     if rho == 0:
         return 0.0
-    return rho + 2 * sqrt(rho * log(1 / delta)) if delta > 0 else inf
+    return rho + 2 * sqrt(rho * -log(delta)) if delta > 0 else inf
 
 
 def zcdp_rho_simple(*, epsilon: float, delta: float) -> float:
     """ρ = (√(L+ε) − √L)²: the exact inverse of `zcdp_epsilon_simple`, without cancellation."""
     require_positive(epsilon=epsilon)
     require_open_unit(delta=delta)
-    L = log(1 / delta)
+    L = -log(delta)
     return (epsilon / (sqrt(L + epsilon) + sqrt(L))) ** 2
 
 
@@ -54,9 +54,9 @@ def zcdp_epsilon(*, rho: float, delta: float) -> float:
     if delta == 0:
         return inf
     # The simple conversion is least at α = 1 + √(L/ρ); the best order lies near it.
-    centre = log(log(1 / delta) / rho) / 2
+    centre = (log(-log(delta)) - log(rho)) / 2
     found = minimize_scalar(
-        lambda log_gap: _at_order(1 + exp(log_gap), (1 + exp(log_gap)) * rho, delta),
+        lambda log_gap: _at_order(exp(log_gap), (1 + exp(log_gap)) * rho, delta),
         bounds=(centre - 6, centre + 6),
         method="bounded",
         options={"xatol": 1e-10},
@@ -69,22 +69,21 @@ def rdp_epsilon(
 ) -> float:
     """The best ε that Rényi divergences at ``orders`` > 1 imply (same source as `zcdp_epsilon`)."""
     require_delta(delta=delta)
-    if not np.any(divergences > 0):
+    if np.all(divergences == 0):
         return 0.0
     if delta == 0:
         return inf
     epsilons = [
-        _at_order(float(order), float(divergence), delta)
+        _at_order(float(order) - 1, float(divergence), delta)
         for order, divergence in zip(orders, divergences, strict=True)
         if divergence < inf
     ]
     return max(0.0, min(epsilons, default=inf))
 
 
-def _at_order(order: float, divergence: float, delta: float) -> float:
-    """ε from one order: D_α + (L + (α−1)·ln(1 − 1/α) − ln α)/(α − 1)."""
-    gap = order - 1
-    return divergence + log1p(-1 / order) - (log(delta) + log(order)) / gap
+def _at_order(gap: float, divergence: float, delta: float) -> float:
+    """ε from one order α = 1 + gap: D_α + (L + (α−1)·ln(1 − 1/α) − ln α)/(α − 1)."""
+    return divergence - log1p(1 / gap) - (log(delta) + log1p(gap)) / gap
 
 
 class TruncatedBudget(NamedTuple):
@@ -107,7 +106,7 @@ def tcdp_epsilon(*, rho: float, omega: float, delta: float) -> float:
         return 0.0
     if delta == 0:
         return inf
-    L = log(1 / delta)
+    L = -log(delta)
     best_order = 1 + sqrt(L / rho)
     if best_order <= omega:
         return zcdp_epsilon_simple(rho=rho, delta=delta)
@@ -120,7 +119,7 @@ def ctcdp_budget(*, epsilon: float, delta: float) -> TruncatedBudget:
     ρ_a = ε(√(a+1) − √a)². Any (ρ, ω) with ρ ≤ ρ_a and ω ≥ ω_a is within (ε, δ).
     """
     rho = zcdp_rho_simple(epsilon=epsilon, delta=delta)
-    a = log(1 / delta) / epsilon
+    a = -log(delta) / epsilon
     return TruncatedBudget(rho=rho, omega=1 + a + sqrt(a * (a + 1)))
 
 
@@ -132,7 +131,7 @@ def tcdp_subsampled(*, rho: float, sampling_rate: float) -> TruncatedBudget:
     """
     require_positive(rho=rho)
     require_open_unit(sampling_rate=sampling_rate)
-    spread = log(1 / sampling_rate)
+    spread = -log(sampling_rate)
     rules = {
         "rho <= 0.1": rho <= 0.1,
         "sampling_rate <= 0.1": sampling_rate <= 0.1,
@@ -161,7 +160,7 @@ def advanced_composition(
     require_count(count=count)
     require_open_unit(delta_slack=delta_slack)
     drift = tanh(epsilon / 2) if tight else expm1(epsilon)
-    return epsilon * sqrt(2 * count * log(1 / delta_slack)) + count * epsilon * drift
+    return epsilon * sqrt(2 * count * -log(delta_slack)) + count * epsilon * drift
 
 
 def advanced_composition_step(*, epsilon: float, count: int, delta_slack: float) -> float:
@@ -173,13 +172,13 @@ def advanced_composition_step(*, epsilon: float, count: int, delta_slack: float)
     require_positive(epsilon=epsilon)
     require_open_unit(delta_slack=delta_slack)
     require_count(count=count)
-    limit = 8 * log(1 / delta_slack)
+    limit = 8 * -log(delta_slack)
     if epsilon > limit:
         raise ValueError(
             f"epsilon must be at most 8 ln(1/delta_slack) = {limit:.4g} for this corollary, "
             f"got {epsilon!r}. Use basic composition."
         )
-    return epsilon / sqrt(8 * count * log(1 / delta_slack))
+    return epsilon / sqrt(8 * count * -log(delta_slack))
 
 
 def subsampled_pure_epsilon(*, epsilon: float, sampling_rate: float) -> float:
@@ -204,13 +203,14 @@ def group_privacy(*, epsilon: float, delta: float, size: int) -> PrivacyLoss:
     Two records with k = 2 turn an add-remove guarantee into a replace-one guarantee. A δ of 1 or
     more means that nothing is guaranteed.
     """
-    require_positive(epsilon=epsilon)
+    require_non_negative(epsilon=epsilon)
     require_delta(delta=delta)
     require_count(size=size)
     total = size * epsilon
-    growth = (
-        exp((size - 1) * epsilon) * expm1(-total) / expm1(-epsilon)
-        if (size - 1) * epsilon < 700
-        else inf
-    )
+    if epsilon == 0:
+        growth = float(size)
+    elif (size - 1) * epsilon < 700:
+        growth = exp((size - 1) * epsilon) * expm1(-total) / expm1(-epsilon)
+    else:
+        growth = inf
     return PrivacyLoss(epsilon=total, delta=min(1.0, delta * growth) if delta else 0.0)

@@ -12,9 +12,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from fedpriv._validate import require_open_unit, require_positive
+from fedpriv._validate import require_count, require_open_unit, require_positive
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.conversions import subsampled_pure_epsilon
+
+SMALLEST_SHARE_STDDEV = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,11 +183,58 @@ class SkellamEvent(Event):
             l1_sensitivity=self.l1_sensitivity,
             l2_sensitivity=self.l2_sensitivity,
         )
-        if self.l1_sensitivity < self.l2_sensitivity:
+        _require_norms(self.l1_sensitivity, self.l2_sensitivity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributedGaussianEvent(Event):
+    """A sum of ``shares`` discrete Gaussians N_ℤ(0, share_stddev²) on every coordinate of integers.
+
+    Such a sum is close to a discrete Gaussian and is none: RDP by Kairouz, Liu and Steinke 2021,
+    Prop. 12, in both integer sensitivities and the ``dimension``. The theorem holds from ½ on; a
+    share below 2 is refused, because the distance that it pays for is no longer negligible there.
+    """
+
+    kind: ClassVar[str] = "distributed-gaussian"
+    shares: int
+    share_stddev: float
+    l1_sensitivity: float
+    l2_sensitivity: float
+    dimension: int
+
+    def __post_init__(self) -> None:
+        Event.__post_init__(self)
+        require_count(shares=self.shares, dimension=self.dimension)
+        require_positive(
+            share_stddev=self.share_stddev,
+            l1_sensitivity=self.l1_sensitivity,
+            l2_sensitivity=self.l2_sensitivity,
+        )
+        _require_norms(self.l1_sensitivity, self.l2_sensitivity)
+        if self.share_stddev < SMALLEST_SHARE_STDDEV:
             raise ValueError(
-                f"l1_sensitivity must be at least l2_sensitivity = {self.l2_sensitivity!r}, "
-                f"got {self.l1_sensitivity!r}."
+                f"share_stddev must be at least {SMALLEST_SHARE_STDDEV:g}, got "
+                f"{self.share_stddev!r}: sums of narrower discrete Gaussians are too far from one. "
+                "Choose a finer grid, or Skellam shares."
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproximateEvent(Event):
+    """Any (ε, δ)-DP release: nothing but the pair is assumed.
+
+    It composes by adding up ε and δ, and by nothing better. It has no Rényi divergence and no
+    Gaussian equivalent, because with probability δ anything may happen.
+    """
+
+    kind: ClassVar[str] = "approximate"
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        Event.__post_init__(self)
+        require_positive(epsilon=self.epsilon)
+        require_open_unit(delta=self.delta)
 
 
 def event_from_dict(values: dict[str, Any]) -> Event:
@@ -201,6 +250,8 @@ def event_from_dict(values: dict[str, Any]) -> Event:
             BoundedRangeEvent,
             ZcdpEvent,
             SkellamEvent,
+            DistributedGaussianEvent,
+            ApproximateEvent,
         )
     }
     kind = values.get("kind")
@@ -216,6 +267,11 @@ def event_from_dict(values: dict[str, Any]) -> Event:
             f"event {kind!r} must have exactly the fields {sorted(expected)}, got {sorted(rest)}."
         )
     return known[kind](**rest)
+
+
+def _require_norms(l1: float, l2: float) -> None:
+    if l1 < l2:
+        raise ValueError(f"l1_sensitivity must be at least l2_sensitivity = {l2!r}, got {l1!r}.")
 
 
 def _require_add_remove(adjacency: Adjacency) -> None:

@@ -13,13 +13,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import inf, log, log1p, sqrt
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
+import numpy as np
+
+from fedpriv._validate import require_non_negative
 from fedpriv.privacy.accountants.gdp import GdpAccountant
 from fedpriv.privacy.accountants.rdp import DEFAULT_ORDERS, RdpAccountant
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded, within
-from fedpriv.privacy.gaussian import gdp_mu
+from fedpriv.privacy.conversions import rdp_epsilon
+from fedpriv.privacy.gaussian import gdp_epsilon, gdp_mu
 
 if TYPE_CHECKING:
     from fedpriv.privacy.events import Event
@@ -29,12 +33,15 @@ if TYPE_CHECKING:
 class PrivacyFilter(ABC):
     """Admits releases while their costs, in one unit that adds up, stay within a limit."""
 
+    name: ClassVar[str]
+    method: ClassVar[str]
     budget: Budget
     adjacency: Adjacency
     spent: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        require_non_negative(spent=self.spent)
 
     @property
     @abstractmethod
@@ -44,6 +51,14 @@ class PrivacyFilter(ABC):
     @abstractmethod
     def cost(self, event: Event) -> float:
         """What one release costs. Raises `UnsupportedEvent` for one that the filter cannot hold."""
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """The ε of what was spent, at the budget's δ: how much is used, not what is promised.
+
+        What a filter promises is its budget. What was spent on the way depends on what was seen.
+        """
 
     @property
     def left(self) -> float:
@@ -76,6 +91,16 @@ class GdpFilter(PrivacyFilter):
     Thakurta 2022; Koskela, Tobaben and Honkela 2022): adaptivity costs nothing.
     """
 
+    name: ClassVar[str] = "gdp-filter"
+    method: ClassVar[str] = "GDP filter, for Gaussian noise chosen on the way"
+
+    @property
+    def epsilon(self) -> float:
+        """Exact for what was spent; the budget's at most, whatever rounding says."""
+        if not self.spent:
+            return 0.0
+        return min(self.budget.epsilon, gdp_epsilon(mu=sqrt(self.spent), delta=self.budget.delta))
+
     @property
     def limit(self) -> float:
         """μ² of the budget."""
@@ -103,17 +128,42 @@ class RdpFilter(PrivacyFilter):
     not be chosen afterwards; `for_releases` chooses it from what is planned.
     """
 
+    name: ClassVar[str] = "rdp-filter"
+    method: ClassVar[str] = "Rényi filter at one order, for releases chosen on the way"
     order: float
+
+    @property
+    def epsilon(self) -> float:
+        """What the divergence spent converts to, at the one order; the budget's at most."""
+        found = rdp_epsilon(
+            orders=np.array([self.order]),
+            divergences=np.array([self.spent]),
+            delta=self.budget.delta,
+        )
+        return min(self.budget.epsilon, found)
 
     @classmethod
     def for_releases(cls, *, budget: Budget, event: Event) -> Self:
         """A filter with the order that would admit most releases like ``event``."""
         costs = RdpAccountant(adjacency=event.adjacency).cost(event)
+        if min(costs) == inf:
+            raise OverflowError(f"the divergence of {event} is beyond the range of floats.")
         order = max(
             zip(DEFAULT_ORDERS, costs, strict=True),
             key=lambda pair: _rdp_limit(pair[0], budget) / pair[1],
         )[0]
         return cls(budget=budget, adjacency=event.adjacency, order=order)
+
+    @classmethod
+    def for_gaussians(cls, *, budget: Budget, adjacency: Adjacency | str) -> Self:
+        """A filter with the order that buys most Gaussian releases, whatever their noise.
+
+        D_α of Gaussian noise is proportional to α, so B(α)/α decides. Any order is sound.
+        """
+        orders = np.geomspace(1.01, 1e7, 4000)
+        limits = np.array([_rdp_limit(order, budget) for order in orders])
+        order = float(orders[np.argmax(limits / orders)])
+        return cls(budget=budget, adjacency=Adjacency(adjacency), order=order)
 
     @property
     def limit(self) -> float:

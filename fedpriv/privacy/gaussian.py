@@ -12,11 +12,11 @@ mechanism at once) and end on the private side of the root.
 
 from __future__ import annotations
 
-from math import exp, expm1, inf, log, sqrt
+from math import exp, inf, log, log1p, pi, sqrt
 from typing import TYPE_CHECKING
 
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr, ndtri
+from scipy.special import erfcx, ndtr, ndtri
 
 from fedpriv._validate import require_delta, require_non_negative, require_positive
 
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Relative error of δ per unit of conditioning, many times what comparison with mpmath shows.
-_ROUNDING = 4e-15
+_ROUNDING, _UNIT = 4e-15, 2.0**-52
 # A root is found to about this relative error, then moved by it towards privacy.
 _SLACK = 1e-13
+_LARGEST_MU = 1e150  # its square, about ε, is near the end of float64
+_LOG_ROOT_TWO_PI = log(2 * pi) / 2
 
 
 def gdp_delta(*, mu: float, epsilon: float) -> float:
@@ -40,25 +42,31 @@ def log_gdp_delta(*, mu: float, epsilon: float) -> float:
     With a = ε/μ − μ/2 and b = ε/μ + μ/2, e^ε·φ(b) = φ(a), so that
     δ = φ(a)·(m(a) − m(b)), where m(x) = Φ(−x)/φ(x) is the Mills ratio: no exponential of ε is left.
     The rounding error of either form is bounded and added, so that the value is an upper bound.
+    Where μ is so small that the two Mills ratios round to one number, another bound is less: their
+    difference is below μ/(1 + a²), for m is convex and -m′(a) = 1 - a·m(a) < 1/(1 + a²).
     """
     require_non_negative(epsilon=epsilon)
     require_positive(mu=mu)
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    # Conditioning of the difference of Mills ratios, and of the exponent.
-    rounding = _ROUNDING * (1 + (1 + max(a, 0.0)) / mu + max(a, 0.0) ** 2 / 2)
-    if a < 0:  # δ is of order one: the direct form is stable, and Φ(−a) ≥ 1/2
-        direct = log(-expm1(epsilon + log_ndtr(-b) - log_ndtr(-a))) + float(log_ndtr(-a))
-        return min(direct + rounding, 0.0)
+    # Conditioning of the difference of Mills ratios and of a; below, that of the exponent.
+    rounding = _ROUNDING + (1 + max(a, 0.0)) * (_ROUNDING / mu + _UNIT * mu)
     # Mills ratio m(x) = √(π/2)·erfcx(x/√2), and φ(a) = exp(−a²/2)/√(2π): the constants make 1/2.
-    gap = erfcx(a / sqrt(2)) - erfcx(b / sqrt(2))
-    return -a * a / 2 + log(gap / 2) + rounding if gap > 0 else -inf
+    beyond = float(erfcx(b / sqrt(2)))
+    if a < 0:  # δ is of order one: the difference itself is stable, and Φ(−a) ≥ 1/2
+        direct = float(ndtr(-a)) - exp(-a * a / 2) * beyond / 2
+        found = log(direct) + rounding if direct > 0 else inf
+        return min(found, log(mu) - _LOG_ROOT_TWO_PI + _ROUNDING, 0.0)  # δ(ε) ≤ δ(0) ≤ φ(0)·μ
+    gap = float(erfcx(a / sqrt(2))) - beyond
+    found = log(gap / 2) + rounding if gap > 0 else inf
+    bound = log(mu) - log1p(a * a) - _LOG_ROOT_TWO_PI + _ROUNDING
+    return -a * a / 2 * (1 - _ROUNDING) + min(found, bound)
 
 
 def gdp_epsilon(*, mu: float, delta: float) -> float:
     """Smallest ε ≥ 0 for which μ-GDP is (ε, δ)-DP; infinite at δ = 0."""
     require_delta(delta=delta)
     require_positive(mu=mu)
-    if delta == 0:
+    if delta == 0 or mu > _LARGEST_MU:
         return inf
     goal = log(delta)
     if log_gdp_delta(mu=mu, epsilon=0.0) <= goal:
@@ -66,7 +74,11 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
     # δ(ε) ≤ Φ(−ε/μ + μ/2), which equals δ at this ε: a bracket in closed form.
     high = max(mu * (mu / 2 - float(ndtri(delta))), mu * mu, 1e-300) * (1 + 1e-9)
     root = brentq(
-        lambda epsilon: log_gdp_delta(mu=mu, epsilon=epsilon) - goal, 0.0, high, xtol=1e-300
+        lambda epsilon: log_gdp_delta(mu=mu, epsilon=epsilon) - goal,
+        0.0,
+        high,
+        xtol=1e-300,
+        maxiter=2000,
     )
     return _towards_privacy(
         root, lambda epsilon: log_gdp_delta(mu=mu, epsilon=epsilon) <= goal, up=True
@@ -91,7 +103,13 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
         low /= 2
     while log_gdp_delta(mu=high, epsilon=epsilon) <= goal:
         high *= 2
-    root = brentq(lambda mu: log_gdp_delta(mu=mu, epsilon=epsilon) - goal, low, high, xtol=1e-300)
+    root = brentq(
+        lambda mu: log_gdp_delta(mu=mu, epsilon=epsilon) - goal,
+        low,
+        high,
+        xtol=1e-300,
+        maxiter=2000,
+    )
     return _towards_privacy(
         root, lambda mu: log_gdp_delta(mu=mu, epsilon=epsilon) <= goal, up=False
     )

@@ -72,6 +72,22 @@ class Plan:
     epsilon: float = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
+        self._require_facts()
+        if not self.mechanisms:
+            raise ValueError("mechanisms must hold at least one release, got none.")
+        report = account(self.releases, delta=self.budget.delta, accountant=self.accountant)
+        object.__setattr__(self, "accountant", report.accountant)
+        if report.epsilon is None or not within(report.epsilon, self.budget.epsilon):
+            spends = "no finite epsilon" if report.epsilon is None else f"{report.epsilon:.6g}"
+            raise BudgetExceeded(
+                f"the plan would spend epsilon = {spends} of {self.budget.epsilon:g} at delta = "
+                f"{self.budget.delta:g} ({report.method}). Nothing was released. Plan fewer rounds "
+                "or more noise; calibrate() finds the least noise that fits."
+            )
+        object.__setattr__(self, "epsilon", report.epsilon)
+
+    def _require_facts(self) -> None:
         require_count(
             parties=self.parties,
             records=self.records,
@@ -83,20 +99,8 @@ class Plan:
             require_positive(clip_norm=self.clip_norm)
         require_rate(sampling_rate=self.sampling_rate)
         require_choice(NOISE_PLACES, noise_at=self.noise_at)
-        if not self.mechanisms:
-            raise ValueError("mechanisms must hold at least one release, got none.")
         if len({mechanism.adjacency for mechanism in self.mechanisms}) > 1:
             raise ValueError("mechanisms must all state the same adjacency.")
-        report = account(self.releases, delta=self.budget.delta, accountant=self.accountant)
-        object.__setattr__(self, "accountant", report.accountant)
-        if report.epsilon is None or not within(report.epsilon, self.budget.epsilon):
-            spends = "no finite epsilon" if report.epsilon is None else f"{report.epsilon:.6g}"
-            raise BudgetExceeded(
-                f"the plan would spend epsilon = {spends} of {self.budget.epsilon:g} at delta = "
-                f"{self.budget.delta:g} ({report.method}). Nothing was released. Plan fewer rounds "
-                "or more noise; calibrate() finds the least noise that fits."
-            )
-        object.__setattr__(self, "epsilon", report.epsilon)
 
     @property
     def rounds(self) -> int:
@@ -110,7 +114,12 @@ class Plan:
 
     def event(self, index: int) -> Event:
         """The event of release ``index``, counted from 0."""
-        return _sampled(self.mechanisms[index].event(), self.sampling_rate)
+        return sampled(self.mechanisms[index].event(), self.sampling_rate)
+
+    @property
+    def laws(self) -> tuple[str, ...]:
+        """The names of its mechanisms, each once."""
+        return tuple(dict.fromkeys(mechanism.title for mechanism in self.mechanisms))
 
     @property
     def releases(self) -> Releases:
@@ -135,7 +144,7 @@ class Plan:
         }
 
 
-def _sampled(event: Event, sampling_rate: float) -> Event:
+def sampled(event: Event, sampling_rate: float) -> Event:
     """The event of a release on a Poisson sample."""
     if sampling_rate == 1:
         return event

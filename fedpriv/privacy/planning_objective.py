@@ -7,7 +7,9 @@ forms that omit it claim too much when nΛ is small. Both rules below include it
 No solver finds the exact minimiser that the theorems speak of. *Approximate minima perturbation*
 (Iyengar, Near, Song, Thakkar, Thakurta and Wang 2019): a point with gradient norm at most γ lies
 within γ/Λ of the minimiser, so two of them lie within 2γ/Λ of one another when the minimisers
-agree, and a little output noise, paid for by a share of the budget, hides the difference.
+agree, and a little output noise, paid for by a share of the budget, hides the difference. The same
+noise hides that b is drawn on a grid, where the theorems speak of a density: rounding b moves the
+minimiser by at most √d·step/(2nΛ), in each of the two.
 """
 
 from __future__ import annotations
@@ -27,8 +29,7 @@ from fedpriv._validate import (
     require_positive,
 )
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.approximate import ApproximateEvent
-from fedpriv.privacy.events import Event, PureEvent
+from fedpriv.privacy.events import ApproximateEvent, Event, PureEvent
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.mechanisms import GaussianMechanism, L2LaplaceMechanism, Mechanism
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 ObjectiveLaw = Literal["l2-laplace", "gaussian"]
 OBJECTIVE_LAWS: tuple[ObjectiveLaw, ...] = ("l2-laplace", "gaussian")
+
+_FINE = 2.0**-32  # the grid of b, relative to its standard deviation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,11 @@ class ObjectiveMechanism(Mechanism):
         """Standard deviation of one coordinate of b."""
         return self.linear.noise_stddev
 
+    def draw_linear(self, shape: tuple[int, ...], stream: RandomStream) -> NDArray[np.float64]:
+        """b, or one for each party, on the grid that ``output`` is calibrated to."""
+        step = linear_step(self.linear)
+        return self.linear.noise(shape, step=step, stream=stream).astype(float) * step
+
     def _draw(self, shape: tuple[int, ...], step: float, stream: RandomStream) -> NDArray[np.int64]:
         return self.output.noise(shape, step=step, stream=stream)
 
@@ -164,7 +172,8 @@ class ObjectiveNoise:
                 stddev=stddev,
                 adjacency=self.adjacency,
             )
-        apart = weight * 2 * problem.tolerance / (problem.regulariser + extra)
+        rounding = sqrt(problem.dimension) * linear_step(linear) / problem.records
+        apart = weight * (2 * problem.tolerance + rounding) / (problem.regulariser + extra)
         apart += sqrt(problem.dimension) * step
         return ObjectiveMechanism(
             adjacency=self.adjacency,
@@ -187,6 +196,11 @@ class ObjectiveNoise:
         return GaussianMechanism(
             sensitivity=sensitivity, stddev=sensitivity / mu, adjacency=self.adjacency
         )
+
+
+def linear_step(linear: Mechanism) -> float:
+    """The width of the grid that b is drawn on."""
+    return linear.noise_stddev * _FINE
 
 
 def pure_rule(epsilon: float, problem: ObjectiveProblem) -> tuple[float, float]:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _KEY_BYTES = 32
+# One entry for every fork that led to this process: a child can have its parent's process number,
+# in a process namespace of its own or after the parent's end.
+_FORKS: list[None] = []
+os.register_at_fork(after_in_child=lambda: _FORKS.append(None))
 _ZEROS = memoryview(bytes(1 << 17))  # encrypted a block at a time: it stays in the cache
 
 
@@ -131,10 +135,10 @@ class RandomStream:
     def _start(self, key: builtins.bytes) -> None:
         # The nonce may be constant: a key is used for one stream only.
         self._keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        self._process = os.getpid()
+        self._process = _this_process()
 
     def _fill(self, buffer: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        if os.getpid() != self._process:
+        if _this_process() != self._process:
             self._leave_parent()
         view = buffer.data
         for start in range(0, len(view), len(_ZEROS)):
@@ -158,6 +162,10 @@ class RandomStream:
             "A RandomStream cannot be copied or pickled: the copy would repeat its noise. "
             "Open another stream where it is needed."
         )
+
+
+def _this_process() -> tuple[int, int]:
+    return len(_FORKS), os.getpid()
 
 
 def _size(count: object) -> int:

@@ -92,7 +92,9 @@ def on_levels(releases: Iterable[tuple[Event, int]]) -> Releases:
     if len(noises) <= _LEVELS:
         return listed
     grid = np.geomspace(min(noises), max(noises), _LEVELS)
-    grid[0] = min(noises)  # geomspace may miss its own end by a rounding error, upwards
+    # Geometric schedules would sit on the levels, where a rounding error decides between two.
+    grid *= 1 - 1e-9
+    grid[0] = min(noises)
 
     def level(event: Event) -> Event:
         if not isinstance(event, PoissonGaussianEvent):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import ceil, floor, isfinite, log10
+from decimal import ROUND_CEILING, Context, Decimal
+from math import isfinite
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -13,8 +14,9 @@ def rounded_up(value: float, digits: int = 4) -> str:
     """
     if not isfinite(value) or value == 0:
         return f"{value:g}"
-    decimals = digits - 1 - floor(log10(abs(value)))
+    exact = Decimal(value)
+    nearest = Context(prec=digits).create_decimal(exact)
     # A double just above a short decimal, such as 0.1 + 0.2, is that decimal to a reader.
-    shifted = value * 10.0**decimals
-    steps = round(shifted) if abs(shifted - round(shifted)) < 1e-9 * abs(shifted) else ceil(shifted)
-    return f"{steps / 10.0**decimals:.{digits}g}"
+    if abs(nearest - exact) < Decimal("1e-9") * abs(exact):
+        return f"{float(nearest):.{digits}g}"
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(exact)):.{digits}g}"

@@ -44,6 +44,7 @@ class Selection(ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         require_positive(epsilon=self.epsilon, sensitivity=self.sensitivity)
+        require_positive(rate=self.rate)
         if self.monotone and self.adjacency is not Adjacency.ADD_REMOVE:
             raise ValueError(
                 f"monotone must be False under adjacency {self.adjacency.value!r}, got True: "
@@ -61,13 +62,18 @@ class Selection(ABC):
 
     def select(self, scores: ArrayLike, stream: RandomStream) -> int:
         """The index of the selected candidate. Every call is one `event`."""
-        values = np.asarray(scores, dtype=np.float64)
+        given = np.asarray(scores)
+        values = given.astype(np.float64)
         if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all():
             raise ValueError(
                 "scores must be a one-dimensional array of finite numbers, one for each candidate, "
                 f"got shape {values.shape}."
             )
-        return self._choose(self.rate * (values.max() - values), stream)
+        if given.dtype.kind in "iu":  # differences first: beyond 2^53 float64 has gaps
+            exact = given.astype(object)
+            return self._choose(self.rate * (exact.max() - exact).astype(np.float64), stream)
+        with np.errstate(over="ignore"):  # an infinite gap is one that no coin bridges
+            return self._choose(self.rate * (values.max() - values), stream)
 
     @abstractmethod
     def _choose(self, exponents: NDArray[np.float64], stream: RandomStream) -> int:

@@ -26,11 +26,12 @@ def tradeoff_curve(false_alarm: ArrayLike, *, epsilon: float, delta: float) -> N
     require_non_negative(epsilon=epsilon)
     require_delta(delta=delta)
     alpha = _rates(false_alarm)
-    # e^ε overflows beyond 700, where the first bound is void for every α > 0 anyway.
+    with np.errstate(divide="ignore"):  # α = 0: nothing is raised, whatever ε
+        raised = np.exp(np.minimum(epsilon + np.log(alpha), 1.0))  # e^ε·α, void from 1 on
     curve: NDArray[np.float64] = np.maximum.reduce(
         [
             np.zeros_like(alpha),
-            1 - delta - exp(min(epsilon, 700.0)) * alpha,
+            1 - delta - raised,
             exp(-epsilon) * (1 - delta - alpha),
         ]
     )

@@ -112,7 +112,7 @@ def account(
         raise typer.Exit(1)
     else:
         typer.echo(
-            f"epsilon <= {rounded_up(chosen.epsilon)} at delta = {delta:g}   "
+            f"epsilon <= {rounded_up(chosen.epsilon)} at delta = {rounded_up(delta)}   "
             f"({chosen.method}; {assumptions})"
         )
 
@@ -165,7 +165,7 @@ def calibrate(
     )
     typer.echo(f"noise_multiplier = {rounded_up(found.noise_multiplier, 6)}   ({unit})")
     typer.echo(
-        f"epsilon <= {rounded_up(found.epsilon)} at delta = {delta:g}   "
+        f"epsilon <= {rounded_up(found.epsilon)} at delta = {rounded_up(delta)}   "
         f"({found.accountant}; {_assumptions(adjacency, sampling_rate, rounds)})"
     )
 
@@ -219,7 +219,7 @@ def _print_table(reports: list[Report], delta: float, assumptions: str) -> None:
     from rich.table import Table
 
     best = min((r.epsilon for r in reports if r.epsilon is not None), default=None)
-    table = Table(title=f"delta = {delta:g}   ({assumptions})", title_justify="left")
+    table = Table(title=f"delta = {rounded_up(delta)}   ({assumptions})", title_justify="left")
     table.add_column("accountant")
     table.add_column("method")
     table.add_column("epsilon <=", justify="right")

@@ -20,7 +20,9 @@ from fedpriv.privacy.accountants import (
 )
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import (
+    ApproximateEvent,
     BoundedRangeEvent,
+    DistributedGaussianEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
@@ -43,6 +45,10 @@ EVENTS: list[Event] = [
     BoundedRangeEvent(epsilon=0.1, adjacency=A),
     ZcdpEvent(rho=0.004, adjacency=A),
     SkellamEvent(variance=900, l1_sensitivity=9, l2_sensitivity=3, adjacency=A),
+    DistributedGaussianEvent(
+        shares=9, share_stddev=10, l1_sensitivity=9, l2_sensitivity=3, dimension=9, adjacency=A
+    ),
+    ApproximateEvent(epsilon=0.05, delta=1e-8, adjacency=A),
 ]
 DELTA = 1e-6
 SUPPORTED = [
@@ -208,7 +214,7 @@ def test_skellam() -> None:
     rounds=st.integers(1, 200),
     delta=st.floats(-25, -3).map(exp),
 )
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_exact_is_below_optimal_is_below_simple(noise: float, rounds: int, delta: float) -> None:
     found = {r.accountant: r.epsilon for r in account_all([(gaussian(noise), rounds)], delta=delta)}
     slack = 1 + 1e-9
@@ -265,7 +271,9 @@ def test_levels_round_noise_down_and_lose_no_round(noises: list[float]) -> None:
 def test_the_best_accountant_is_exact_where_it_can_be() -> None:
     assert best_accountant([(gaussian(3), 1)], delta=1e-6).name == "gdp"
     assert best_accountant([(sampled(3, 0.1), 1)], delta=1e-6).name == "pld"
-    assert best_accountant([(EVENTS[-1], 1)], delta=1e-6).name == "rdp"
+    skellam, distributed = EVENTS[-3:-1]
+    assert best_accountant([(skellam, 1)], delta=1e-6).name == "rdp"
+    assert best_accountant([(distributed, 1)], delta=1e-6).name == "rdp"
     assert best_accountant([(PureEvent(epsilon=1, adjacency=A), 1)], delta=0).name == "basic"
 
 
@@ -292,3 +300,23 @@ def _supports(kind: type[Accountant], event: Event) -> bool:
     except UnsupportedEvent:
         return False
     return True
+
+
+def test_a_pair_is_charged_its_own_delta_and_leaves_the_rest_to_the_others() -> None:
+    basic = fresh(ACCOUNTANTS["basic"])
+    pair = ApproximateEvent(epsilon=0.5, delta=2e-7, adjacency=A)
+    assert basic.compose(pair, 5).epsilon(DELTA) == 2.5
+    assert basic.compose(pair, 6).epsilon(DELTA) == inf
+    assert basic.compose(pair).epsilon(1e-7) == inf
+    both = basic.compose(pair, 2).compose(gaussian(8.0), 3)
+    alone = basic.compose(gaussian(8.0), 3).epsilon(DELTA - 4e-7)
+    assert both.epsilon(DELTA) == pytest.approx(1.0 + alone, rel=1e-9)
+
+
+def test_a_pair_composes_by_adding_up_and_by_nothing_better() -> None:
+    pair = ApproximateEvent(epsilon=0.5, delta=1e-7, adjacency=A)
+    for name in ("gdp", "pld", "rdp", "zcdp", "zcdp-simple", "tcdp"):
+        with pytest.raises(UnsupportedEvent):
+            fresh(ACCOUNTANTS[name]).compose(pair)
+    assert best_accountant([(pair, 1)], delta=DELTA).name == "basic"
+    assert account([(pair, 1)], delta=DELTA).epsilon == 0.5

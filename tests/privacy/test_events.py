@@ -7,7 +7,9 @@ import pytest
 
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import (
+    ApproximateEvent,
     BoundedRangeEvent,
+    DistributedGaussianEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
@@ -29,6 +31,10 @@ EVENTS: list[Event] = [
     BoundedRangeEvent(epsilon=0.3, adjacency=A),
     ZcdpEvent(rho=0.02, adjacency=A),
     SkellamEvent(variance=100, l1_sensitivity=7, l2_sensitivity=3, adjacency=A),
+    DistributedGaussianEvent(
+        shares=9, share_stddev=4, l1_sensitivity=7, l2_sensitivity=3, dimension=5, adjacency=A
+    ),
+    ApproximateEvent(epsilon=0.3, delta=1e-6, adjacency=A),
 ]
 
 
@@ -79,3 +85,14 @@ def test_an_unknown_event_is_refused(values: dict[str, Any], message: str) -> No
 def test_integer_sensitivities_must_be_consistent() -> None:
     with pytest.raises(ValueError, match="l1_sensitivity must be at least l2_sensitivity"):
         SkellamEvent(variance=1, l1_sensitivity=1, l2_sensitivity=2, adjacency=A)
+    with pytest.raises(ValueError, match="l1_sensitivity must be at least l2_sensitivity"):
+        DistributedGaussianEvent(
+            shares=9, share_stddev=4, l1_sensitivity=1, l2_sensitivity=2, dimension=5, adjacency=A
+        )
+
+
+def test_a_count_of_shares_is_a_whole_number() -> None:
+    values = EVENTS[-2].to_dict()
+    for name in ("shares", "dimension"):
+        with pytest.raises(ValueError, match=f"{name} must be an integer"):
+            event_from_dict({**values, name: 2.5})

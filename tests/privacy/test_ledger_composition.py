@@ -20,7 +20,9 @@ from fedpriv.privacy.accountants import (
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import (
+    ApproximateEvent,
     BoundedRangeEvent,
+    DistributedGaussianEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
@@ -187,9 +189,42 @@ def test_a_renyi_ledger_is_the_filter_at_its_order() -> None:
     assert spent.epsilon(BUDGET.delta) <= BUDGET.epsilon * (1 + 1e-9)
 
 
+PAIR = ApproximateEvent(epsilon=0.25, delta=2e-7, adjacency=A)
+SHARED = DistributedGaussianEvent(
+    shares=9, share_stddev=1000, l1_sensitivity=70, l2_sensitivity=10, dimension=49, adjacency=A
+)
+
+
+def test_a_pair_costs_its_epsilon_and_its_delta() -> None:
+    assert BASIC.price(PAIR) == Cost(amount=0.25, delta=2e-7)
+    block: Block = ((PAIR, 2), (PURE, 1))
+    both = Cost(amount=2 * 0.25 + 0.05, delta=2 * 2e-7)
+    assert BASIC.price_block(block, delta=None, spent=Cost()) == both
+    assert BASIC.price_block(block, delta=5e-7, spent=Cost()).delta <= 5e-7
+    assert not BASIC.admits(BASIC.price_block(((PAIR, 2),), delta=3e-7, spent=Cost()))
+    total, admitted = greedy(BASIC, [PAIR] * 8)
+    assert len(admitted) == 5  # then delta is spent
+    assert BASIC.guarantee(total).epsilon == pytest.approx(1.25)
+
+
+def test_a_run_of_shares_is_declared_or_filtered() -> None:
+    declared = BASIC.price_block(((SHARED, 10),), delta=5e-7, spent=Cost())
+    expected = account([(SHARED, 10)], delta=5e-7, accountant="rdp").epsilon
+    assert declared == Cost(amount=expected, delta=5e-7)  # type: ignore[arg-type]
+    assert RDP.price(SHARED).amount == pytest.approx(12.0 * 100 / (2 * 9e6), rel=1e-9)
+
+
+@pytest.mark.parametrize("rule", [GDP, RDP])
+def test_a_pair_has_no_mu_and_no_divergence(rule: Composition) -> None:
+    with pytest.raises(UnsupportedEvent):
+        rule.price(PAIR)
+
+
 @pytest.mark.parametrize(
     ("rule", "event"),
     [
+        (GDP, SHARED),
+        (BASIC, SHARED),
         (GDP, SAMPLED),
         (GDP, ZcdpEvent(rho=0.01, adjacency=A)),
         (BASIC, GAUSSIAN),
@@ -214,11 +249,11 @@ def test_no_rule_adds_up_different_adjacencies(rule: Composition) -> None:
 
 @pytest.mark.parametrize("noise", [1e-200, 1e200])
 @pytest.mark.parametrize("rule", [GDP, RDP])
-def test_noise_beyond_the_range_of_floats_is_refused_or_free_never_an_error(
+def test_noise_beyond_the_range_of_floats_is_refused_or_next_to_free_never_an_error(
     rule: Composition, noise: float
 ) -> None:
     cost = rule.price(GaussianEvent(relative_noise=noise, adjacency=A))
-    assert cost.amount in (0.0, math.inf)
+    assert 0 < cost.amount < 1e-300 or cost.amount == math.inf
     assert noise > 1 or not rule.admits(cost)
 
 
@@ -236,6 +271,9 @@ AUTO_CASES: list[tuple[Block, bool, str]] = [
     (((SkellamEvent(variance=1e6, l1_sensitivity=70, l2_sensitivity=10, adjacency=A), 1),),
      False, "rdp"),
     (((SAMPLED, 100),), True, "basic"),
+    (((PAIR, 1),), False, "basic"),
+    (((SHARED, 1),), False, "rdp"),
+    (((SHARED, 10),), True, "basic"),
     (((GAUSSIAN, 1), (SAMPLED, 100)), True, "basic"),
 ]  # fmt: skip
 

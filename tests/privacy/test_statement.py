@@ -7,6 +7,7 @@ committing it.
 import json
 import re
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import yaml
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.conversions import group_privacy
 from fedpriv.privacy.planning import gradient_plan, output_plan
+from fedpriv.privacy.planning_shares import Sharing, shared_noise
 from fedpriv.privacy.statement import (
     LedgerFacts,
     RunFacts,
@@ -77,7 +79,53 @@ def gradient_statement(**changes: Any) -> Statement:
     return make_statement(plan, facts=replace(facts, **changes), trust=trust)
 
 
-STATEMENTS = {"output": output_statement, "gradient": gradient_statement}
+def shares_statement(*, trust: TrustModel | None = None, **changes: Any) -> Statement:
+    plan = gradient_plan(
+        budget=Budget(epsilon=1, delta=1e-6),
+        rounds=100,
+        clip_norm=1.0,
+        sizes=SIZES * 5,
+        dimension=5,
+        step=2.0**-16,
+        adjacency="replace-one",
+    )
+    mechanisms = shared_noise(
+        budget=plan.budget,
+        sharing=Sharing(parties=20, dropout=0.1, colluding=0.1),
+        l1_sensitivity=2.0**17 * sqrt(5) + 5,
+        l2_sensitivity=2.0**17 + sqrt(5),
+        dimension=5,
+        step=plan.step,
+        adjacency=plan.adjacency,
+        shape=(1.0,) * 100,
+    )
+    facts = RunFacts(
+        run="shares-7",
+        data="chem97",
+        simulated=False,
+        randomness="operating system",
+        sampler="full batch",
+        date="2026-01-31",
+    )
+    ledger = LedgerFacts(
+        budget_epsilon=2.0, budget_delta=1e-5, spent_before_epsilon=0.0, head="5f" * 32, rows=202
+    )
+    return make_statement(
+        replace(plan, mechanisms=mechanisms, noise_at="parties", accountant="auto"),
+        facts=replace(facts, **changes),
+        trust=trust
+        or TrustModel(
+            secure_aggregation="active", colluding_parties=2, dropped_parties=2, least_parties=18
+        ),
+        ledger=ledger,
+    )
+
+
+STATEMENTS = {
+    "output": output_statement,
+    "gradient": gradient_statement,
+    "shares": shares_statement,
+}
 RENDERERS = {
     "txt": to_text,
     "json": lambda statement: json.dumps(statement.to_dict(), indent=2, allow_nan=False) + "\n",
@@ -86,8 +134,8 @@ RENDERERS = {
 
 
 def short_floats(text: str) -> str:
-    """Nine digits of every long number: the last ones depend on the machine's mathematics."""
-    return re.sub(r"\d+\.\d{9,}(e-?\d+)?", lambda found: f"{float(found[0]):.9g}", text)
+    """Nine digits of every number: the last ones depend on the machine's mathematics."""
+    return re.sub(r"\d+\.\d+(e-?\d+)?", lambda found: f"{float(found[0]):.9g}", text)
 
 
 @pytest.mark.parametrize("strategy", STATEMENTS)
@@ -145,6 +193,30 @@ def test_a_delta_that_allows_publishing_records_is_a_warning() -> None:
     assert "not small against 1/N" in text
     assert "sees every party's exact answer" in text
     assert "no ledger was kept" in text
+
+
+@pytest.mark.parametrize(
+    ("trust", "warning"),
+    [
+        (TrustModel(secure_aggregation="off"), "carries 1/16 of the noise"),
+        (
+            TrustModel(secure_aggregation="semi-honest", least_parties=17),
+            "sums of 17 parties may be opened, and the noise is sized for 18",
+        ),
+        (
+            TrustModel(secure_aggregation="active", colluding_parties=3, least_parties=18),
+            "3 parties may collude, and the noise is sized for 2",
+        ),
+    ],
+    ids=["no masks", "too few", "too many colluders"],
+)
+def test_a_protocol_that_allows_more_than_the_shares_were_sized_for_is_a_warning(
+    trust: TrustModel, warning: str
+) -> None:
+    assert not shares_statement().warnings
+    (found,) = [line for line in shares_statement(trust=trust).warnings if "epsilon" in line]
+    assert warning in found
+    assert "the stated epsilon does not hold" in found
 
 
 def test_the_registry_entry_is_valid_yaml_with_blanks_for_people() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from math import exp, inf, log
+from sys import float_info
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from fedpriv._validate import require_count, require_non_negative
@@ -75,7 +76,7 @@ class Accountant(ABC):
                 high = middle
             else:
                 low = middle
-            if high - low <= 1e-12 * abs(low):
+            if high - low <= 1e-12 * max(1.0, abs(low)):
                 break
         return exp(high)
 
@@ -121,6 +122,11 @@ class CountingAccountant(Accountant):
 def unsupported(accountant: Accountant, event: Event, remedy: str) -> UnsupportedEvent:
     """The error for an event that an accountant cannot cost soundly."""
     return UnsupportedEvent(f"{accountant.name} cannot cost {event.kind} releases: {remedy}.")
+
+
+def squared(value: float) -> float:
+    """value², infinite where it overflows and never 0 where it underflows: a cost stays a cost."""
+    return max(value * value, float_info.min)
 
 
 def log_inverse(delta: float) -> float:

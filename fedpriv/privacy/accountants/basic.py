@@ -8,11 +8,14 @@ from math import expm1, inf, log1p, sqrt, tanh
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv._validate import require_delta
-from fedpriv.privacy.accountants.base import CountingAccountant, log_inverse, unsupported
+from fedpriv.privacy.accountants.base import CountingAccountant, log_inverse, squared, unsupported
 from fedpriv.privacy.accountants.rdp import RdpAccountant
+from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import zcdp_epsilon
 from fedpriv.privacy.events import (
+    ApproximateEvent,
     BoundedRangeEvent,
+    DistributedGaussianEvent,
     GaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
@@ -27,32 +30,43 @@ if TYPE_CHECKING:
     from fedpriv.privacy.events import Event
 
 _PURE = (LaplaceEvent, PureEvent, PoissonPureEvent, BoundedRangeEvent)
-_APPROXIMATE = (GaussianEvent, PoissonGaussianEvent, ZcdpEvent, SkellamEvent)
+_SHARING = (
+    GaussianEvent,
+    PoissonGaussianEvent,
+    ZcdpEvent,
+    SkellamEvent,
+    DistributedGaussianEvent,
+)
+"""Releases with an ε at every δ: they share what δ the others leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasicAccountant(CountingAccountant):
-    """ε and δ add up (Dwork et al. 2006). Releases that are not pure share δ equally."""
+    """ε and δ add up (Dwork et al. 2006).
+
+    Releases that state their own δ take it; others that are not pure share the rest equally.
+    """
 
     name: ClassVar[str] = "basic"
     method: ClassVar[str] = "basic composition"
 
     def _check(self, event: Event) -> None:
-        if not isinstance(event, _PURE + _APPROXIMATE):
+        if not isinstance(event, (*_PURE, *_SHARING, ApproximateEvent)):
             raise unsupported(self, event, "no (ε, δ) of a single release is known")
 
     def epsilon(self, delta: float) -> float:
-        """Σε_i, each non-pure release at δ / their number."""
+        """Σε_i; infinite if the releases state more than δ."""
         require_delta(delta=delta)
         return sum(count * epsilon for epsilon, count in self._singles(delta))
 
     def _singles(self, delta: float) -> list[tuple[float, int]]:
-        """(ε, count) of every event, the non-pure ones at an equal share of ``delta``."""
-        sharing = sum(n for e, n in self.counts.items() if isinstance(e, _APPROXIMATE))
-        return [
-            (_single_epsilon(event, delta / sharing if sharing else 0.0), count)
-            for event, count in self.counts.items()
-        ]
+        """(ε, count) of every event, at its own δ or at an equal share of what is left of it."""
+        stated = sum(n * e.delta for e, n in self.counts.items() if isinstance(e, ApproximateEvent))
+        if not within(stated, delta):
+            return [(inf, 1)]
+        sharing = sum(n for e, n in self.counts.items() if isinstance(e, _SHARING))
+        share = max(0.0, delta - stated) / sharing if sharing else 0.0
+        return [(_single_epsilon(event, share), count) for event, count in self.counts.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +92,7 @@ class AdvancedAccountant(BasicAccountant):
             return 0.0
         if delta == 0 or any(epsilon == inf for epsilon, _ in singles):
             return inf
-        variance = sum(count * epsilon**2 for epsilon, count in singles)
+        variance = sum(count * squared(epsilon) for epsilon, count in singles)
         drift = sum(count * epsilon * tanh(epsilon / 2) for epsilon, count in singles)
         return sqrt(2 * log_inverse(slack) * variance) + drift
 
@@ -89,6 +103,8 @@ def _single_epsilon(event: Event, delta: float) -> float:
     match event:
         case LaplaceEvent() | PureEvent() | PoissonPureEvent() | BoundedRangeEvent():
             return event.pure_epsilon
+        case ApproximateEvent():
+            return event.epsilon
         case GaussianEvent():
             return gdp_epsilon(mu=1 / event.relative_noise, delta=delta)
         case PoissonGaussianEvent():  # (ε, δ) becomes (ln(1 − q + q·e^ε), qδ)
@@ -99,6 +115,6 @@ def _single_epsilon(event: Event, delta: float) -> float:
             return log1p(event.sampling_rate * expm1(epsilon)) if epsilon < 700 else inf
         case ZcdpEvent():
             return zcdp_epsilon(rho=event.rho, delta=delta)
-        case SkellamEvent():
+        case SkellamEvent() | DistributedGaussianEvent():
             return RdpAccountant(adjacency=event.adjacency).compose(event).epsilon(delta)
     raise AssertionError(event)

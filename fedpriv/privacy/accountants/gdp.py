@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.privacy.accountants.base import AdditiveAccountant, unsupported
+from fedpriv.privacy.accountants.base import AdditiveAccountant, squared, unsupported
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.gaussian import gdp_delta, gdp_epsilon
 
@@ -35,12 +35,16 @@ class GdpAccountant(AdditiveAccountant):
         """μ² = (Δ/σ)²."""
         if not isinstance(event, GaussianEvent):
             raise unsupported(self, event, "only full-batch Gaussian noise is exactly GDP")
-        return event.relative_noise**-2
+        return squared(1 / event.relative_noise)
 
     def epsilon(self, delta: float) -> float:
         """Exact ε at δ."""
+        if self.total == inf:
+            return inf
         return gdp_epsilon(mu=self.mu, delta=delta) if self.total else 0.0
 
     def delta(self, epsilon: float) -> float:
         """Exact δ at ε."""
+        if self.total == inf:
+            return 1.0
         return gdp_delta(mu=self.mu, epsilon=epsilon) if self.total else 0.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from fedpriv.privacy.accountants.base import Accountant, UnsupportedEvent
+from fedpriv.privacy.accountants.base import Accountant, UnsupportedEvent, squared
 from fedpriv.privacy.accountants.zcdp import zcdp_cost
 from fedpriv.privacy.conversions import TruncatedBudget, tcdp_epsilon, tcdp_subsampled
 from fedpriv.privacy.events import PoissonGaussianEvent
@@ -33,7 +33,7 @@ class TcdpAccountant(Accountant):
         if isinstance(event, PoissonGaussianEvent):
             try:
                 return tcdp_subsampled(
-                    rho=event.relative_noise**-2 / 2, sampling_rate=event.sampling_rate
+                    rho=squared(1 / event.relative_noise) / 2, sampling_rate=event.sampling_rate
                 )
             except ValueError as reason:
                 raise UnsupportedEvent(str(reason)) from None
@@ -41,4 +41,6 @@ class TcdpAccountant(Accountant):
 
     def epsilon(self, delta: float) -> float:
         """ε at δ from the best order below ω."""
+        if self.rho == inf:
+            return inf
         return tcdp_epsilon(rho=self.rho, omega=self.omega, delta=delta)

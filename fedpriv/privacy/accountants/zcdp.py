@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.privacy.accountants.base import Accountant, AdditiveAccountant, unsupported
+from fedpriv.privacy.accountants.base import Accountant, AdditiveAccountant, squared, unsupported
 from fedpriv.privacy.conversions import zcdp_epsilon, zcdp_epsilon_simple
 from fedpriv.privacy.events import (
     BoundedRangeEvent,
@@ -38,7 +39,7 @@ class ZcdpAccountant(AdditiveAccountant):
 
     def epsilon(self, delta: float) -> float:
         """ε at δ by the optimal order (Canonne, Kamath and Steinke 2020)."""
-        return zcdp_epsilon(rho=self.total, delta=delta)
+        return zcdp_epsilon(rho=self.total, delta=delta) if self.total < inf else inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +51,20 @@ class SimpleZcdpAccountant(ZcdpAccountant):
 
     def epsilon(self, delta: float) -> float:
         """ε at δ by the textbook rule."""
-        return zcdp_epsilon_simple(rho=self.total, delta=delta)
+        return zcdp_epsilon_simple(rho=self.total, delta=delta) if self.total < inf else inf
 
 
 def zcdp_cost(accountant: Accountant, event: Event) -> float:
     """ρ of one release that is zCDP; other releases are refused on behalf of ``accountant``."""
     match event:
         case GaussianEvent():
-            return event.relative_noise**-2 / 2
+            return squared(1 / event.relative_noise) / 2
         case ZcdpEvent():
             return event.rho
         case BoundedRangeEvent():
-            return event.epsilon**2 / 8
+            return squared(event.epsilon) / 8
         case LaplaceEvent() | PureEvent() | PoissonPureEvent():
-            return event.pure_epsilon**2 / 2
+            return squared(event.pure_epsilon) / 2
         case _:
             raise unsupported(
                 accountant, event, "it is not zCDP with a known constant; use rdp or pld"

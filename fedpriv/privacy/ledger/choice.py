@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv._validate import require_choice
 from fedpriv.privacy.accountants import UnsupportedEvent
+from fedpriv.privacy.events import ApproximateEvent
 from fedpriv.privacy.filters import RdpFilter
 from fedpriv.privacy.ledger.composition import (
     BasicComposition,
@@ -48,7 +49,8 @@ def _fitting_rule(block: Block, declared: bool, budget: Budget) -> str:
         return BasicComposition.name
     if is_exact(block):
         return GdpComposition.name
-    return BasicComposition.name if declared else RdpComposition.name
+    pairs = any(isinstance(event, ApproximateEvent) for event, _ in block)
+    return BasicComposition.name if declared or pairs else RdpComposition.name
 
 
 def composition_from_dict(

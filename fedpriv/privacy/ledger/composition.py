@@ -25,6 +25,7 @@ from fedpriv.privacy.accountants import GdpAccountant, UnsupportedEvent, account
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import PrivacyLoss, rdp_epsilon
 from fedpriv.privacy.events import (
+    ApproximateEvent,
     BoundedRangeEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -92,7 +93,11 @@ class Composition(ABC):
             )
 
     def _one_by_one(self, block: Block) -> Cost:
-        return Cost(amount=sum(count * self.price(event).amount for event, count in block))
+        priced = [(self.price(event), count) for event, count in block]
+        return Cost(
+            amount=sum(count * cost.amount for cost, count in priced),
+            delta=sum(count * cost.delta for cost, count in priced),
+        )
 
     def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
         """Unless a rule knows better: the sum of its releases."""
@@ -177,6 +182,8 @@ class BasicComposition(Composition):
     def _price(self, event: Event) -> Cost:
         if isinstance(event, _PURE):
             return Cost(amount=event.pure_epsilon)
+        if isinstance(event, ApproximateEvent):
+            return Cost(amount=event.epsilon, delta=event.delta)
         raise UnsupportedEvent(
             f"basic composition cannot price {event.kind} releases one by one: declare the run, so "
             "that it is charged as a whole."
@@ -185,15 +192,16 @@ class BasicComposition(Composition):
     def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
         """(ε, ``delta``) of the block by the tightest accountant.
 
-        If ``delta`` is None, a block of pure releases takes none, and any other all that is left.
+        If ``delta`` is None, a block of releases that each state their δ, pure ones included, takes
+        the sum of these, and any other all that is left.
         """
-        pure = all(isinstance(event, _PURE) for event, _ in block)
-        if pure and delta is None:
+        stated = all(isinstance(event, (*_PURE, ApproximateEvent)) for event, _ in block)
+        if stated and delta is None:
             return self._one_by_one(block)
         share = max(0.0, self.budget.delta - spent.delta) if delta is None else delta
         priced = Cost(amount=block_epsilon(block, share), delta=share)
-        plain = self._one_by_one(block) if pure else priced
-        return plain if plain.amount <= priced.amount else priced
+        plain = self._one_by_one(block) if stated else priced
+        return plain if plain.amount <= priced.amount and plain.delta <= share else priced
 
     def limit(self) -> float:
         """ε."""

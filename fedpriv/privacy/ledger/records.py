@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -93,7 +93,8 @@ def allowances(block: Block) -> Counter[str]:
 
 
 def _event_values(event: Event) -> dict[str, Any]:
+    counts = {field.name for field in fields(event) if field.type == "int"}
     return {
-        name: float(value) if isinstance(value, int) else value
+        name: float(value) if isinstance(value, int) and name not in counts else value
         for name, value in event.to_dict().items()
     }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.ledger.composition import Composition, Cost
 
 # Which number of an event makes it cheaper, and whether by growing (+1) or by shrinking (-1).
-_DIALS = {"relative_noise": 1, "variance": 1, "epsilon": -1, "rho": -1}
+_DIALS = {"relative_noise": 1, "variance": 1, "share_stddev": 1, "epsilon": -1, "rho": -1}
 _LARGEST_FACTOR = 2.0**40
 _PRECISION = 1e-6
 

@@ -78,7 +78,7 @@ class L2LaplaceMechanism(_VectorLaplace):
 
     def _draw(self, shape: tuple[int, ...], step: float, stream: RandomStream) -> NDArray[np.int64]:
         """One radius and one direction for each vector along the last axis."""
-        scale = self.sensitivity / self.epsilon / step
+        scale = self.sensitivity / step / self.epsilon
         if self.dimension == 1:
             return independent(RoundedLaplace(scale=scale), shape, stream)
         require_scale(largest=2.0**36, noise_stddev=self.noise_stddev / step)
@@ -108,7 +108,9 @@ class L1LaplaceMechanism(_VectorLaplace):
         return sqrt(2) * self.scale
 
     def _draw(self, shape: tuple[int, ...], step: float, stream: RandomStream) -> NDArray[np.int64]:
-        return independent(RoundedLaplace(scale=self.scale / step), shape, stream)
+        # In steps first: a tiny Δ₂/ε would be subnormal, and lose the digits of the noise.
+        scale = sqrt(self.dimension) * (self.sensitivity / step) / self.epsilon
+        return independent(RoundedLaplace(scale=scale), shape, stream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,7 @@ class UnsoundLaplaceMechanism(_VectorLaplace):
 
     def _draw(self, shape: tuple[int, ...], step: float, stream: RandomStream) -> NDArray[np.int64]:
         return independent(
-            RoundedLaplace(scale=self.sensitivity / self.epsilon / step), shape, stream
+            RoundedLaplace(scale=self.sensitivity / step / self.epsilon), shape, stream
         )
 
 

@@ -56,6 +56,11 @@ class Mechanism(ABC):
         """The law itself, for a shape that is known to fit."""
 
     @property
+    def title(self) -> str:
+        """What a statement calls it."""
+        return self.name
+
+    @property
     def _coordinates(self) -> int | None:
         """How many coordinates the noise is calibrated to; None for any number."""
         return None
@@ -77,6 +82,7 @@ class Mechanism(ABC):
         """The noisy sum, ``(total + noise) · step``. Every call is one `event`."""
         _require_sum(total)
         noise = self.noise(total.shape, step=step, stream=stream)
+        total = np.asarray(total)  # the sum alone: a mask over it would hide it from the noise
         noisy = total + noise
         # Wrapped around: both terms have the sign that their sum lacks.
         if ((total ^ noisy) & (noise ^ noisy) < 0).any():

@@ -2,8 +2,9 @@
 
 Every sampler is a frozen value with one method, ``draw(count, stream)``. Its law differs from the
 stated one by at most 2^-102 in total variation per draw (see `rejection`), rounded Gaussians by
-2^-85 (see `sampler`); the stream adds what its own docstring states. A new scale costs about a
-millisecond to set up, because a dynamic noise schedule has one every round.
+2^-85 (see `sampler`), Pólya noise by 2^-100 (see `polya`); the stream adds what its own docstring
+states. A new scale costs about a millisecond to set up, because a dynamic noise schedule has one
+every round.
 """
 
 from fedpriv.privacy.samplers.bernoulli import bernoulli_exp
@@ -13,11 +14,13 @@ from fedpriv.privacy.samplers.gaussian import (
     rounded_normals,
 )
 from fedpriv.privacy.samplers.laplace import DiscreteLaplace, RoundedLaplace
+from fedpriv.privacy.samplers.polya import Polya
 from fedpriv.privacy.samplers.skellam import Skellam
 
 __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "Polya",
     "RoundedGaussian",
     "RoundedLaplace",
     "Skellam",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.randomness import RandomStream
 
 _CELL_BITS = 42
+_LARGEST = 2.0**48  # twelve deviations of it are still integers of float64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,8 @@ def rounded_normals(stddevs: NDArray[np.float64], stream: RandomStream) -> NDArr
     border between two integers, the normal gets 64 more bits and the product is formed exactly.
     They are uniform inside the cell, which is right up to (1 + stddev)·2^-86 in total variation.
     """
+    if not ((stddevs >= 0) & (stddevs <= _LARGEST)).all():
+        raise ValueError(f"stddevs must lie between 0 and {_LARGEST:g}, in steps of the grid.")
     cells = RejectionTable.build(_GaussianLaw(ldexp(1.0, _CELL_BITS)), offset=0.5)
     x = cells.draw(stddevs.size, stream)
     value = stddevs * ((x + 0.5) * 2.0**-_CELL_BITS)

@@ -78,7 +78,7 @@ def _entry(statement: Statement) -> dict[str, Any]:
             },
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": facts.tuning,
-                "mechanisms": ", ".join(dict.fromkeys(m.name for m in plan.mechanisms)),
+                "mechanisms": ", ".join(plan.laws),
                 "justification": "; ".join(statement.warnings) or "no warnings",
             },
             "resources": {"sources": f"fedpriv {statement.version}, run {facts.run}"},

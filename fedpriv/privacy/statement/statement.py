@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from fedpriv import __version__
@@ -13,12 +14,16 @@ from fedpriv.privacy.accountants import (
     UnsupportedEvent,
     ZcdpAccountant,
 )
+from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import PrivacyLoss, group_privacy
+from fedpriv.privacy.filters import GdpFilter
+from fedpriv.privacy.shares import SharedNoise
 from fedpriv.privacy.tradeoff import attack_advantage, gaussian_attack_advantage
 
 if TYPE_CHECKING:
     from fedpriv.privacy.plan import Plan
+    from fedpriv.privacy.shares import NoiseShare
     from fedpriv.privacy.statement.facts import LedgerFacts, RunFacts, TrustModel
 
 SIMULATED = "SIMULATED: no privacy was spent"
@@ -80,10 +85,7 @@ def make_statement(
     plan: Plan, *, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None = None
 ) -> Statement:
     """Compute the statement of a run that followed ``plan``."""
-    mu = _composed(GdpAccountant(adjacency=plan.adjacency), plan)
-    rho = _composed(ZcdpAccountant(adjacency=plan.adjacency), plan)
-    if mu is not None:
-        mu **= 0.5
+    mu, rho = _gdp_and_zcdp(plan)
     epsilon, delta = plan.epsilon, plan.budget.delta
     return Statement(
         plan=plan,
@@ -91,7 +93,7 @@ def make_statement(
         trust=trust,
         ledger=ledger,
         version=__version__,
-        accountant_version=_accountant_version(plan.accountant),
+        accountant_version=_accountant_version(plan),
         epsilon=epsilon,
         delta=delta,
         per_person=group_privacy(epsilon=epsilon, delta=delta, size=facts.records_per_person),
@@ -114,6 +116,17 @@ def make_statement(
     )
 
 
+def _gdp_and_zcdp(plan: Plan) -> tuple[float | None, float | None]:
+    """μ and ρ that the run is promised to have, where these notions apply."""
+    if isinstance(plan, AdaptivePlan):
+        # What was spent on the way depends on what was seen: a filter promises its limit.
+        square = plan.filter.limit if isinstance(plan.filter, GdpFilter) else None
+        return (None, None) if square is None else (sqrt(square), square / 2)
+    square = _composed(GdpAccountant(adjacency=plan.adjacency), plan)
+    rho = _composed(ZcdpAccountant(adjacency=plan.adjacency), plan)
+    return None if square is None else sqrt(square), rho
+
+
 def _composed(accountant: GdpAccountant | ZcdpAccountant, plan: Plan) -> float | None:
     try:
         return accountant.compose_all(plan.releases).total
@@ -121,8 +134,10 @@ def _composed(accountant: GdpAccountant | ZcdpAccountant, plan: Plan) -> float |
         return None
 
 
-def _accountant_version(name: str) -> str:
-    method = ACCOUNTANTS[name].method
+def _accountant_version(plan: Plan) -> str:
+    name = plan.accountant
+    kind = plan.filter if isinstance(plan, AdaptivePlan) else ACCOUNTANTS[name]
+    method = kind.method
     if name in {"pld", "rdp"}:
         return f"{method}, dp-accounting {version('dp-accounting')}"
     return f"{method}, fedpriv {__version__}"
@@ -142,6 +157,14 @@ def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
         else "the server adds the noise: it sees exact sums and must be trusted with them"
     )
     lines = [f"each party sees its own records and {plan.released}", server, noise]
+    share = _share(plan)
+    if share is not None:
+        lines.append(
+            f"each party adds a share of the noise, of which {share.honest} are all the noise that "
+            f"is stated here: it holds for every sum of at least {share.minimum} of the "
+            f"{plan.parties} parties, even if {share.colluders} of them tell the server what they "
+            "added"
+        )
     if trust.server_also_sees:
         lines.append(f"on the way to the release the server also sees {trust.server_also_sees}")
     if masked:
@@ -151,6 +174,11 @@ def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
             "parties is opened"
         )
     return tuple(lines)
+
+
+def _share(plan: Plan) -> NoiseShare | None:
+    """What a party adds, if the noise is brought in shares; the same numbers in every release."""
+    return next((m.share for m in plan.mechanisms if isinstance(m, SharedNoise)), None)
 
 
 def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
@@ -188,7 +216,32 @@ def _warnings(
     if facts.metrics_published:
         found.append("metrics published without noise are outside the guarantee")
     if trust.secure_aggregation == "off":
-        found.append("without secure aggregation the server sees every party's exact answer")
+        answer = "exact answer" if plan.noise_at == "server" else "own answer"
+        found.append(f"without secure aggregation the server sees every party's {answer}")
+    share = _share(plan)
+    if share is not None:
+        found += _share_warnings(share, trust)
     if ledger is None and not facts.simulated:
         found.append("no ledger was kept: earlier runs on the same data are not counted")
     return tuple(found)
+
+
+def _share_warnings(share: NoiseShare, trust: TrustModel) -> list[str]:
+    """Where the protocol allows what the shares of noise were not sized for."""
+    found = []
+    if trust.secure_aggregation == "off":
+        found.append(
+            f"an answer carries 1/{share.honest} of the noise: against a server that sees every "
+            "answer the stated epsilon does not hold"
+        )
+    elif trust.secure_aggregation != "ideal" and trust.least_parties < share.minimum:
+        found.append(
+            f"sums of {trust.least_parties} parties may be opened, and the noise is sized for "
+            f"{share.minimum}: the stated epsilon does not hold"
+        )
+    if trust.colluding_parties > share.colluders:
+        found.append(
+            f"{trust.colluding_parties} parties may collude, and the noise is sized for "
+            f"{share.colluders}: the stated epsilon does not hold"
+        )
+    return found

@@ -5,12 +5,16 @@ from __future__ import annotations
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from fedpriv.privacy.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.mechanisms import Mechanism
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.shares import SharedNoise
 from fedpriv.privacy.statement.statement import SIMULATED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from fedpriv.privacy.plan import Plan
     from fedpriv.privacy.statement.statement import Statement
 
 _WIDTH = 96
@@ -53,7 +57,10 @@ def _guarantee(statement: Statement) -> list[str]:
     advantage = rounded_up(statement.advantage)
     lines = [
         f"unit: one record of {facts.data!r}; adjacency: {plan.adjacency.value} ({relation})",
-        f"(epsilon, delta) = ({epsilon}, {statement.delta:g}), within a budget of {plan.budget}",
+        (
+            f"(epsilon, delta) = ({epsilon}, {rounded_up(statement.delta)}), within a budget of "
+            f"{plan.budget}"
+        ),
         (
             f"delta is {rounded_up(statement.delta_times_records, 2)} of 1/N, "
             f"N = {plan.records} records"
@@ -65,7 +72,8 @@ def _guarantee(statement: Statement) -> list[str]:
         f"an attacker's advantage over guessing is at most {advantage} (0 is blind, 1 is sure)",
     ]
     if statement.gdp_mu is not None:
-        lines.append(f"exactly mu-GDP with mu = {rounded_up(statement.gdp_mu, 6)}")
+        exactly = "" if isinstance(plan, AdaptivePlan) else "exactly "
+        lines.append(f"{exactly}mu-GDP with mu = {rounded_up(statement.gdp_mu, 6)}")
     if statement.zcdp_rho is not None:
         lines.append(f"rho-zCDP with rho = {rounded_up(statement.zcdp_rho, 6)}")
     if facts.audit_epsilon is not None:
@@ -75,19 +83,16 @@ def _guarantee(statement: Statement) -> list[str]:
 
 def _accounting(statement: Statement) -> list[str]:
     plan, facts = statement.plan, statement.facts
-    deviations = [mechanism.noise_stddev for mechanism in plan.mechanisms]
-    least, most = min(deviations), max(deviations)
-    noise = f"{least:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
     assumed = "Poisson" if plan.sampling_rate < 1 else "full batch"
     lines = [
         (
-            f"strategy: {plan.strategy}; {plan.rounds} release{'s' if plan.rounds > 1 else ''} of "
+            f"strategy: {plan.strategy}; {plan.rounds} release{'s' if plan.rounds != 1 else ''} of "
             f"{plan.dimension} coordinates"
         ),
         f"accountant: {plan.accountant} ({statement.accountant_version})",
         (
-            f"mechanism: {', '.join(dict.fromkeys(m.name for m in plan.mechanisms))}; standard "
-            f"deviation of the noise on a coordinate of the sum: {noise}"
+            f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "
+            f"of the sum: {_noise(plan)}"
         ),
         f"parties: {plan.parties}, the smallest with {plan.smallest_party} records",
         f"sampling assumed: {assumed}, rate {plan.sampling_rate:g}; actual: {facts.sampler}",
@@ -96,6 +101,28 @@ def _accounting(statement: Statement) -> list[str]:
     if plan.clip_norm is not None:
         lines.insert(3, f"each record's gradient is clipped to norm {plan.clip_norm:g}")
     return lines
+
+
+def _noise(plan: Plan) -> str:
+    """The range of the noise; by parts of a round, if it was chosen on the way."""
+    if not isinstance(plan, AdaptivePlan):
+        sure = _range([mechanism.noise_stddev for mechanism in plan.mechanisms])
+        shared = [m for m in plan.mechanisms if isinstance(m, SharedNoise)]
+        if not shared:
+            return sure
+        full = _range([mechanism.stddev_of(plan.parties) for mechanism in shared])
+        return f"at least {sure}; {full} if all parties are in it"
+    parts = {
+        part or "main": [m.noise_stddev for m in plan.part(part) if isinstance(m, Mechanism)]
+        for part in plan.parts
+    }
+    ranges = [f"{part} {_range(noise)}" for part, noise in parts.items() if noise]
+    return f"chosen on the way: {', '.join(ranges) or 'nothing was released'}"
+
+
+def _range(values: Sequence[float]) -> str:
+    least, most = min(values), max(values)
+    return f"{least:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
 
 
 def _released(statement: Statement) -> list[str]:
@@ -118,7 +145,7 @@ def _randomness(statement: Statement) -> list[str]:
     return [
         source,
         f"sums are integers on a grid of {statement.plan.step:.3g} until integer noise is on them",
-        *dict.fromkeys(f"{m.name}: {m.precision}" for m in statement.plan.mechanisms),
+        *dict.fromkeys(f"{m.title}: {m.precision}" for m in statement.plan.mechanisms),
     ]
 
 

@@ -1,0 +1,88 @@
+"""Growing batches: the same noise on ever larger Poisson samples, so that means get less of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedpriv._validate import require_count, require_positive, require_rate
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.calibration import noise_within
+from fedpriv.privacy.events import GaussianEvent
+from fedpriv.privacy.plan import Plan, sampled
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.releases import Releases
+
+_MOST_LEVELS = 50  # each distinct rate costs an accountant tens of milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowingBatch:
+    """Every record joins round t with rate q_t: ``first``, times ``factor`` after every ``every``.
+
+    A rate never exceeds 1, the full batch. Poisson sampling is analysed under add-remove adjacency.
+    """
+
+    first: float
+    factor: float
+    every: int
+
+    def __post_init__(self) -> None:
+        require_rate(first=self.first)
+        require_positive(factor=self.factor)
+        require_count(every=self.every)
+
+    def rates(self, rounds: int) -> tuple[float, ...]:
+        """q_1 … q_T."""
+        require_count(rounds=rounds)
+        found = tuple(
+            min(1.0, self.first * self.factor ** (t // self.every)) for t in range(rounds)
+        )
+        if len(set(found)) > _MOST_LEVELS:
+            raise ValueError(
+                f"every must be larger, got {self.every!r}: {rounds} rounds would have "
+                f"{len(set(found))} different rates, and at most {_MOST_LEVELS} are accounted for."
+            )
+        return found
+
+    def releases(self, rounds: int, *, noise_multiplier: float) -> Releases:
+        """The events of a run with the same noise in every round, equal ones together."""
+        event = GaussianEvent(relative_noise=noise_multiplier, adjacency=Adjacency.ADD_REMOVE)
+        return list(Counter(sampled(event, rate) for rate in self.rates(rounds)).items())
+
+    def noise_multiplier(self, *, budget: Budget, rounds: int, accountant: str = "rdp") -> float:
+        """The least noise on the sum, in units of the clip norm, that keeps the run in budget."""
+        return noise_within(
+            lambda noise: self.releases(rounds, noise_multiplier=noise),
+            budget=budget,
+            accountant=accountant,
+            start=1.0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowingPlan(Plan):
+    """A plan whose rounds have sampling rates of their own.
+
+    Attributes:
+        rates: q_t of every round; ``sampling_rate`` is the largest.
+    """
+
+    rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        require_rate(**{f"rates[{t}]": rate for t, rate in enumerate(self.rates)})
+        if len(self.rates) != len(self.mechanisms):
+            raise ValueError(
+                f"rates must have one entry a round, {len(self.mechanisms)}; got {len(self.rates)}."
+            )
+        object.__setattr__(self, "sampling_rate", max(self.rates))
+        Plan.__post_init__(self)
+
+    def event(self, index: int) -> Event:
+        """The event of release ``index``, on a sample of its own rate."""
+        return sampled(self.mechanisms[index].event(), self.rates[index])
