@@ -12,7 +12,17 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from simulations.commands import accounting, compare, ledger, listing, run
+from simulations.commands import (
+    accounting,
+    compare,
+    deploy,
+    doctor,
+    ledger,
+    listing,
+    protector,
+    run,
+    schedule,
+)
 
 app = typer.Typer(
     name="fedpriv",
@@ -28,6 +38,10 @@ run.register(app)
 compare.register(app)
 listing.register(app)
 ledger.register(app)
+deploy.register(app)
+doctor.register(app)
+protector.register(app)
+schedule.register(app)
 
 
 @app.callback(invoke_without_command=True)

@@ -21,7 +21,7 @@ from simulations.catalogue import FRAME, catalogue, inheriting
 from simulations.refusals import refusals
 from simulations.results import read_json, write_json
 from simulations.rows import Row, sorted_rows
-from simulations.sections import StrategySection
+from simulations.sections import EntrySection, StrategySection, at_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -71,30 +71,40 @@ def cells(experiment: Experiment) -> list[Cell]:
     seeds = range(experiment.run.seed, experiment.run.seed + axes.seeds)
     found = []
     for entry, number in product(entries, parties):
-        base = inheriting(experiment, entry)
         data = {} if number is None else {"parties": number}
-        private = catalogue()[entry.name].private
-        for epsilon, seed in product(epsilons if private else epsilons[:1], seeds):
-            found.append(
+        private = entry.name in catalogue() and catalogue()[entry.name].private
+        for epsilon in epsilons if private else epsilons[:1]:
+            base = _at_budget(experiment, entry, epsilon)
+            found += [
                 Cell(
                     experiment=base.replaced(
                         data=data, privacy={"epsilon": epsilon}, run={"seed": seed}
                     )
                 )
-            )
+                for seed in seeds
+            ]
     return found
 
 
-def _entries(experiment: Experiment) -> tuple[StrategySection, ...]:
+def _at_budget(experiment: Experiment, entry: EntrySection, epsilon: float) -> Experiment:
+    """The experiment with the strategy of ``entry`` and all that the entry changes at a budget."""
+    changes = entry.changes(epsilon)
+    section = StrategySection(name=entry.name, label=entry.label, **changes.pop("strategy"))
+    shared = at_budget(experiment.compare.at if experiment.compare else {}, epsilon)
+    return inheriting(experiment.replaced(strategy=shared, **changes), section)
+
+
+def _entries(experiment: Experiment) -> tuple[EntrySection, ...]:
     """The strategies, with the frame that the experiment did not list, each label used once.
 
     The frame needs minimisers, which only a strongly convex problem has.
     """
     axes = experiment.compare
-    listed = (axes.strategies if axes else ()) or (experiment.strategy,)
+    own = EntrySection(**experiment.strategy.model_dump())
+    listed = (axes.strategies if axes else ()) or (own,)
     names = {entry.name for entry in listed}
     frame = tuple(
-        StrategySection(name=name)
+        EntrySection(name=name)
         for name in FRAME
         if name not in names and experiment.model.convex and experiment.model.l2 > 0
     )
@@ -174,6 +184,11 @@ def check_cell(cell: Cell) -> None:
     with _naming(cell):
         from simulations.run import check, prepare
 
+        if cell.experiment.run.engine == "ray":
+            raise ValueError(
+                "run.engine must be 'vectorized' or 'local' in a comparison, got 'ray': a "
+                "comparison has processes of its own."
+            )
         check(prepare(cell.experiment, keep=True))
 
 

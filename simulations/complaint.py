@@ -85,19 +85,21 @@ def _path(error: ErrorDetails, model: type[BaseModel]) -> list[int | str]:
 
 def _keys(model: type[BaseModel], path: list[int | str]) -> set[str]:
     """The keys that the table at ``path`` of a file may have; none where there is no table."""
-    inner: type[BaseModel] | None = model
+    inner = [model]
     for part in path:
-        if isinstance(part, str) and inner is not None:
-            fields = inner.model_fields.items()
-            field = next((f for name, f in fields if part in (name, f.alias)), None)
-            inner = _model_in(field.annotation) if field else None
-    if inner is None:
-        return set()
-    return {field.alias or name for name, field in inner.model_fields.items()}
+        if isinstance(part, str):
+            inner = [
+                found
+                for each in inner
+                for name, field in each.model_fields.items()
+                if part in (name, field.alias)
+                for found in _models_in(field.annotation)
+            ]
+    return {field.alias or name for each in inner for name, field in each.model_fields.items()}
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The section that an annotation such as ``Section | None`` holds."""
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The sections that an annotation such as ``Section | None`` holds."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
+        return [annotation]
+    return [found for argument in get_args(annotation) for found in _models_in(argument)]

@@ -11,9 +11,9 @@ import json
 import tomllib
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from simulations.complaint import complaint
 from simulations.sections import (
@@ -41,6 +41,8 @@ _NOT_HASHED = {
     "label",
     "evaluate_every",
     "checkpoint_seconds",
+    "secure_aggregation",
+    "least_parties",
 }
 
 
@@ -61,6 +63,17 @@ class Experiment(Section):
     run: RunSection = RunSection()
     tuning: TuningSection | None = None
     compare: CompareSection | None = None
+
+    @model_validator(mode="after")
+    def _records_somewhere(self) -> Self:
+        deployed, section = self.run.engine == "deployment", self.data
+        if deployed and section.schema_path is None:
+            raise ValueError("data.schema must be given with engine = 'deployment'.")
+        if not deployed and section.name is None and section.path is None:
+            raise ValueError(
+                "data.path is missing: a schema without records is for engine = 'deployment'."
+            )
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """The experiment as JSON-ready values with nothing left out but what is not set."""
@@ -84,7 +97,14 @@ class Experiment(Section):
         """A section as it enters a hash; own data by the name of the file, wherever that lies."""
         section: Section = getattr(self, name)
         values = section.model_dump(mode="json", by_alias=True, exclude=_NOT_HASHED)
-        return {**values, "title": self.data.title} if name == "data" else values
+        if name == "data":
+            values["title"] = self.data.title
+        if name == "run":
+            # All engines compute the same, up to the fixed-point step: one run, one noise.
+            values["engine"] = "vectorized"
+            if not self.run.dropout:
+                del values["dropout"]
+        return values
 
     def with_strategy(self, strategy: Mapping[str, Any]) -> Experiment:
         """The experiment with another strategy section."""

@@ -7,7 +7,7 @@ the seeds cannot decide is said to be undecided.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, product
 from typing import TYPE_CHECKING
 
@@ -24,10 +24,15 @@ CLOSE = 0.01
 LOCAL = "local-"
 
 
-def findings(rows: Sequence[Row], published: Mapping[str, float] | None = None) -> list[str]:
+def findings(
+    rows: Sequence[Row],
+    published: Mapping[str, float] | None = None,
+    curves: Mapping[str, Mapping[float, float]] | None = None,
+) -> list[str]:
     """All that can be said, one sentence each, number of parties by number of parties.
 
-    ``published`` are losses that a paper reports, by label: is their order ours?
+    ``published`` are losses that a paper reports, by label: is their order ours? ``curves`` are
+    accuracies, by label and budget: are ours above them?
     """
     if any(row.metric != "accuracy" for row in rows):
         return []
@@ -44,6 +49,7 @@ def findings(rows: Sequence[Row], published: Mapping[str, float] | None = None) 
             *study.against_alone(),
             *study.against_guessing(),
             *study.against_paper(published or {}),
+            *study.against_curves(curves or {}),
         ]
         found += [f"With {parties} parties: {s}" if several else s for s in sentences]
     return found
@@ -218,6 +224,42 @@ class Study:
                 f"published order, {opposed} in the opposite one, {pairs - agreed - opposed} are "
                 "undecided."
             )
+
+    def against_curves(self, curves: Mapping[str, Mapping[float, float]]) -> Iterator[str]:
+        """Whether accuracies are above published ones: a setting's own, and the best of all."""
+        own = {setting.label: setting.rows for setting in self.settings}
+        for label, curve in curves.items():
+            rows = own.get(label) or self._best()
+            who = label if label in own else "the best strategy at each ε"
+            gaps = {
+                e: replace(row.interval, mean=row.interval.mean - curve[e])
+                for e, row in rows.items()
+                if e in curve
+            }
+            above = [e for e, gap in gaps.items() if _above(gap, 0)]
+            below = [e for e, gap in gaps.items() if _below(gap, 0)]
+            parts = [
+                f"{side} at {_budgets(budgets, gaps)}"
+                for side, budgets in (("above", above), ("below", below))
+                if budgets
+            ]
+            if gaps:
+                mean = 100 * sum(gap.mean for gap in gaps.values()) / len(gaps)
+                least = min(gaps, key=lambda e: gaps[e].mean)
+                yield (
+                    f"Against the published accuracy of {label}, {who} is "
+                    f"{' and '.join(parts) or 'not told apart at any ε'}; on average over ε by "
+                    f"{mean:+.1f} points, least at ε = {least:g} ({_points(gaps[least])})."
+                )
+
+    def _best(self) -> dict[float, Row]:
+        """The row of the highest mean, budget by budget."""
+        best: dict[float, Row] = {}
+        for setting in self.settings:
+            for epsilon, row in setting.rows.items():
+                if epsilon not in best or row.interval.mean > best[epsilon].interval.mean:
+                    best[epsilon] = row
+        return best
 
 
 def _is_twin(aggregated: Row, local: Row) -> bool:

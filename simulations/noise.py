@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 from fedpriv.federation.limits import local_mechanism, objective_mechanism
 from fedpriv.federation.queries import ErmQuery, GradientQuery
+from fedpriv.privacy.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.mechanisms import Mechanism
 from fedpriv.privacy.planning_objective import ObjectiveMechanism
+from fedpriv.privacy.shares import SharedNoise
 
 if TYPE_CHECKING:
     from fedpriv.federation.queries import Query
@@ -21,13 +24,19 @@ if TYPE_CHECKING:
     from fedpriv.privacy.plan import Plan
 
 
-def acting_noise(query: Query, plan: Plan, task: Task) -> float:
+def acting_noise(query: Query, plan: Plan, task: Task) -> float | None:
     """Standard deviation on one coordinate, as the root mean square over the releases of a run.
 
     On the mean gradient for gradient and objective perturbation (in the latter, the gradient of
     the random linear term); on the model for output perturbation. Noise of the parties' own adds
-    up in squares.
+    up in squares. Noise that is chosen on the way is that of the main releases made so far.
     """
+    if isinstance(plan, AdaptivePlan):
+        made = [m.noise_stddev for m in plan.part() if isinstance(m, Mechanism)]
+        if not made or not isinstance(query, GradientQuery):
+            return None
+        count = task.gradient_count(query.weights, task.sizes)
+        return sqrt(fmean(stddev**2 for stddev in made)) / (query.sampling_rate * count)
     mean_square = fmean(mechanism.noise_stddev**2 for mechanism in plan.mechanisms)
     schedule = sqrt(mean_square) / plan.mechanisms[query.round].noise_stddev
     return schedule * _of_release(query, plan, task)
@@ -48,7 +57,10 @@ def _of_release(query: Query, plan: Plan, task: Task) -> float:
                 for size, count in Counter(task.sizes).items()
             )
         )
-    added = mechanism.noise_stddev if plan.noise_at == "server" else _of_parties(query, task)
+    if isinstance(mechanism, SharedNoise):
+        added = mechanism.stddev_of(task.parties)
+    else:
+        added = mechanism.noise_stddev if plan.noise_at == "server" else _of_parties(query, task)
     if isinstance(query, GradientQuery):
         return added / (query.sampling_rate * task.gradient_count(query.weights, task.sizes))
     return added / task.records if isinstance(mechanism, ObjectiveMechanism) else added

@@ -26,8 +26,11 @@ def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str,
     if prepared.info.name == PARTY_ALONE:
         return outcome_alone(prepared, run=prepared.run)[0]
     strategy = build_strategy(prepared, run=prepared.run)
-    federation = build_federation(prepared, run=prepared.run, workers=workers)
+    federation = build_federation(
+        prepared, run=prepared.run, workers=workers, rounds=strategy.rounds
+    )
     record = Record(prepared=prepared, strategy=strategy, metrics=False)
+    record.follow(federation)
     train(strategy, federation, lambda query, answer: bool(record.add(query, answer)))
     return outcome(record, run=prepared.run)
 
@@ -49,6 +52,7 @@ def outcome(record: Record, *, run: str) -> dict[str, Any]:
         "noise_stddev": record.noise,
         "clip_fraction": fmean(clipped) if clipped else None,
         "bytes": record.bytes_sent,
+        "exchanges": None if record.report is None else record.report.to_dict(),
     }
 
 
@@ -88,6 +92,8 @@ def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any
         "options": experiment.strategy.options,
         "private": prepared.info.private,
         "unit": "record",
+        "engine": experiment.run.engine,
+        "secure_aggregation": _aggregation(prepared, simulated=simulated),
         "seed": experiment.run.seed if simulated else None,
         "parties": task.parties,
         "records": task.records,
@@ -96,6 +102,12 @@ def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any
         "test_records": len(prepared.data.dataset.test),
         "majority_accuracy": prepared.evaluator.majority() if simulated else None,
     }
+
+
+def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
+    """How answers were protected on the way to a sum, as statements call it."""
+    section = prepared.experiment.run
+    return "ideal" if section.engine == "vectorized" and simulated else section.level
 
 
 def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:

@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.federation.grid_federation import GridFederation
+from fedpriv.federation.limits import answer_width
+from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from simulations.evaluation import Score, rounds_between
 from simulations.noise import acting_noise
 from simulations.spending import Spending
 
 if TYPE_CHECKING:
-    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries import Query
+    from fedpriv.federation.report import Report
     from fedpriv.federation.strategy import SumStrategy
     from simulations.run import Prepared
 
@@ -41,7 +45,7 @@ class Record:
         metrics: whether to compute metrics on the way; the last model is always scored.
         rounds: one entry an exchange.
         bytes_sent: by one party to the server.
-        noise: see `acting_noise`; known with the first query.
+        noise: see `acting_noise`; known with the first query, or as found if chosen on the way.
         before: seconds of earlier sessions of the run.
     """
 
@@ -56,14 +60,28 @@ class Record:
     started: float = field(default_factory=perf_counter)
 
     def __post_init__(self) -> None:
-        self._spending = None if self.strategy.plan is None else Spending(plan=self.strategy.plan)
+        plan = self.strategy.plan
+        self._spending = (
+            None if plan is None or isinstance(plan, AdaptivePlan) else Spending(plan=plan)
+        )
         experiment, data = self.prepared.experiment, self.prepared.data.dataset
         every = experiment.run.evaluate_every
+        self._federation: GridFederation | None = None
+        self._received = 0
         self._every = (
             rounds_between(test_records=len(data.test), train_records=len(data.train))
             if every == "auto"
             else every
         )
+
+    def follow(self, federation: Federation) -> None:
+        """Take the bytes from the exchanges of a federation that has real ones."""
+        self._federation = federation if isinstance(federation, GridFederation) else None
+
+    @property
+    def report(self) -> Report | None:
+        """What the exchanges of this session cost; None where all parties are in one process."""
+        return None if self._federation is None else self._federation.report
 
     @property
     def seconds(self) -> float:
@@ -73,14 +91,16 @@ class Record:
     def add(self, query: Query, answer: Sum) -> Round:
         """Note one exchange."""
         number = len(self.rounds) + 1
-        if self.strategy.plan is not None and self.noise is None:
-            self.noise = acting_noise(query, self.strategy.plan, self.prepared.task)
-        self.bytes_sent += self.prepared.task.dimension * query.grid.bits // 8
+        plan = self.strategy.plan
+        # Noise that is chosen on the way is known for the releases that were made.
+        if plan is not None and (self.noise is None or isinstance(plan, AdaptivePlan)):
+            self.noise = acting_noise(query, plan, self.prepared.task)
+        self.bytes_sent += self._sent(query)
         due = self.metrics and not self.release and number % self._every == 0
         score = self.score() if due else None
         added = Round(
             round=number,
-            epsilon=None if self._spending is None else self._spending.after(query.round + 1),
+            epsilon=self._epsilon(query),
             accuracy=score.accuracy if score else None,
             loss=score.loss if score else None,
             clipped=None if self.release else answer.diagnostics.get("clipped"),
@@ -88,6 +108,21 @@ class Record:
         )
         self.rounds.append(added)
         return added
+
+    def _sent(self, query: Query) -> int:
+        """Bytes from one party to the server since the last sum, on average over the parties."""
+        task, report = self.prepared.task, self.report
+        if report is None:
+            return answer_width(query, task) * query.grid.bits // 8
+        before, self._received = self._received, report.total.received
+        return round((self._received - before) / task.parties)
+
+    def _epsilon(self, query: Query) -> float | None:
+        """What was spent up to now; None where nothing is promised."""
+        plan = self.strategy.plan
+        if isinstance(plan, AdaptivePlan):
+            return plan.filter.epsilon
+        return None if self._spending is None else self._spending.after(query.round + 1)
 
     def score(self) -> Score | None:
         """Metrics of the current model, if they may be computed."""

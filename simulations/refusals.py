@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 @contextmanager
 def refusals() -> Iterator[None]:
     """Turn what is refused by rule into the one kind of error that `main` prints."""
+    from fedpriv.federation.grid_federation import RoundFailed
     from fedpriv.learning.erm_certificate import ToleranceNotReachedError
     from fedpriv.privacy.budget import BudgetExceeded
     from fedpriv.privacy.ledger import LedgerError
 
     try:
         yield
-    except (BudgetExceeded, LedgerError, ToleranceNotReachedError) as refusal:
+    except (BudgetExceeded, LedgerError, RoundFailed, ToleranceNotReachedError) as refusal:
         raise ValueError(str(refusal)) from None

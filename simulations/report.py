@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from simulations.experiment import Experiment
     from simulations.rows import Row
+    from simulations.sections import CompareSection
 
 NOISE = (
     "noise: standard deviation on a coordinate of the mean gradient, or of the model for output "
@@ -102,7 +103,7 @@ def _columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]
     columns = {
         "ε": ["–" if row.epsilon is None else f"{row.epsilon:g}" for row in rows],
         "parties": [str(row["parties"]) for row in rows],
-        "strategy": [_name(row) for row in rows],
+        "strategy": [_name(row, experiment) for row in rows],
         "accuracy %" if accuracy else "loss": [_mean(row) for row in rows],
         "noise": [_or_dash(row.mean("noise_stddev"), ".3g") for row in rows],
         "clipped": [_or_dash(row.mean("clip_fraction"), ".1%") for row in rows],
@@ -110,21 +111,34 @@ def _columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]
         "seconds": [_or_dash(row.mean("seconds"), ".2f") for row in rows],
         "sent": [_size(row.mean("bytes") or 0) for row in rows],
     }
-    published = experiment.compare.published if experiment.compare else {}
-    if published:
-        columns["lost"] = [_or_dash(_lost(row, rows), ".4f") for row in rows]
-        columns["published"] = [_or_dash(published.get(row.label), ".2g") for row in rows]
+    if experiment.compare:
+        columns |= _published(rows, experiment.compare)
     if len(set(columns["parties"])) == 1:
         del columns["parties"]
     return columns
 
 
-def _name(row: Row) -> str:
+def _published(rows: Sequence[Row], axes: CompareSection) -> dict[str, list[str]]:
+    """What papers report, beside the same of ours: accuracies in percent, or losses of it."""
+    columns = {}
+    losses, curves = axes.published_losses, axes.published_accuracies
+    if losses:
+        columns["lost"] = [_or_dash(_lost(row, rows), ".4f") for row in rows]
+        columns["published"] = [_or_dash(losses.get(row.label), ".2g") for row in rows]
+    if curves:
+        found = [curves.get(row.label, {}).get(row.epsilon or 0.0) for row in rows]
+        columns["published %"] = [_or_dash(None if x is None else 100 * x, ".1f") for x in found]
+    return columns
+
+
+def _name(row: Row, experiment: Experiment) -> str:
     """The label; a form that is known to cost more than it claims carries its true cost."""
-    spent = row["epsilon"]
-    if row.epsilon is None or within(spent, row.epsilon):
-        return row.label
-    return f"{row.label} (really ε = {rounded_up(spent, 3)})"
+    spent, label = row["epsilon"], row.label
+    if row.epsilon is None:
+        return label
+    if row["adjacency"] != experiment.privacy.adjacency:
+        label = f"{label} ({row['adjacency']})"
+    return label if within(spent, row.epsilon) else f"{label} (really ε = {rounded_up(spent, 3)})"
 
 
 def _mean(row: Row) -> str:

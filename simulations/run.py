@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.federation.joint import JointStrategy
 from fedpriv.federation.task import Task
 from fedpriv.federation.vectorized import VectorizedFederation
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.randomness import RandomStream
 from simulations.catalogue import PARTY_ALONE, catalogue, checked
 from simulations.evaluation import Evaluator
 from simulations.learner import learner
 from simulations.records import party_records
+from simulations.streams import streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,11 @@ class Prepared:
 def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
     """Check the experiment and load its records; ``keep`` them for the next run on them."""
     resolved = checked(experiment)
+    if resolved.run.engine == "deployment":
+        raise ValueError(
+            "engine 'deployment' runs on a SuperLink, with parties on machines of their own: see "
+            "docs/deployment.md."
+        )
     data = party_records(resolved, keep=keep)
     model, loss = learner(resolved.model, data.dataset)
     task = Task(
@@ -77,6 +83,7 @@ def build_strategy(
 ) -> SumStrategy:
     """The strategy of a run, planned within its budget."""
     import strategies
+    from simulations.probing import with_influence
 
     privacy, info = prepared.experiment.privacy, prepared.info
     budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta) if info.private else None
@@ -85,37 +92,42 @@ def build_strategy(
         task=prepared.task,
         budget=budget,
         adjacency=Adjacency(privacy.adjacency),
-        options=_seeded(prepared),
-        noise=_streams(prepared, "noise", run=run, release=release),
+        options=with_influence(_seeded(prepared), prepared),
+        noise=streams(prepared, "noise", run=run, release=release),
         run=run,
         ledger=ledger,
+        noise_at=privacy.noise_at if info.private else "server",
+        dropout=prepared.experiment.run.dropout,
+        colluding=privacy.colluding,
+        share_law=privacy.share_law,
     )
 
 
 def build_federation(
-    prepared: Prepared, *, run: str, release: bool = False, workers: int | None = None
+    prepared: Prepared,
+    *,
+    run: str,
+    release: bool = False,
+    workers: int | None = None,
+    rounds: int = 1,
+    done: int = 0,
 ) -> Federation:
-    """The parties of a run."""
+    """The parties of a run, of which ``done`` of about ``rounds`` sums were formed before."""
+    from simulations.parties import dropouts, local_federation
+
+    engine = prepared.experiment.run.engine
+    if engine == "local":
+        return local_federation(prepared, run=run, rounds=rounds, done=done)
+    if engine == "ray":
+        raise ValueError("engine 'ray' runs in processes of its own: use `fedpriv run`.")
     return VectorizedFederation(
         prepared.data,
         task=prepared.task,
-        sampling=_streams(prepared, "sampling", run=run, release=release),
+        sampling=streams(prepared, "sampling", run=run, release=release),
         workers=workers,
+        dropouts=dropouts(prepared),
+        first_round=done,
     )
-
-
-def _streams(
-    prepared: Prepared, purpose: str, *, run: str, release: bool
-) -> Callable[[int], RandomStream]:
-    """A stream for each round.
-
-    In a simulation it follows from the seed, the run and the round, so that a run can be repeated
-    and taken up at any round. A real release draws from the operating system.
-    """
-    if release:
-        return lambda _round: RandomStream.from_os()
-    seed = prepared.experiment.run.seed
-    return lambda round_: RandomStream.seeded(seed, purpose, run, round_)
 
 
 def _seeded(prepared: Prepared) -> dict[str, Any]:
@@ -128,8 +140,29 @@ def _seeded(prepared: Prepared) -> dict[str, Any]:
 
 def check(prepared: Prepared) -> None:
     """Build the strategy of a run once, so that what it refuses is known before anything starts."""
-    if prepared.info.name != PARTY_ALONE:
-        build_strategy(prepared, run=prepared.run)
+    if prepared.info.name == PARTY_ALONE:
+        return
+    strategy, section = build_strategy(prepared, run=prepared.run), prepared.experiment.run
+    if isinstance(strategy, JointStrategy) and section.dropout:
+        raise ValueError(
+            f"run.dropout must be 0 for this {strategy.name}, got {section.dropout:g}: a joint fit "
+            "needs every party in every exchange."
+        )
+    _check_masks(prepared)
+
+
+def _check_masks(prepared: Prepared) -> None:
+    """Refuse parties that nothing protects as the noise assumes, or too few of them to mask."""
+    from simulations.parties import protection
+
+    experiment = prepared.experiment
+    if experiment.run.level != "off":
+        protection(experiment).parameters(prepared.task.parties)
+    elif experiment.privacy.noise_at == "parties" and experiment.run.engine != "vectorized":
+        raise ValueError(
+            "run.secure_aggregation must not be 'off' with privacy.noise_at = 'parties': one "
+            "party's share of the noise does not protect its own answer."
+        )
 
 
 def train(

@@ -26,8 +26,10 @@ class DataSection(Section):
 
     Attributes:
         name: a built-in data set; or else ``path``.
-        path: a CSV or Parquet file, relative to the experiment file.
-        schema_path: its schema (key ``schema``).
+        path: a CSV or Parquet file, relative to the experiment file; in a deployment, that of a
+            public test set, if there is one.
+        schema_path: its schema (key ``schema``); alone in a deployment, where parties hold the
+            records.
         root: the folder of `.npz` archives, instead of FEDPRIV_DATA.
         partition: how records are given to parties.
         parties: how many; with ``natural``, so many of the natural ones, chosen by the seed.
@@ -62,9 +64,9 @@ class DataSection(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.name is None) == (self.path is None):
+        if (self.name is None) == (self.path is None and self.schema_path is None):
             raise ValueError("needs either name, a built-in data set, or path, a file of your own.")
-        if (self.path is None) != (self.schema_path is None):
+        if self.path is not None and self.schema_path is None:
             raise ValueError("path and schema belong together: the schema states public bounds.")
         if self.partition != "natural" and self.parties is None:
             raise ValueError(f"parties must be given for partition = {self.partition!r}.")
@@ -76,7 +78,7 @@ class DataSection(Section):
     @property
     def title(self) -> str:
         """What reports call the data."""
-        return self.name or Path(str(self.path)).stem
+        return self.name or Path(str(self.path or self.schema_path)).stem
 
 
 class ModelSection(Section):
@@ -132,11 +134,25 @@ class StrategySection(Section):
 
 
 class PrivacySection(Section):
-    """The budget of the run, and which data sets the guarantee compares."""
+    """The budget of the run, which data sets the guarantee compares, and who adds the noise.
+
+    Attributes:
+        epsilon: ε.
+        delta: δ; 0 for a pure guarantee.
+        adjacency: when two data sets are neighbours.
+        noise_at: "server", who then sees exact sums; or "parties", each with a share of the noise,
+            sized for ``run.dropout`` and ``colluding``.
+        colluding: with noise at the parties, the largest fraction of them that tell the server
+            their shares.
+        share_law: of the shares; "auto" is Skellam if δ > 0, else Pólya.
+    """
 
     epsilon: Positive = 1.0
     delta: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    noise_at: Literal["server", "parties"] = "server"
+    colluding: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    share_law: Literal["auto", "skellam", "discrete-gaussian", "polya"] = "auto"
 
 
 class RunSection(Section):
@@ -144,15 +160,48 @@ class RunSection(Section):
 
     Attributes:
         seed: drives partition, first model, sampling and, in a simulation, the noise.
-        engine: what computes the sums.
+        engine: what computes the sums: ``vectorized``, all parties in one computation; ``local``,
+            the real ClientApp of every party in one process; ``ray``, Flower's simulation runtime;
+            ``deployment``, parties on machines of their own.
+        secure_aggregation: how answers are protected on the way to the sum; if not given,
+            ``semi-honest`` for ``local`` and ``ray`` and ``active`` for ``deployment``.
+            ``vectorized`` computes the ideal sum.
+        least_parties: in a deployment, the least number of parties in a sum that is opened; at
+            least what every party's policy asks for.
+        dropout: the largest fraction of the parties that may be missing from a sum. In a simulation
+            so many leave every second round, and come back.
         evaluate_every: rounds between metrics; "auto" keeps them cheap against the training.
         checkpoint_seconds: time between checkpoints, for `--resume`.
     """
 
     seed: Seed = 0
-    engine: Literal["vectorized"] = "vectorized"
+    engine: Literal["vectorized", "local", "ray", "deployment"] = "vectorized"
+    secure_aggregation: Literal["off", "semi-honest", "active"] | None = None
+    least_parties: Count | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     evaluate_every: Count | Literal["auto"] = "auto"
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 2.0
+
+    @model_validator(mode="after")
+    def _nothing_to_mask(self) -> Self:
+        if self.engine == "vectorized" and self.level != "off":
+            raise ValueError(
+                f"secure_aggregation = {self.secure_aggregation!r} needs engine = 'local' or "
+                "'ray': 'vectorized' computes what the protocol would return, without it."
+            )
+        return self
+
+    @property
+    def level(self) -> Literal["off", "semi-honest", "active"]:
+        """How answers are protected, if the file leaves it open."""
+        if self.secure_aggregation is not None:
+            return self.secure_aggregation
+        match self.engine:
+            case "vectorized":
+                return "off"
+            case "deployment":
+                return "active"
+        return "semi-honest"
 
 
 class TuningSection(Section):
@@ -169,6 +218,40 @@ class TuningSection(Section):
     seeds: Count = 1
 
 
+class EntrySection(StrategySection):
+    """A strategy of a comparison, and what is different for it.
+
+    Attributes:
+        override: keys of data, model, privacy or run, as in ``{ "model.l2" = 0.01 }``.
+        at: by budget: what is different there, options or keys of other tables, as in
+            ``{ "0.1" = { rounds = 20, "model.l2" = 0.1 } }``.
+    """
+
+    override: dict[str, Any] = Field(default_factory=dict)
+    at: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    def changes(self, epsilon: float) -> dict[str, dict[str, Any]]:
+        """What this entry changes at a budget: by table, the keys with their values."""
+        changed: dict[str, dict[str, Any]] = {"strategy": self.options}
+        for key, value in {**self.override, **at_budget(self.at, epsilon)}.items():
+            table, dot, name = key.rpartition(".")
+            if dot and table not in _OVERRIDABLE:
+                raise ValueError(
+                    f"compare.strategies: {key!r} must be an option of {self.name}, or a key of "
+                    f"{', '.join(_OVERRIDABLE)}."
+                )
+            changed.setdefault(table or "strategy", {})[name] = value
+        return changed
+
+
+_OVERRIDABLE = ("data", "model", "privacy", "run")
+
+
+def at_budget(tables: dict[str, dict[str, Any]], epsilon: float) -> dict[str, Any]:
+    """The table whose key, a number as text, is this budget; empty if there is none."""
+    return next((values for key, values in tables.items() if float(key) == epsilon), {})
+
+
 class CompareSection(Section):
     """The axes of `fedpriv compare`; each combination is one run of the experiment.
 
@@ -177,14 +260,48 @@ class CompareSection(Section):
         epsilons: budgets; that of ``privacy`` if not given.
         parties: numbers of parties; that of ``data`` if not given.
         seeds: how many, counted from ``run.seed``.
-        published: by label, what a paper reports as lost against the exact joint model.
+        at: by budget: options, for all strategies that know them and do not set their own.
+        published: by label, what a paper reports: one number, lost against the exact joint model;
+            or a list, the accuracy in percent at each of ``epsilons``.
     """
 
-    strategies: Annotated[tuple[StrategySection, ...], Sequence] = ()
+    strategies: Annotated[tuple[EntrySection, ...], Sequence] = ()
     epsilons: Annotated[tuple[Positive, ...], Sequence] = ()
     parties: Annotated[tuple[Count, ...], Sequence] = ()
     seeds: Count = 5
-    published: dict[str, float] = Field(default_factory=dict)
+    at: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    published: dict[str, float | Annotated[tuple[float, ...], Sequence]] = Field(
+        default_factory=dict
+    )
+
+    @property
+    def published_losses(self) -> dict[str, float]:
+        """By label, accuracy lost against the exact joint model."""
+        return {name: v for name, v in self.published.items() if not isinstance(v, tuple)}
+
+    @property
+    def published_accuracies(self) -> dict[str, dict[float, float]]:
+        """By label and budget, accuracy as a share."""
+        return {
+            name: {e: percent / 100 for e, percent in zip(self.epsilons, curve, strict=True)}
+            for name, curve in self.published.items()
+            if isinstance(curve, tuple)
+        }
+
+    @model_validator(mode="after")
+    def _by_budget(self) -> Self:
+        budgets = len(self.epsilons)
+        for name, curve in self.published.items():
+            if isinstance(curve, tuple) and len(curve) != budgets:
+                raise ValueError(
+                    f"published: {name!r} must have one accuracy a budget, {budgets}; got "
+                    f"{len(curve)}."
+                )
+        for table in (self.at, *(entry.at for entry in self.strategies)):
+            for key in table:
+                if key not in (known := [f"{epsilon:g}" for epsilon in self.epsilons]):
+                    raise ValueError(f"at: {key!r} must be one of epsilons, {', '.join(known)}.")
+        return self
 
     @model_validator(mode="before")
     @classmethod

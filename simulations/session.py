@@ -11,6 +11,7 @@ from hashlib import sha256
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from simulations.catalogue import PARTY_ALONE, checked
 from simulations.experiment import parse_experiment
 from simulations.outcome import outcome, outcome_alone
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries import Query
     from fedpriv.privacy.ledger import Ledger
     from simulations.experiment import Experiment
@@ -80,11 +81,25 @@ def require_releasable(prepared: Prepared) -> None:
             f"--release needs a strategy with a guarantee, and {prepared.info.name!r} adds no "
             "noise: its model may reveal any record."
         )
+    engine = prepared.experiment.run.engine
+    if engine == "deployment":  # its parties never draw twice, and have keys of their own
+        return
     if prepared.info.name.startswith("local-") or prepared.info.name == "pathak":
         raise ValueError(
             f"--release needs noise that the server adds, and in {prepared.info.name!r} parties "
             "add their own: a round that is asked again after a crash would show a second draw. "
             "Simulate it, or release with its aggregated twin."
+        )
+    if engine != "vectorized" or prepared.experiment.run.dropout:
+        raise ValueError(
+            f"--release needs engine = 'vectorized' and no drop-outs, got engine = {engine!r} and "
+            f"dropout = {prepared.experiment.run.dropout:g}: the other engines simulate parties, "
+            "with keys that follow from the seed."
+        )
+    if prepared.experiment.privacy.noise_at == "parties":
+        raise ValueError(
+            "--release needs privacy.noise_at = 'server': here one process holds all records and "
+            "sees every sum. Noise at the parties is for deployments and simulations."
         )
 
 
@@ -115,13 +130,14 @@ def reopen(
     expected: Experiment | None = None,
     release: bool = False,
     ledger: Path | None = None,
+    preparing: Callable[[Experiment], Prepared] = prepare,
 ) -> Session:
     """Read back a run that was started in ``directory``: of the ``expected`` experiment, if any."""
     if not (directory / "run.json").exists():
         raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
     identity = Identity(**read_json(directory / "run.json"))
     config = (directory / "config.toml").read_text(encoding="utf-8")
-    prepared = prepare(parse_experiment(tomllib.loads(config)))
+    prepared = preparing(parse_experiment(tomllib.loads(config)))
     if prepared.experiment.config_hash != identity.config_hash:
         raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
     if expected is not None and checked(expected).config_hash != identity.config_hash:
@@ -142,10 +158,15 @@ def carry_on(
     session: Session,
     *,
     ledger: Ledger | None = None,
+    federation: Callable[[int, int], Federation] | None = None,
     on_round: Callable[[Record, Round], None] = lambda _record, _round: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any] | None:
-    """Run until the result is there, or ``stop`` says so: then None, and `reopen` takes it up."""
+    """Run until the result is there, or ``stop`` says so: then None, and `reopen` takes it up.
+
+    ``federation`` builds the parties for so many expected sums, of which some were formed before;
+    if not given, the engine of the experiment does.
+    """
     if session.finished:
         found: dict[str, Any] = read_json(session.directory / "result.json")
         return found
@@ -154,11 +175,19 @@ def carry_on(
     directory, prepared, identity = session.directory, session.prepared, session.identity
     real = ledger if identity.release else None
     strategy = build_strategy(prepared, run=identity.run, release=identity.release, ledger=real)
-    federation = build_federation(prepared, run=identity.run, release=identity.release)
     record = Record(prepared=prepared, strategy=strategy, release=identity.release)
     checkpoint = directory / "checkpoint.npz"
     if checkpoint.exists():
         record.restore(read_checkpoint(checkpoint))
+    rounds, done = strategy.rounds, len(record.rounds)
+    parties = (
+        build_federation(
+            prepared, run=identity.run, release=identity.release, rounds=rounds, done=done
+        )
+        if federation is None
+        else federation(rounds, done)
+    )
+    record.follow(parties)
     if strategy.plan is not None:
         write_json(directory / "plan.json", strategy.plan.to_dict())
     # A real release saves every round: its ledger waits for the disk anyway.
@@ -175,8 +204,10 @@ def carry_on(
             saved, last = perf_counter(), strategy.round
         return not stopping
 
-    if not train(strategy, federation, watch):
+    if not train(strategy, parties, watch):
         return None
+    if isinstance(strategy.plan, AdaptivePlan):  # as found, with the noise that was chosen
+        write_json(directory / "plan.json", strategy.plan.to_dict())
     result = outcome(record, run=identity.run)
     write_arrays(
         directory / "model.npz",
@@ -194,8 +225,13 @@ def carry_on(
         server_also_sees=strategy.server_also_sees,
     )
     if ledger is not None and not identity.release:
-        ledger.record_simulation(identity.run, _summary(result))
+        note(session, ledger, result)
     return _finish(session, result)
+
+
+def note(session: Session, ledger: Ledger, result: dict[str, Any]) -> None:
+    """Leave one uncharged row about a simulation in a ledger."""
+    ledger.record_simulation(session.identity.run, _summary(result))
 
 
 def _alone(session: Session) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from fedpriv.privacy.shares import SharedNoise, count_of
 from fedpriv.privacy.statement import (
     LedgerFacts,
     RunFacts,
@@ -16,6 +17,7 @@ from fedpriv.privacy.statement import (
     to_text,
 )
 from fedpriv.privacy.statement.statement import SIMULATED
+from simulations.parties import protection
 from simulations.results import write_atomic, write_json
 
 if TYPE_CHECKING:
@@ -47,16 +49,29 @@ def write_statement(
     statement = make_statement(
         plan,
         facts=_facts(experiment, plan, run=run, simulated=ledger is None),
-        # A real release on data in one place has no secure aggregation to speak of.
-        trust=TrustModel(
-            secure_aggregation="ideal" if ledger is None else "off",
-            server_also_sees=server_also_sees,
-        ),
+        trust=_trust(prepared, plan, real=ledger is not None, also=server_also_sees),
         ledger=None if ledger is None else _ledger_facts(ledger, run),
     )
     write_atomic(directory / "statement.txt", to_text(statement))
     write_json(directory / "statement.json", statement.to_dict())
     write_atomic(directory / "statement.yaml", to_registry_yaml(statement))
+
+
+def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustModel:
+    """A real release on data in one place has no secure aggregation to speak of."""
+    section, parties = prepared.experiment.run, prepared.task.parties
+    if section.level == "off" or (real and section.engine != "deployment"):
+        ideal = section.engine == "vectorized" and not real
+        return TrustModel(secure_aggregation="ideal" if ideal else "off", server_also_sees=also)
+    agreed = protection(prepared.experiment)
+    shares = (m.share.minimum for m in plan.mechanisms if isinstance(m, SharedNoise))
+    return TrustModel(
+        secure_aggregation=section.level,
+        colluding_parties=count_of(agreed.corrupt, parties),
+        dropped_parties=count_of(agreed.dropout, parties),
+        least_parties=agreed.parameters(parties, minimum=next(shares, 0)).minimum,
+        server_also_sees=also,
+    )
 
 
 def _facts(experiment: Experiment, plan: Plan, *, run: str, simulated: bool) -> RunFacts:
@@ -85,13 +100,19 @@ def tuning_sentence(tuning: TuningSection | None) -> str:
 
 def _ledger_facts(ledger: Ledger, run: str) -> LedgerFacts:
     budget = ledger.settings.budget
+    # A round with several releases has them under names of their own, run/part.
+    own = (name for name in (entry.run for entry in ledger.runs()) if _part_of(name, run))
     return LedgerFacts(
         budget_epsilon=budget.epsilon,
         budget_delta=budget.delta,
-        spent_before_epsilon=ledger.spent(before_run=run).guarantee.epsilon,
+        spent_before_epsilon=ledger.spent(before_run=next(own, run)).guarantee.epsilon,
         head=ledger.head,
         rows=sum(1 for _ in ledger.rows()),
     )
+
+
+def _part_of(name: str, run: str) -> bool:
+    return name == run or name.startswith(f"{run}/")
 
 
 def _write_nothing(directory: Path, prepared: Prepared, run: str) -> None:

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from simulations.outcome import simulate
+from simulations.public import shares_records
 from simulations.records import party_records
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def tuned(experiment: Experiment) -> Experiment:
     section = experiment.tuning
     if section is None:
         return experiment
-    if section.on.partition(":")[0] == (experiment.data.name or "").partition(":")[0]:
+    if shares_records(section.on, experiment.data.name):
         raise ValueError(
             f"tuning.on must name another, public data set, got {section.on!r}: hyper-parameters "
             "chosen on the private records would cost budget."

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._validate import require_choice
 from fedpriv.federation.strategy import Run
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.plan import NOISE_PLACES
+from fedpriv.privacy.planning_shares import Sharing
 from strategies import (
+    adaptive_clipping,
+    adaptive_gradient,
     gradient_perturbation,
+    learned_protection,
     local_gradient_perturbation,
     local_objective_perturbation,
     local_output_perturbation,
@@ -27,7 +32,9 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.ledger import Ledger
+    from fedpriv.privacy.plan import NoisePlace
     from fedpriv.privacy.randomness import RandomStream
+    from fedpriv.privacy.shares import ShareLaw
 
 __all__ = ["STRATEGIES", "StrategyInfo", "build"]
 
@@ -35,6 +42,9 @@ _MODULES = (
     output_perturbation,
     gradient_perturbation,
     objective_perturbation,
+    adaptive_clipping,
+    adaptive_gradient,
+    learned_protection,
     local_output_perturbation,
     local_gradient_perturbation,
     local_objective_perturbation,
@@ -59,6 +69,10 @@ def build(
     noise: Callable[[int], RandomStream],
     run: str,
     ledger: Ledger | None = None,
+    noise_at: NoisePlace = "server",
+    dropout: float = 0.0,
+    colluding: float = 0.0,
+    share_law: ShareLaw | Literal["auto"] = "auto",
 ) -> SumStrategy:
     """The strategy ``name``, planned within its budget and ready to ask.
 
@@ -71,6 +85,10 @@ def build(
         noise: The stream of each round: seeded in a simulation, from the system in a release.
         run: The name of the run.
         ledger: Where a release is reserved and committed; None in a simulation.
+        noise_at: Who adds the noise; "parties": in shares, so that nobody sees an exact sum.
+        dropout: With noise at the parties, the largest fraction of them missing from a sum.
+        colluding: With noise at the parties, the largest fraction that tell their shares.
+        share_law: Of the shares; "auto" is Skellam if δ > 0, else Pólya.
 
     Raises:
         BudgetExceeded: The strategy's plan does not fit its budget. Nothing was asked.
@@ -82,10 +100,22 @@ def build(
         raise ValueError(f"budget {rule} for {name}, got {budget!r}.")
     if info.convex_only:
         task.require_convex(name)
+    require_choice(NOISE_PLACES, noise_at=noise_at)
+    if noise_at == "parties" and not info.shares:
+        known = " and ".join(title for title, each in STRATEGIES.items() if each.shares)
+        raise ValueError(
+            f"noise_at must be 'server' for {name}, got 'parties': only {known} have noise that is "
+            "calibrated to a sum of the parties' answers, and so can be brought in shares."
+        )
     setup = Setup(
         task=task,
         adjacency=Adjacency(adjacency),
         run=Run(name=run, noise=noise, ledger=ledger),
         allowance=budget,
+        sharing=(
+            Sharing(parties=task.parties, dropout=dropout, colluding=colluding, law=share_law)
+            if noise_at == "parties"
+            else None
+        ),
     )
     return _BUILDERS[name](setup, info.options.model_validate(dict(options)))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.planning_shares import Sharing
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -35,6 +36,7 @@ class StrategyInfo:
         private: Whether it makes a promise, and so needs a budget.
         convex_only: Whether it needs a convex problem.
         options: What can be set.
+        shares: Whether the parties can bring its noise in shares.
     """
 
     name: str
@@ -42,6 +44,7 @@ class StrategyInfo:
     private: bool
     convex_only: bool
     options: type[BaseModel]
+    shares: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +56,14 @@ class Setup:
         adjacency: Which data sets a guarantee compares.
         run: The run that it is part of.
         allowance: (ε, δ) of the run; None for a strategy that promises nothing.
+        sharing: Who brings shares of the noise; None if the server adds it.
     """
 
     task: Task
     adjacency: Adjacency
     run: Run
     allowance: Budget | None = None
+    sharing: Sharing | None = None
 
     @property
     def budget(self) -> Budget:

@@ -20,9 +20,13 @@ from fedpriv.federation.limits import grid_of
 from fedpriv.federation.queries import GradientQuery
 from fedpriv.federation.strategy import SumStrategy
 from fedpriv.learning.optimisers import Averaged
-from strategies.building import Count, Positive, Rate, Setup, StrategyInfo
-from strategies.optimiser import OptimiserOptions, make_optimiser, pack, unpack
+from fedpriv.privacy.schedules.growing import GrowingPlan
+from strategies.building import Positive, Setup, StrategyInfo
+from strategies.growing import GrowingOptions, SamplingOption, plan_growing
+from strategies.optimiser import make_optimiser, pack, unpack
 from strategies.plans import Calibration, plan_gradients
+from strategies.schedules import ScheduledOptions, relative_noise, scheduled_rate
+from strategies.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,26 +38,23 @@ if TYPE_CHECKING:
     from fedpriv.privacy.plan import Plan
 
 
-class GradientOptions(OptimiserOptions):
+class GradientOptions(ScheduledOptions):
     """Options of gradient perturbation.
 
     Attributes:
-        rounds: T.
         clip: C, the bound on one record's gradient.
-        schedule: Noise of each round relative to the others; one number a round, or "uniform".
         weights: Every record alike ("proportional"), or every party ("equal").
         calibration: How the noise follows from the budget.
-        sampling_rate: Poisson rate q of the records of a round; 1 is full batch.
+        sampling_rate: Poisson rate q of the records of a round; 1 is full batch. A table with
+            ``first``, ``factor`` and ``every`` makes it grow.
         accountant: Name, or "auto" for the tightest.
         seed: Of the initial weights of a model that is not linear.
     """
 
-    rounds: Count = 100
     clip: Positive = 1.0
-    schedule: Literal["uniform"] | tuple[Positive, ...] = "uniform"
     weights: Literal["equal", "proportional"] = "proportional"
     calibration: Calibration = "exact"
-    sampling_rate: Rate = 1.0
+    sampling_rate: SamplingOption = 1.0
     accountant: str = "auto"
     seed: int = 0
 
@@ -77,30 +78,33 @@ class GradientPerturbation(SumStrategy):
         if plan.clip_norm is None:
             raise ValueError("plan must state the clip_norm of a gradient, got None.")
         self._plan, self._clip = plan, plan.clip_norm
+        same = (plan.sampling_rate,) * plan.rounds
+        self._rates = plan.rates if isinstance(plan, GrowingPlan) else same
         self._weights: Weights = weights
         self._optimiser = optimiser
         self._iterate = self._theta
         self._memory = optimiser.start(self._iterate)
 
     def _query(self) -> GradientQuery:
-        bound = self.task.records * self._clip
+        mechanism = self._plan.mechanisms[self._round]
+        bound = self.task.records * self._clip + share_reach(mechanism, self.task)
         return GradientQuery(
             run=self._run.name,
             round=self._round,
             grid=grid_of(step=self._plan.step, bound=bound, parties=self.task.parties),
             event=self._event(),
+            share=share_of(mechanism),
             theta=self._iterate,
             clip_norm=self._clip,
-            sampling_rate=self._plan.sampling_rate,
+            sampling_rate=self._rates[self._round],
             weights=self._weights,
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:
         """The noisy mean. Divided by the *expected* number of records: the real one is private."""
-        mechanism = self._plan.mechanisms[self._round]
-        noisy = mechanism.release(answer.total, step=answer.step, stream=self._stream())
+        noisy = released(self._plan.mechanisms[self._round], answer, self._stream)
         count = self.task.gradient_count(self._weights, answer.sizes)
-        return noisy / (self._plan.sampling_rate * count)
+        return noisy / (self._rates[self._round] * count)
 
     def _update(self, release: NDArray[np.float64]) -> None:
         gradient = release + self.task.regulariser * self._iterate
@@ -122,6 +126,7 @@ INFO = StrategyInfo(
     private=True,
     convex_only=False,
     options=GradientOptions,
+    shares=True,
 )
 
 
@@ -130,18 +135,38 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
     task = setup.task
     return GradientPerturbation(
         task=task,
-        plan=plan_gradients(
+        plan=_plan(setup, options),
+        optimiser=make_optimiser(
+            options, task, rounds=options.rounds, rate=scheduled_rate(options, task)
+        ),
+        weights=options.weights,
+        run=setup.run,
+        start=task.model.initial(np.random.default_rng(options.seed)).numpy(),
+    )
+
+
+def _plan(setup: Setup, options: GradientOptions) -> Plan:
+    if not isinstance(options.sampling_rate, GrowingOptions):
+        return plan_gradients(
             setup,
             rounds=options.rounds,
             clip_norm=options.clip,
             weights=options.weights,
             sampling_rate=options.sampling_rate,
-            shape=None if options.schedule == "uniform" else options.schedule,
+            shape=relative_noise(options, setup.task),
             calibration=options.calibration,
             accountant=options.accountant,
-        ),
-        optimiser=make_optimiser(options, task, rounds=options.rounds),
-        weights=options.weights,
-        run=setup.run,
-        start=task.model.initial(np.random.default_rng(options.seed)).numpy(),
+        )
+    fixed = (options.schedule, options.weights, options.calibration)
+    if fixed != ("uniform", "proportional", "exact"):
+        raise ValueError(
+            "schedule must be 'uniform', weights 'proportional' and calibration 'exact' with a "
+            "growing sampling_rate, which is a schedule of its own."
+        )
+    return plan_growing(
+        setup,
+        options.sampling_rate,
+        rounds=options.rounds,
+        clip_norm=options.clip,
+        accountant=options.accountant,
     )

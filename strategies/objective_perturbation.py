@@ -15,25 +15,21 @@ from __future__ import annotations
 from math import floor, log2, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-import numpy as np
-
 from fedpriv.federation.joint import JointStrategy
 from fedpriv.federation.limits import objective_problem
-from fedpriv.privacy.approximate import ApproximatePlan
 from fedpriv.privacy.plan import Plan
 from fedpriv.privacy.planning_objective import ObjectiveMechanism, ObjectiveNoise
 from strategies.building import Setup, Share, StrategyInfo
 from strategies.models import FitOptions, on_grid
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from fedpriv.federation.strategy import Run
     from fedpriv.federation.task import Task
     from fedpriv.privacy.plan import NoisePlace
     from fedpriv.privacy.planning_objective import ObjectiveLaw
-
-_FINE = 2.0**-20  # the grid of b, relative to its standard deviation
 
 
 class ObjectiveOptions(FitOptions):
@@ -63,10 +59,8 @@ class ObjectivePerturbation(JointStrategy):
     def _begin(self) -> tuple[NDArray[np.float64], float]:
         """Draw b. If the fit is begun anew after a crash, so is b: nothing of it was released."""
         self._random = self._stream()
-        law = self._mechanism.linear
-        step = law.noise_stddev * _FINE
-        b = law.noise((self.task.dimension,), step=step, stream=self._random).astype(np.float64)
-        return b * step, self._mechanism.extra_regulariser
+        b = self._mechanism.draw_linear((self.task.dimension,), self._random)
+        return b, self._mechanism.extra_regulariser
 
     def _end(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         total = on_grid(theta, step=self._step)
@@ -132,13 +126,7 @@ def plan_objective(
 ) -> Plan:
     """One release of a perturbed minimiser."""
     task = setup.task
-    if mechanism.delta > 0 and setup.released:
-        raise ValueError(
-            "law must be 'l2-laplace' to release objective perturbation: a ledger cannot price the "
-            "(epsilon, delta) form yet, whose pair is all that is known of it."
-        )
-    kind = Plan if mechanism.delta == 0 else ApproximatePlan
-    return kind(
+    return Plan(
         strategy=strategy,
         query=query,
         released=released,

@@ -39,17 +39,23 @@ class OptimiserOptions(Options):
     averaging: Literal["last", "mean", "tail"] = "last"
 
 
-def make_optimiser(options: OptimiserOptions, task: Task, *, rounds: int) -> Optimiser:
-    """The optimiser that the options name."""
-    rate = options.learning_rate
-    if rate == "auto":
-        if not task.convex:
-            raise ValueError(
-                "learning_rate must be a number for a model that is not linear, got 'auto': 1/M "
-                "is known for convex problems only."
-            )
-        rate = 1 / task.smoothness
-    inner = _rule(options, rate)
+def learning_rate(options: OptimiserOptions, task: Task) -> float:
+    """η: as stated, or 1/M."""
+    if options.learning_rate != "auto":
+        return options.learning_rate
+    if not task.convex:
+        raise ValueError(
+            "learning_rate must be a number for a model that is not linear, got 'auto': 1/M "
+            "is known for convex problems only."
+        )
+    return 1 / task.smoothness
+
+
+def make_optimiser(
+    options: OptimiserOptions, task: Task, *, rounds: int, rate: float | None = None
+) -> Optimiser:
+    """The optimiser that the options name, with their learning rate or another."""
+    inner = _rule(options, learning_rate(options, task) if rate is None else rate)
     if options.averaging == "last":
         return inner
     return Averaged(optimiser=inner, skip=rounds // 2 if options.averaging == "tail" else 0)

@@ -23,6 +23,7 @@ from fedpriv.federation.strategy import SumStrategy
 from strategies.building import Positive, Setup, StrategyInfo
 from strategies.models import ModelOptions, mean_model, model_grid, on_grid
 from strategies.plans import plan_output, with_optimal_regulariser
+from strategies.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +38,7 @@ class OutputOptions(ModelOptions):
     """Options of output perturbation.
 
     Attributes:
-        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace.
+        law: Of the noise of the server; "auto" is Gaussian if δ > 0, else l2-laplace.
         fit: "average" of the parties' minimisers, or the "joint" minimiser of all records, by
             secure sums of exact gradients, which the server then sees.
         regulariser: λ of the "model", or the "optimal" one that balances bias and noise.
@@ -65,20 +66,28 @@ class OutputPerturbation(SumStrategy):
         self._tolerance = tolerance
 
     def _query(self) -> ErmQuery:
+        (mechanism,) = self._plan.mechanisms
+        reach = share_reach(mechanism, self.task)
         return ErmQuery(
             run=self._run.name,
             round=self._round,
-            grid=model_grid(self.task, self._plan),
+            grid=model_grid(self.task, self._plan, noise_reach=reach),
             event=self._event(),
+            share=share_of(mechanism),
             regulariser=self.task.regulariser,
             tolerance=self._tolerance,
             weights=self._weights,
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:
-        """The average over the parties that answered, with noise for exactly these."""
-        mechanism = rescaled(self._plan.mechanisms[0], sensitivity=self._sensitivity(answer))
-        noisy = mechanism.release(answer.total, step=answer.step, stream=self._stream())
+        """The average over the parties that answered, with noise for exactly these.
+
+        Shares of the parties are sized for any of them: the weights do not depend on who answers.
+        """
+        (mechanism,) = self._plan.mechanisms
+        if share_of(mechanism) is None:
+            mechanism = rescaled(mechanism, sensitivity=self._sensitivity(answer))
+        noisy = released(mechanism, answer, self._stream)
         return mean_model(noisy, self.task, self._weights, answer.sizes)
 
     def _sensitivity(self, answer: Sum) -> float:
@@ -115,6 +124,7 @@ INFO = StrategyInfo(
     private=True,
     convex_only=True,
     options=OutputOptions,
+    shares=True,
 )
 
 

@@ -15,6 +15,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism, UnsoundLaplaceMechanis
 from fedpriv.privacy.plan import Plan
 from fedpriv.privacy.planning import gradient_plan, output_plan
 from fedpriv.secagg import FixedPoint
+from strategies.sharing import with_shares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,14 +55,9 @@ def plan_gradients(
     if weights == "equal":
         require_replace_one(setup, "equal weights")
     task, budget, adjacency = setup.task, setup.budget, setup.adjacency
-    step = FixedPoint.for_sum(
-        bound=task.records * clip_norm,
-        sensitivity=adjacency.sum_sensitivity * clip_norm,
-        dimension=task.dimension,
-        noise_stddev=0.0,
-        parties=task.parties,
-    ).step
-    moved = gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency)
+    step, moved = gradient_grid(setup, clip_norm=clip_norm)
+    if setup.sharing is not None:
+        _require_shareable(setup, calibration, sampling_rate, accountant)
     if calibration == "exact":
         plan = gradient_plan(
             budget=budget,
@@ -73,9 +69,19 @@ def plan_gradients(
             adjacency=adjacency,
             sampling_rate=sampling_rate,
             shape=shape,
-            accountant=accountant,
+            accountant="auto" if setup.sharing else accountant,
         )
-        return replace(plan, clip_norm=clip_norm)
+        plan = replace(plan, clip_norm=clip_norm)
+        if setup.sharing is None:
+            return plan
+        return with_shares(
+            plan,
+            setup.sharing,
+            task,
+            moved=moved,
+            bound=task.records * clip_norm,
+            shape=(1.0,) * rounds if shape is None else shape,
+        )
     if sampling_rate != 1 or shape is not None or budget.delta == 0:
         raise ValueError(
             f"calibration must be 'exact' with sampling, a schedule or delta = 0, got "
@@ -107,6 +113,22 @@ def plan_gradients(
     )
 
 
+def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
+    """The grid step of a sum of clipped gradients, and how far one record moves the sum before it.
+
+    On the grid it moves by √d·step more.
+    """
+    task, adjacency = setup.task, setup.adjacency
+    step = FixedPoint.for_sum(
+        bound=task.records * clip_norm,
+        sensitivity=adjacency.sum_sensitivity * clip_norm,
+        dimension=task.dimension,
+        noise_stddev=0.0,
+        parties=task.parties,
+    ).step
+    return step, gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency)
+
+
 def plan_output(
     setup: Setup,
     *,
@@ -124,6 +146,11 @@ def plan_output(
     task, budget = setup.task, setup.budget
     task.require_strongly_convex("output perturbation")
     require_replace_one(setup, "an average of minimisers")
+    if setup.sharing is not None and (law != "auto" or joint):
+        raise ValueError(
+            "law must be 'auto' and fit 'average' with noise at the parties: the shares have a law "
+            "of their own (share_law), and a joint fit shows the server exact sums."
+        )
     if law == "auto":
         law = "gaussian" if budget.delta > 0 else "l2-laplace"
     plan = output_plan(
@@ -137,6 +164,16 @@ def plan_output(
         law="l2-laplace" if law == "unsound-laplace" else law,
         tolerance=tolerance,
     )
+    if setup.sharing is not None:
+        moved = model_sensitivity(
+            task,
+            regulariser=task.regulariser,
+            tolerance=tolerance,
+            weights=weights,
+            sizes=task.sizes,
+        )
+        bound = task.lipschitz / task.regulariser
+        return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
     if joint:
         plan = replace(
             plan,
@@ -193,6 +230,30 @@ def _model_step(task: Task, weights: Weights) -> float:
         noise_stddev=0.0,
         parties=task.parties,
     ).step
+
+
+def _require_shareable(
+    setup: Setup, calibration: Calibration, sampling_rate: float, accountant: str
+) -> None:
+    """Refuse what shares of noise on gradients cannot do, each with its reason."""
+    reasons = {
+        "delta must be positive: pure shares are for a single release": setup.budget.delta == 0,
+        "share_law must not be 'polya': pure shares are for a single release": (
+            setup.sharing is not None and setup.sharing.law == "polya"
+        ),
+        "calibration must be 'exact': the textbook rules are for Gaussian noise": (
+            calibration != "exact"
+        ),
+        "sampling_rate must be 1: how sampling amplifies integer noise is not known here": (
+            sampling_rate != 1
+        ),
+        "accountant must be 'auto' or 'rdp': no other prices integer noise": (
+            accountant not in ("auto", "rdp")
+        ),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise ValueError(f"with noise at the parties, {reason}.")
 
 
 def _refuse_study(choice: str, setup: Setup) -> None:

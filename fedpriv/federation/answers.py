@@ -1,7 +1,7 @@
 """What parties answer: one row a party, from records that are stacked party by party.
 
 The same code serves one party alone and thousands in one process. It knows nothing of noise on a
-sum; noise that parties add themselves is drawn in `draw_local_noise`.
+sum; noise that parties add themselves, their own or a share, is drawn in `draw_local_noise`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import numpy as np
 import torch
 
 from fedpriv.federation.limits import gradient_precision, local_mechanism, objective_mechanism
-from fedpriv.federation.queries import ErmQuery, GradientQuery, RiskGradientQuery
+from fedpriv.federation.queries import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping import ClippedGradient, Clipping
 from fedpriv.learning.erm import solve
 from fedpriv.learning.erm_certificate import ToleranceNotReachedError
 from fedpriv.learning.erm_problem import ErmProblem
+from fedpriv.learning.models import LinearModel
 from fedpriv.learning.sampling import poisson_sample
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.samplers import rounded_normals
@@ -38,9 +39,8 @@ if TYPE_CHECKING:
 
     Measured = tuple[NDArray[np.float64], tuple[Tensor, ...]]
 
-_WIDE_NUMBERS = 1 << 21  # features in float64 at a time
+_WIDE_NUMBERS = 1 << 21  # in float64 at a time
 _DRAWS = 1 << 20  # at a time: bounds the memory
-_FINE = 2.0**-20  # the grid of a random linear term, relative to the scale of its law
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -112,6 +112,8 @@ class Holdings:
                 return Answers(vectors=self._minimisers(query, draws), counts={})
             case RiskGradientQuery():
                 return Answers(vectors=self._exact_gradients(query), counts={})
+            case LossQuery():
+                return Answers(vectors=self._clipped_losses(query), counts={})
         raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
 
     def _clipped_gradients(self, query: GradientQuery, draws: Draws) -> Answers:
@@ -121,13 +123,44 @@ class Holdings:
             vectors = vectors * _column([self._task.gradient_weight("equal", n) for n in sizes])
         first, *rest = measures  # their product is the squared norm of each gradient
         joined = len(first)
-        kept = int((reduce(mul, rest, first) <= query.clip_norm**2).sum())
-        return Answers(vectors=vectors, counts={"records": joined, "clipped": joined - kept})
+        kept = reduce(mul, rest, first) <= query.clip_norm**2
+        if query.counted:
+            offsets = self._batch.segments.offsets
+            if draws.sample is not None:  # of the sample, which keeps the order of the records
+                offsets = torch.searchsorted(torch.from_numpy(draws.sample), offsets)
+            counts = _party_sums(kept.to(torch.int64), offsets)
+            vectors = np.column_stack([vectors, counts])
+        clipped = joined - int(kept.sum())
+        return Answers(vectors=vectors, counts={"records": joined, "clipped": clipped})
+
+    def _clipped_losses(self, query: LossQuery) -> NDArray[np.float64]:
+        """Sums of integers: every record's loss in steps of the grid, rounded down."""
+        step, points = query.grid.step, torch.tensor(query.points)
+        sums = np.zeros((self._batch.parties, len(points)), np.int64)
+        for parties, part in self._batch.parts(_WIDE_NUMBERS // len(points) + 1):
+            losses = self._losses(points, part).double().nan_to_num(nan=query.clip)
+            levels = (losses.clamp(0, query.clip) / step).floor().to(torch.int64)
+            sums[parties] += _party_sums(levels, part.segments.offsets)
+        return sums * np.float64(step)
+
+    def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
+        """The loss of every record at every point, (n, k)."""
+        model, loss = self._task.model, self._task.loss
+        if isinstance(model, LinearModel) and model.classes == 1:  # one pass for all points
+            from fedpriv.learning.row_scores import row_scores  # it loads a compiler
+
+            return loss.value(row_scores(batch.features, points), batch.labels[:, None])
+        columns = [
+            loss.value(model.scores(point, batch.features), batch.labels) for point in points
+        ]
+        return torch.stack(columns, dim=1)
 
     def _gradient_sums(self, query: GradientQuery, draws: Draws) -> Measured:
         """Clipped sums in the precision that the sensitivity of the query is stated for."""
         task, batch = self._task, self._batch
-        clipping = Clipping(clip_norm=query.clip_norm)
+        clipping = Clipping(
+            clip_norm=query.clip_norm, centre=_tensor(query.centre), scale=_tensor(query.scale)
+        )
         if draws.sample is not None:
             batch = batch.select(torch.from_numpy(draws.sample))
         if (
@@ -140,6 +173,8 @@ class Holdings:
             gradient is None
             or gradient.batch is not batch
             or gradient.clipping.clip_norm != query.clip_norm
+            or gradient.clipping.scaled
+            or clipping.scaled
         ):
             gradient = ClippedGradient(
                 model=task.model, loss=task.loss, batch=batch, clipping=clipping
@@ -209,9 +244,7 @@ def draw(query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream)
             extra = np.empty(len(sizes))
             for size, members in _by_size(sizes).items():
                 mechanism = objective_mechanism(query, objective, task, size)
-                step = mechanism.linear.noise_stddev * _FINE
-                shape = (len(members), task.dimension)
-                linear[members] = mechanism.linear.noise(shape, step=step, stream=stream) * step
+                linear[members] = mechanism.draw_linear((len(members), task.dimension), stream)
                 extra[members] = mechanism.extra_regulariser
             return Draws(linear=linear, extra_regulariser=extra)
     return Draws()
@@ -220,7 +253,9 @@ def draw(query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream)
 def draw_local_noise(
     query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream
 ) -> NDArray[np.int64] | None:
-    """Σ of the integer noise that parties with ``sizes`` add to their own answers; None if none."""
+    """Σ of the integer noise that parties with ``sizes`` add to their answers; None if none."""
+    if query.share is not None:
+        return query.share.draw_sum(len(sizes), dimension=task.dimension, stream=stream)
     members = {size: local_mechanism(query, task, size) for size in set(sizes)}
     mechanisms = [mechanism for size in sizes if (mechanism := members[size]) is not None]
     if not mechanisms:
@@ -246,9 +281,15 @@ def _by_size(sizes: tuple[int, ...]) -> dict[int, list[int]]:
     return groups
 
 
+def _party_sums(values: Tensor, offsets: Tensor) -> NDArray[np.int64]:
+    """The sum over each party's records, of integers: exact, in any order."""
+    total = torch.cat([values.new_zeros((1, *values.shape[1:])), values.cumsum(0)])
+    return total[offsets].diff(dim=0).numpy()
+
+
 def _column(values: list[float]) -> NDArray[np.float64]:
     return np.array(values)[:, np.newaxis]
 
 
 def _tensor(values: NDArray[np.float64] | None) -> Tensor | None:
-    return None if values is None else torch.from_numpy(values)
+    return None if values is None else torch.tensor(values)

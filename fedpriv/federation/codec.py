@@ -1,8 +1,9 @@
 """Queries as bytes, and back: one encoding for each query, and everything else refused.
 
-Layout: magic, version (2 bytes), length of the header (4 bytes), header (canonical JSON), then the
-point as float64, little-endian, if the query has one. Reading checks that writing what was read
-gives the same bytes again: no trailing bytes, no second spelling, no NaN, no unknown field.
+Layout: magic, version (2 bytes), length of the header (4 bytes), header (canonical JSON), then its
+arrays as float64, little-endian, if the query has any: the header holds their shapes. Reading
+checks that writing what was read gives the same bytes again: no trailing bytes, no second spelling,
+no NaN, no unknown field.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import asdict, fields
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +19,9 @@ import numpy as np
 from fedpriv.federation.local_noise import LocalNoise
 from fedpriv.federation.queries import QUERIES
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.approximate import event_from_dict
+from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.planning_objective import ObjectiveNoise
+from fedpriv.privacy.shares import NoiseShare
 from fedpriv.secagg import FixedPoint
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 VERSION = 1
 _MAGIC = b"fedpriv?"
 _PREFIX = struct.Struct(">8sHI")
-_POINT = "theta"
+_ARRAYS = ("theta", "points", "centre", "scale")  # in the order of their bytes
 
 
 def to_bytes(query: Query) -> bytes:
@@ -36,17 +39,17 @@ def to_bytes(query: Query) -> bytes:
     for field in fields(query):
         value = getattr(query, field.name)
         match field.name:
-            case "theta":
-                values["theta"] = len(value)
+            case name if name in _ARRAYS and value is not None:
+                values[name] = list(value.shape)
             case "event":
                 values["event"] = None if value is None else value.to_dict()
-            case "grid" | "local" | "objective":
+            case "grid" | "local" | "objective" | "share":
                 values[field.name] = None if value is None else asdict(value)
             case name:
                 values[name] = value
     header = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-    point = getattr(query, _POINT, None)
-    tail = b"" if point is None else point.astype("<f8").tobytes()
+    arrays = [getattr(query, name, None) for name in _ARRAYS]
+    tail = b"".join(array.astype("<f8").tobytes() for array in arrays if array is not None)
     return _PREFIX.pack(_MAGIC, VERSION, len(header)) + header + tail
 
 
@@ -87,11 +90,18 @@ def from_bytes(data: bytes) -> Query:
 
 def _build(values: dict[str, Any], tail: bytes) -> Query:
     kind = QUERIES[values.pop("kind")]
-    if _POINT in values:
-        values[_POINT] = np.frombuffer(tail, dtype="<f8", count=values[_POINT])
+    start = 0
+    for name in _ARRAYS:
+        if (shape := values.get(name)) is not None:
+            count = prod(shape)
+            found = np.frombuffer(tail, dtype="<f8", count=count, offset=start)
+            values[name] = found.reshape(shape)
+            start += 8 * count
     values["grid"] = FixedPoint(**values["grid"])
     if values["event"] is not None:
         values["event"] = event_from_dict(values["event"])
+    if values["share"] is not None:
+        values["share"] = NoiseShare(**values["share"])
     for name, make in (("local", LocalNoise), ("objective", ObjectiveNoise)):
         if values.get(name) is not None:
             stated = dict(values[name])

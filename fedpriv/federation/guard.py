@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv._validate import require_choice
-from fedpriv.federation.limits import fits, local_mechanism, objective_mechanism
-from fedpriv.federation.queries import QUERIES, ErmQuery
+from fedpriv._validate import require_choice, require_count, require_delta
+from fedpriv.federation.limits import (
+    fits,
+    local_mechanism,
+    objective_mechanism,
+    share_mechanism,
+)
+from fedpriv.federation.queries import QUERIES, ErmQuery, GradientQuery, LossQuery
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.shares import colluders_of
 
 if TYPE_CHECKING:
     from fedpriv.federation.queries import Query
@@ -34,13 +41,22 @@ class Policy:
         queries: The kinds of query it knows.
         unpaid: Whether it answers queries without an event, which promise no privacy: for
             non-private baselines in simulation.
+        minimum: The least number of answers in a sum that it helps to open; a share of noise that
+            counts on more is refused. None if that is not for the party to decide: in simulation.
+        colluding: The fraction of the parties that it believes may collude with the server; a share
+            of noise that counts on fewer is refused.
     """
 
     queries: tuple[str, ...] = tuple(QUERIES)
     unpaid: bool = False
+    minimum: int | None = None
+    colluding: float = 0.0
 
     def __post_init__(self) -> None:
         require_choice(QUERIES, **{f"queries[{i}]": kind for i, kind in enumerate(self.queries)})
+        if self.minimum is not None:
+            require_count(minimum=self.minimum)
+        require_delta(colluding=self.colluding)
 
 
 def check_query(query: Query, task: Task, policy: Policy) -> None:
@@ -54,6 +70,10 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
         raise QueryRefused(
             f"theta must be finite with {task.dimension} coordinates, got shape {theta.shape}."
         )
+    if isinstance(query, LossQuery) and query.points.shape[1] != task.dimension:
+        raise QueryRefused(
+            f"points must have {task.dimension} coordinates, got shape {query.points.shape}."
+        )
     if isinstance(query, ErmQuery):
         task.require_convex("a minimiser")
     if not fits(query, task):
@@ -62,6 +82,7 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
             f"{query.grid.bits} bits is too fine for the bounds that the query states."
         )
     _check_local_noise(query, task)
+    _check_share(query, task, policy)
 
 
 def _check_local_noise(query: Query, task: Task) -> None:
@@ -77,6 +98,37 @@ def _check_local_noise(query: Query, task: Task) -> None:
     if query.event is None or not _same(found, query.event):
         raise QueryRefused(
             "the event of the query is not that of the noise which the party is asked to add."
+        )
+
+
+def _check_share(query: Query, task: Task, policy: Policy) -> None:
+    """The event must be that of the shares, in the sums that this party helps to open."""
+    share = query.share
+    if share is None:
+        return
+    opened = task.parties if policy.minimum is None else policy.minimum
+    if share.minimum > min(opened, task.parties):
+        raise QueryRefused(
+            f"the shares of noise count on {share.minimum} parties in the sum, and this party "
+            f"helps to open sums of {opened} of {task.parties}."
+        )
+    if share.colluders < colluders_of(policy.colluding, task.parties):
+        raise QueryRefused(
+            f"the shares of noise are sized for {share.colluders} colluders; this party counts "
+            f"the fraction {policy.colluding:g} of the parties, and one at least: every party "
+            "knows its own share."
+        )
+    weighted = isinstance(query, ErmQuery) or (
+        isinstance(query, GradientQuery) and query.weights == "equal"
+    )
+    found = share_mechanism(query, task)
+    if found is None or query.event is None or not _same(found.event(), query.event):
+        raise QueryRefused(
+            "the event of the query is not that of the shares of noise which the parties add."
+        )
+    if weighted and found.adjacency is not Adjacency.REPLACE_ONE:
+        raise QueryRefused(
+            "the adjacency must be 'replace-one' where an answer is weighted by its party's size."
         )
 
 

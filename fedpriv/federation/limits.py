@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fedpriv.federation.queries import ErmQuery, GradientQuery, RiskGradientQuery
+from fedpriv.federation.queries import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.erm_problem import minimiser_sensitivity
 from fedpriv.learning.rounding import rounding_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning_objective import ObjectiveProblem
+from fedpriv.privacy.shares import SharedNoise
 from fedpriv.secagg import FixedPoint
 from fedpriv.secagg.fixed_point import NOISE_DEVIATIONS
 
@@ -36,14 +37,28 @@ def answer_bound(query: Query, task: Task, size: int) -> float:
     match query:
         case GradientQuery():
             bound = size * query.clip_norm * task.gradient_weight(query.weights, size)
+            if query.counted:
+                bound = max(bound, size)
         case ErmQuery():
             weight = task.model_weight(query.weights, size)
             bound = weight * task.lipschitz / query.regulariser
         case RiskGradientQuery():
             bound = size * task.gradient_bound(query.theta)
+        case LossQuery():
+            bound = size * query.clip
         case _:
             raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
     return bound * _SLACK
+
+
+def answer_width(query: Query, task: Task) -> int:
+    """How many numbers an answer has: those of the model, unless the query asks for others."""
+    match query:
+        case LossQuery():
+            return len(query.points)
+        case GradientQuery():
+            return task.dimension + query.counted
+    return task.dimension
 
 
 def fits(query: Query, task: Task) -> bool:
@@ -56,13 +71,30 @@ def fits(query: Query, task: Task) -> bool:
         if (mechanism := local_mechanism(query, task, size)) is not None
     )
     reach += NOISE_DEVIATIONS * sqrt(noise)
-    return reach / query.grid.step + task.parties / 2 <= float(2 ** (query.grid.bits - 1) - 1)
+    if query.share is not None:
+        reach += query.share.reach(task.parties) * query.grid.step
+    return reach / query.grid.step + task.parties / 2 <= _largest(query.grid.bits)
 
 
 def grid_of(*, step: float, bound: float, parties: int) -> FixedPoint:
-    """The grid of a given step in the smallest ring that holds a sum of at most ``bound``."""
-    fit = bound / step + parties / 2 <= 2**31 - 1
-    return FixedPoint(step=step, bits=32 if fit else 64)
+    """The grid of a given step in the smallest ring that holds a sum of at most ``bound``.
+
+    Raises:
+        ValueError: Not even 64 bits do. Nothing was asked.
+    """
+    reach = bound / step + parties / 2
+    for bits in (32, 64):
+        if reach <= _largest(bits):
+            return FixedPoint(step=step, bits=bits)
+    raise ValueError(
+        f"a sum of up to {bound:.3g}, noise included, does not fit 64 bits on a grid of "
+        f"{step:.3g}: it would wrap around. Plan less noise, or bound the answers more tightly."
+    )
+
+
+def _largest(bits: int) -> int:
+    """The largest signed number of a ring, as an integer: 2^63 - 1 is not a double."""
+    return (1 << (bits - 1)) - 1
 
 
 def finest_grid(*, bound: float) -> FixedPoint:
@@ -146,6 +178,46 @@ def local_mechanism(query: Query, task: Task, size: int) -> Mechanism | None:
             return None
     sensitivity = moved + sqrt(task.dimension) * query.grid.step
     return local.mechanism(sensitivity=sensitivity, dimension=task.dimension)
+
+
+def share_mechanism(query: Query, task: Task) -> SharedNoise | None:
+    """The noise that the sum is sure to carry, if the parties bring it in shares.
+
+    Its sensitivities are those of the sum over any of the parties, in steps of the query's grid.
+    """
+    share, event = query.share, query.event
+    if share is None or event is None:
+        return None
+    match query:
+        case GradientQuery():
+            moved = gradient_sensitivity(task, clip_norm=query.clip_norm, adjacency=event.adjacency)
+        case ErmQuery():
+            moved = model_sensitivity(
+                task,
+                regulariser=query.regulariser,
+                tolerance=query.tolerance,
+                weights=query.weights,
+                sizes=task.sizes,
+            )
+        case _:
+            return None
+    return SharedNoise(
+        adjacency=event.adjacency,
+        share=share,
+        l1_sensitivity=query.grid.l1_sensitivity(sensitivity=moved, dimension=task.dimension),
+        l2_sensitivity=query.grid.l2_sensitivity(sensitivity=moved, dimension=task.dimension),
+        dimension=task.dimension,
+        step=query.grid.step,
+    )
+
+
+def require_minimum(query: Query, parties: int) -> None:
+    """Refuse a sum of fewer parties than its shares of noise are sized for: before it is opened."""
+    if query.share is not None and parties < query.share.minimum:
+        raise RuntimeError(
+            f"the shares of noise are sized for sums of at least {query.share.minimum} parties, "
+            f"and {parties} answered: such a sum must not be opened. Nothing was released."
+        )
 
 
 def objective_mechanism(

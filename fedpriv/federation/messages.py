@@ -21,6 +21,7 @@ from flwr.app import (
 
 from fedpriv.federation.codec import from_bytes, to_bytes
 from fedpriv.federation.federation import Sum
+from fedpriv.federation.limits import answer_width, require_minimum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +64,7 @@ def sum_replies(replies: Iterable[Message], query: Query, task: Task) -> Sum | N
         ValueError: A node answered twice, with another shape, or with a size that the task does
             not state: the sum would not be the one that the noise is calibrated to.
     """
-    total = np.zeros(task.dimension, query.grid.dtype)
+    total = np.zeros(answer_width(query, task), query.grid.dtype)
     sizes: list[int] = []
     nodes: list[int] = []
     for reply in replies:
@@ -84,4 +85,5 @@ def sum_replies(replies: Iterable[Message], query: Query, task: Task) -> Sum | N
         raise ValueError("every node must answer once; one answered twice.")
     if not Counter(sizes) <= task.size_counts:
         raise ValueError("the parties that answered must have sizes that the task states.")
+    require_minimum(query, len(sizes))
     return Sum(total=query.grid.decode(total), step=query.grid.step, sizes=tuple(sizes))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from fedpriv.federation.answers import Holdings, draw, draw_local_noise
 from fedpriv.federation.guard import Policy, check_query
 from fedpriv.federation.limits import answer_bound
+from fedpriv.federation.once import OncePerRound
 from fedpriv.federation.records import stack
 
 if TYPE_CHECKING:
@@ -21,6 +23,19 @@ if TYPE_CHECKING:
     from fedpriv.secagg.fixed_point import Ring
 
 
+class Respondent(Protocol):
+    """Whoever answers queries from records of its own."""
+
+    @property
+    def size(self) -> int:
+        """n_j; public."""
+        ...
+
+    def answer(self, query: Query) -> Ring:
+        """The answer in fixed point; `QueryRefused` if it breaks a rule."""
+        ...
+
+
 class Party:
     """What one party does with a query.
 
@@ -31,7 +46,9 @@ class Party:
     Args:
         records: Its own, as many as one of the sizes that the task states.
         task: The public facts; checked against the records.
-        sampling: The stream that it draws from in a round.
+        sampling: The stream that it draws its sample from in a round.
+        noise: The stream of the noise that it adds itself; what is left of that of the sample, if
+            not given.
         policy: What it is willing to answer.
     """
 
@@ -41,6 +58,7 @@ class Party:
         *,
         task: Task,
         sampling: Callable[[int], RandomStream],
+        noise: Callable[[int], RandomStream] | None = None,
         policy: Policy | None = None,
     ) -> None:
         if len(records) not in task.sizes:
@@ -49,8 +67,10 @@ class Party:
             )
         self._task = task
         self._sampling = sampling
+        self._noise = noise
         self._policy = policy or Policy()
         self._holdings = Holdings(task, stack(records, np.array([0, len(records)]), task))
+        self._once = OncePerRound()
 
     @property
     def size(self) -> int:
@@ -60,13 +80,22 @@ class Party:
     def answer(self, query: Query) -> Ring:
         """The answer to ``query``, in fixed point; what secure aggregation then masks.
 
+        If it carries a share of the noise of the sum, a round is answered once: the same query
+        again gets the same integers, and another one for that round none.
+
         Raises:
             QueryRefused: The query breaks a rule of this party. Nothing was computed.
         """
+        check_query(query, self._task, self._policy)
+        if query.share is None:
+            return self._computed(query)
+        return self._once.answer(query, partial(self._computed, query))
+
+    def _computed(self, query: Query) -> Ring:
         task, grid = self._task, query.grid
-        check_query(query, task, self._policy)
-        stream = self._sampling(query.round)
-        draws = draw(query, task, (self.size,), stream)
+        stream = (self._noise or self._sampling)(query.round)
+        apart = self._noise is not None and getattr(query, "sampling_rate", 1.0) < 1
+        draws = draw(query, task, (self.size,), self._sampling(query.round) if apart else stream)
         vectors = self._holdings.answer(query, draws).vectors
         answer = grid.encode_sum(vectors, bound=answer_bound(query, task, self.size))
         noise = draw_local_noise(query, task, (self.size,), stream)

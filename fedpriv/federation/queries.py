@@ -3,7 +3,7 @@
 A query states everything that its answer depends on besides the records: the point, the bound, the
 sampling, the fixed-point grid, and the event that the release it serves is charged with. The
 model, the loss and the bound on features are the `Task`, which every party knows already. All
-queries ask for one vector a party, of the dimension of the model.
+queries ask for one vector a party, as long as `limits.answer_width` says.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Weights
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.planning_objective import ObjectiveNoise
+    from fedpriv.privacy.shares import NoiseShare
     from fedpriv.secagg import FixedPoint
 
 
@@ -35,6 +36,7 @@ class Query:
         round: Which release of the run it serves, from 0.
         grid: The fixed point that answers are rounded to and summed in.
         event: What the release costs; None if nothing is promised.
+        share: The party's share of the noise of the sum, if the parties bring it.
     """
 
     kind: ClassVar[str]
@@ -42,11 +44,14 @@ class Query:
     round: int
     grid: FixedPoint
     event: Event | None
+    share: NoiseShare | None = None
 
     def __post_init__(self) -> None:
-        if not self.run:
-            raise ValueError("run must be a name, got ''.")
+        if type(self.run) is not str or not self.run:
+            raise ValueError(f"run must be a name, got {self.run!r}.")
         _require_index(round=self.round)
+        if self.share is not None and self.event is None:
+            raise ValueError("event must be given with a share of noise: a share is sized for it.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,6 +64,10 @@ class GradientQuery(Query):
         sampling_rate: Poisson rate at which each record joins; 1 is full batch.
         weights: "proportional": the sum itself; "equal": times n₍₁₎/n_j.
         local: Noise that the party adds itself, if any.
+        centre: Public a, (d,): (g − a)/b is clipped and summed instead of g; None means zero.
+        scale: Public b > 0, (d,); None means one.
+        counted: Whether one number more follows: how many of the records have a vector that was
+            not longer than C.
     """
 
     kind: ClassVar[str] = "gradient"
@@ -67,6 +76,9 @@ class GradientQuery(Query):
     sampling_rate: float = 1.0
     weights: Weights = "proportional"
     local: LocalNoise | None = None
+    centre: NDArray[np.float64] | None = None
+    scale: NDArray[np.float64] | None = None
+    counted: bool = False
 
     def __post_init__(self) -> None:
         Query.__post_init__(self)
@@ -74,10 +86,22 @@ class GradientQuery(Query):
         require_positive(clip_norm=self.clip_norm)
         require_rate(sampling_rate=self.sampling_rate)
         require_choice(WEIGHTS, weights=self.weights)
-        if self.local is not None and self.sampling_rate != 1:
+        for name in ("centre", "scale"):
+            if (vector := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _point(vector, name, shape=self.theta.shape))
+        if self.scale is not None and not (self.scale > 0).all():
+            raise ValueError("scale must be positive in every coordinate.")
+        by_parties = self.local is not None or self.share is not None
+        if self.counted and (by_parties or self.weights == "equal"):
             raise ValueError(
-                f"sampling_rate must be 1 with local noise, got {self.sampling_rate!r}: the local "
-                "baseline is full batch."
+                "counted must be False with noise of the parties or equal weights, got True."
+            )
+        if self.local is not None and self.share is not None:
+            raise ValueError("local and share must not both be given: one noise a release.")
+        if self.sampling_rate != 1 and (self.local is not None or self.share is not None):
+            raise ValueError(
+                f"sampling_rate must be 1 with noise of the parties, got {self.sampling_rate!r}: "
+                "how sampling amplifies it is not known here."
             )
 
 
@@ -104,8 +128,10 @@ class ErmQuery(Query):
         Query.__post_init__(self)
         require_positive(regulariser=self.regulariser, tolerance=self.tolerance)
         require_choice(WEIGHTS, weights=self.weights)
-        if self.local is not None and self.objective is not None:
-            raise ValueError("local and objective must not both be given: one noise a release.")
+        if sum(noise is not None for noise in (self.local, self.objective, self.share)) > 1:
+            raise ValueError(
+                "only one of local, objective and share must be given: one noise a release."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -128,18 +154,53 @@ class RiskGradientQuery(Query):
         Query.__post_init__(self)
         object.__setattr__(self, "theta", _point(self.theta))
         _require_index(exchange=self.exchange)
+        if self.share is not None:
+            raise ValueError("share must be None: a joint fit needs exact sums.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LossQuery(Query):
+    """Σ over a party's records of min(loss, clip) at each of k points: k numbers.
+
+    Each record's clipped loss is rounded down to the grid before it is summed, so that the sum is
+    one of integers, and adding, removing or replacing a record moves each of the k by at most
+    ``clip``, without a term for rounding; adding one moves none of them down. As for gradients
+    (`fedpriv.learning.clipping`), the losses of all other records must come out alike.
+
+    Attributes:
+        points: The k points, float64 (k, d).
+        clip: The bound on one record's loss.
+    """
+
+    kind: ClassVar[str] = "loss"
+    points: NDArray[np.float64]
+    clip: float
+
+    def __post_init__(self) -> None:
+        Query.__post_init__(self)
+        points = np.array(self.points, dtype=np.float64)
+        if points.ndim != 2 or not len(points) or not np.isfinite(points).all():
+            raise ValueError(f"points must be finite vectors, (k, d), got shape {points.shape}.")
+        points.flags.writeable = False
+        object.__setattr__(self, "points", points)
+        require_positive(clip=self.clip)
+        if self.share is not None:
+            raise ValueError("share must be None: losses are selected from, and get no noise.")
 
 
 QUERIES: dict[str, type[Query]] = {
-    query.kind: query for query in (GradientQuery, ErmQuery, RiskGradientQuery)
+    query.kind: query for query in (GradientQuery, ErmQuery, RiskGradientQuery, LossQuery)
 }
 
 
-def _point(theta: NDArray[np.float64]) -> NDArray[np.float64]:
+def _point(
+    theta: NDArray[np.float64], name: str = "theta", *, shape: tuple[int, ...] | None = None
+) -> NDArray[np.float64]:
     """A read-only copy of a finite float64 vector."""
     vector = np.array(theta, dtype=np.float64)
-    if vector.ndim != 1 or not np.isfinite(vector).all():
-        raise ValueError(f"theta must be a finite vector, got shape {vector.shape}.")
+    wrong = vector.ndim != 1 or vector.shape != (shape or vector.shape)
+    if wrong or not np.isfinite(vector).all():
+        raise ValueError(f"{name} must be a finite vector, got shape {vector.shape}.")
     vector.flags.writeable = False
     return vector
 

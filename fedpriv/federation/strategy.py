@@ -18,10 +18,11 @@ from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
+from fedpriv.federation.limits import require_minimum
 from fedpriv.federation.messages import query_messages, sum_replies
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.budget import BudgetExceeded
-from fedpriv.privacy.events import GaussianEvent, LaplaceEvent, PureEvent
+from fedpriv.privacy.events import ApproximateEvent, GaussianEvent, LaplaceEvent, PureEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -84,6 +85,11 @@ class SumStrategy(Strategy):
     ) -> None:
         if plan is not None:
             _require_plan_of(plan, task)
+        elif run.ledger is not None:
+            raise ValueError(
+                "plan must be given for a run on a ledger, got None: a release without one has no "
+                "cost to reserve."
+            )
         self.task = task
         self.plan = plan
         self.stopped = ""
@@ -141,7 +147,7 @@ class SumStrategy(Strategy):
         while self._round < self.releases and not self.stopped:
             stored = self._reserve()
             if stored is not None:
-                self._advance(np.frombuffer(stored, dtype="<f8"))
+                self._advance(self._stored(stored))
             elif not self.stopped:
                 self._asked = self._query()
                 break
@@ -152,6 +158,9 @@ class SumStrategy(Strategy):
         asked, self._asked = self._asked, None
         if asked is None or asked.grid.step != answer.step:
             raise RuntimeError("a sum was learned that was not asked for: nothing was released.")
+        require_minimum(asked, len(answer.sizes))
+        if self._run.ledger is not None and self._reservation is None:
+            raise RuntimeError("a release must be reserved in the ledger. Nothing was released.")
         release = self._release(answer)
         if release is None:
             return
@@ -205,6 +214,21 @@ class SumStrategy(Strategy):
             )
         return stream
 
+    @property
+    def _release_length(self) -> int | None:
+        """How many numbers a release has; None if releases differ in that."""
+        return self.task.dimension
+
+    def _stored(self, data: bytes) -> NDArray[np.float64]:
+        """A release of the ledger, which must be of this model."""
+        if len(data) % 8 or self._release_length not in (None, len(data) // 8):
+            raise ValueError(
+                f"the ledger holds a release of {len(data)} bytes for round {self._round} of run "
+                f"{self._run.name!r}, and the model has {self.task.dimension} coordinates of 8: "
+                "it is the run of another model."
+            )
+        return np.frombuffer(data, dtype="<f8")
+
     def _advance(self, release: NDArray[np.float64]) -> None:
         self._update(release)
         self._round += 1
@@ -230,7 +254,7 @@ class SumStrategy(Strategy):
         Sampled rounds compose better together, and some ledgers price no Gaussian alone.
         """
         run, plan = self._run.name, self._require_plan()
-        if isinstance(event, GaussianEvent | LaplaceEvent | PureEvent):
+        if isinstance(event, GaussianEvent | LaplaceEvent | PureEvent | ApproximateEvent):
             try:
                 return ledger.reserve(event, run=run, round=self._round)
             except UnsupportedEvent:
@@ -278,7 +302,7 @@ class SumStrategy(Strategy):
         if self.plan is None:
             log(INFO, "\t└──> no privacy is promised")
         else:
-            log(INFO, "\t└──> %d releases within %s", self.plan.rounds, self.plan.budget)
+            log(INFO, "\t└──> %d releases within %s", self.releases, self.plan.budget)
 
     def _all_nodes(self, grid: Grid) -> list[int]:
         """All parties, once they have arrived."""

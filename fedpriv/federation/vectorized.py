@@ -1,6 +1,6 @@
 """The `vectorized` engine: all parties in one process, and the ideal functionality of a secure sum.
 
-Parties are cut into fixed chunks of whole parties, small enough to stay in a processor's cache. A
+Parties are cut into chunks of whole parties: memory stays bounded, and every worker has one. A
 chunk is computed by one thread with single-threaded kernels: its answers, party by party, rounded
 to the same fixed-point integers as in the real protocol. Integers add up exactly and in any order,
 so the sum has the same bits whatever the number of workers.
@@ -12,6 +12,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from os import sched_getaffinity
 from typing import TYPE_CHECKING
 
@@ -22,21 +23,24 @@ from fedpriv._validate import require_count
 from fedpriv.federation.answers import Holdings, draw, draw_local_noise
 from fedpriv.federation.federation import Sum
 from fedpriv.federation.guard import Policy, check_query
-from fedpriv.federation.limits import answer_bound
+from fedpriv.federation.limits import answer_bound, answer_width, require_minimum
 from fedpriv.federation.records import stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from fedpriv.data import PartitionedDataset
     from fedpriv.federation.answers import Draws
+    from fedpriv.federation.dropouts import Dropouts
     from fedpriv.federation.queries import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.randomness import RandomStream
     from fedpriv.secagg.fixed_point import Ring
 
-CHUNK_BYTES = 1 << 22
-"""Bytes of features in a chunk, about: they are read twice, the second time from the cache."""
+CHUNK_BYTES = 1 << 24
+"""Most bytes of features in a chunk, about: it bounds the memory for answers."""
 
 _SIMULATION = Policy(unpaid=True)
 
@@ -62,6 +66,8 @@ class VectorizedFederation:
         sampling: The stream from which the parties draw in a round: their Poisson samples, or noise
             of their own.
         workers: Threads; None for one a processor.
+        dropouts: Who does not answer in which round; None if everybody always does.
+        first_round: Which round of the drop-outs the first sum is.
     """
 
     def __init__(
@@ -71,14 +77,18 @@ class VectorizedFederation:
         task: Task,
         sampling: Callable[[int], RandomStream],
         workers: int | None = None,
+        dropouts: Dropouts | None = None,
+        first_round: int = 0,
     ) -> None:
         if tuple(data.sizes.tolist()) != task.sizes:
             raise ValueError("data must have the party sizes that the task states.")
         self._task = task
         self._sampling = sampling
+        self._dropouts = dropouts
+        self._next_round = first_round
         count = workers or len(sched_getaffinity(0))
         require_count(workers=count)
-        chunks = _cut(data, task)
+        chunks = _cut(data, task, data.dataset.train.X.nbytes // count)
         self._stripes = [chunks[first::count] for first in range(min(count, len(chunks)))]
         self._pool = ThreadPoolExecutor(
             len(self._stripes), initializer=torch.set_num_threads, initargs=(1,)
@@ -90,39 +100,54 @@ class VectorizedFederation:
         return self._task.sizes
 
     def sum(self, query: Query) -> Sum:
-        """The sum of all parties' answers, in the query's ring."""
+        """The sum of all parties' answers, but for drop-outs, in the query's ring."""
         task, grid = self._task, query.grid
         check_query(query, task, _SIMULATION)
+        present = self._present()
+        sizes = task.sizes if present is None else tuple(compress(task.sizes, present))
+        require_minimum(query, len(sizes))
         stream = self._sampling(query.round)
         draws = draw(query, task, task.sizes, stream)
-        answer = partial(self._answer, query, draws)
-        total = np.zeros(task.dimension, grid.dtype)
+        answer = partial(self._answer, query, draws, present)
+        total = np.zeros(answer_width(query, task), grid.dtype)
         counts: Counter[str] = Counter()
         for ring, more in self._pool.map(partial(_add_up, answer), self._stripes):
             total += ring
             counts.update(more)
-        noise = draw_local_noise(query, task, task.sizes, stream)
+        noise = draw_local_noise(query, task, sizes, stream)
         if noise is not None:
             total += noise.astype(grid.dtype)
         return Sum(
             total=grid.decode(total),
             step=grid.step,
-            sizes=task.sizes,
+            sizes=sizes,
             diagnostics=_diagnostics(counts),
         )
 
-    def _answer(self, query: Query, draws: Draws, chunk: _Chunk) -> tuple[Ring, Counter[str]]:
+    def _present(self) -> NDArray[np.bool_] | None:
+        """Who answers this time; None if everybody does."""
+        if self._dropouts is None:
+            return None
+        present = np.ones(self._task.parties, dtype=bool)
+        present[list(self._dropouts.silent(self._next_round))] = False
+        self._next_round += 1
+        return present
+
+    def _answer(
+        self, query: Query, draws: Draws, present: NDArray[np.bool_] | None, chunk: _Chunk
+    ) -> tuple[Ring, Counter[str]]:
         """Σ over a chunk of the quantised answers, and what a simulation counts."""
         answers = chunk.holdings.answer(query, draws.of(chunk.parties, chunk.records))
         sizes = set(self._task.sizes[chunk.parties])
         bound = max(answer_bound(query, self._task, size) for size in sizes)
-        return query.grid.encode_sum(answers.vectors, bound=bound), Counter(answers.counts)
+        vectors = answers.vectors if present is None else answers.vectors[present[chunk.parties]]
+        return query.grid.encode_sum(vectors, bound=bound), Counter(answers.counts)
 
 
-def _cut(data: PartitionedDataset, task: Task) -> list[_Chunk]:
-    """Chunks of whole parties; a party larger than a chunk is one alone."""
+def _cut(data: PartitionedDataset, task: Task, share: int) -> list[_Chunk]:
+    """Chunks of whole parties, of a worker's ``share`` of bytes at most; a large party is alone."""
     train, offsets = data.dataset.train, data.offsets
-    most = max(1, CHUNK_BYTES // train.X[:1].nbytes)
+    most = max(1, -(-min(CHUNK_BYTES, share) // train.X[:1].nbytes))
     chunks, first = [], 0
     while first < data.parties:
         last = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1

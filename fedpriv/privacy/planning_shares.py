@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Literal
 from fedpriv._validate import require_choice, require_count, require_delta, require_positive
 from fedpriv.privacy.calibration import noise_within
 from fedpriv.privacy.events import SMALLEST_SHARE_STDDEV
-from fedpriv.privacy.shares import SHARE_LAWS, NoiseShare, SharedNoise, ShareLaw, count_of
+from fedpriv.privacy.shares import (
+    SHARE_LAWS,
+    NoiseShare,
+    SharedNoise,
+    ShareLaw,
+    colluders_of,
+    count_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +61,8 @@ class Sharing:
 
     @property
     def colluders(self) -> int:
-        """⌊colluding·m⌋."""
-        return count_of(self.colluding, self.parties)
+        """⌊colluding·m⌋, and one at least: a party knows its own share."""
+        return colluders_of(self.colluding, self.parties)
 
     def law_for(self, delta: float) -> ShareLaw:
         """The law, checked against what the budget allows."""

@@ -55,6 +55,14 @@ def count_of(fraction: float, parties: int) -> int:
     return floor(fraction * parties + 1e-9)
 
 
+def colluders_of(fraction: float, parties: int) -> int:
+    """How many shares to count as known: ⌊fraction·parties⌋, and one at least if there are peers.
+
+    A party that only reads what is released knows its own share, and is an observer like any other.
+    """
+    return max(count_of(fraction, parties), min(1, parties - 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseShare:
     """What one party adds to every coordinate of its answer, in steps of the integer grid.

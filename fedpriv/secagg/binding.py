@@ -46,12 +46,15 @@ def self_mask(announced: Round, party: int, seed: bytes) -> bytes:
     return derive(seed, _label("self-mask", announced, party))
 
 
-def pair_mask(announced: Round, one: int, other: int, secret: bytes) -> bytes:
+def pair_mask(announced: Round, one: int, other: int, secret: bytes, about: bytes) -> bytes:
     """The key of the mask that two parties share, from the secret that their mask keys agree on.
 
-    The party with the smaller number adds the mask, the other one subtracts it.
+    The party with the smaller number adds the mask, the other one subtracts it. ``about`` is what
+    each was told that its answer is about: if they were told different things, their masks do not
+    cancel, and the sum stays masked.
     """
-    return derive(secret, _label("pair-mask", announced, min(one, other), max(one, other)))
+    label = _label("pair-mask", announced, min(one, other), max(one, other))
+    return derive(secret, label + sha256(about).digest())
 
 
 def _label(purpose: str, announced: Round, *parties: int) -> bytes:

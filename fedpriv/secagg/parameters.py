@@ -1,11 +1,12 @@
 """How many holders keep a party's shares, and how many of them open a secret.
 
-Let n parties be announced, at most ⌊γn⌋ of them corrupt and at most ⌊δn⌋ dropping out. Up to
-`COMPLETE` parties, everybody holds shares of everybody. Beyond, each party draws k holders for
-itself, uniformly among the others (Bell et al. 2020: a random graph of logarithmic degree), and the
-probabilities below are over that draw, which nobody else can influence.
+Let n of the m parties of the roster be announced, at most ⌊γm⌋ of them corrupt, since the server
+chooses whom to announce, and at most ⌊δn⌋ dropping out. Up to `COMPLETE` parties, everybody holds
+shares of everybody. Beyond, each party draws k holders for itself, uniformly among the others (Bell
+et al. 2020: a random graph of logarithmic degree), and the probabilities below are over that draw,
+which nobody else can influence.
 
-With X ~ Hypergeometric(n - 1, ⌊γn⌋, k) the number of corrupt holders of an honest party and Y that
+With X ~ Hypergeometric(n - 1, ⌊γm⌋, k) the number of corrupt holders of an honest party and Y that
 of holders who stay, the round is
 
 - secure, except with probability 2^-σ, if nobody can open both secrets of an honest party: X < t
@@ -15,6 +16,12 @@ of holders who stay, the round is
 - live, except with probability 2^-η, if Y ≥ t for everybody.
 
 The two conditions of security get half of 2^-σ each.
+
+Whatever the graph, a sum has at least two honest answers: minimum ≥ ⌊γm⌋ + 2. In active mode it has
+more than (m + ⌊γm⌋)/2 answers, and half of the honest parties of the roster cannot open it without
+the others: with a complete graph because t > (m + ⌊γm⌋)/2, else except with probability 2^-2σ. So
+two sums, over whichever cohorts, are not opened by two sets of honest parties that have nobody in
+common: if each refuses to open one answer over two sets of survivors, nobody can.
 """
 
 from __future__ import annotations
@@ -22,12 +29,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from math import floor
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln
 
 from fedpriv._validate import require_count
 from fedpriv.secagg.fixed_point import MAX_PARTIES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 COMPLETE = 128
 """Up to so many parties everybody holds shares of everybody: no draw, no failure probability."""
@@ -92,6 +103,7 @@ class Parameters:
         *,
         mode: Mode | str,
         parties: int,
+        roster: int | None = None,
         corrupt: float = 0.1,
         dropout: float = 0.1,
         security: float = 40.0,
@@ -103,12 +115,16 @@ class Parameters:
         Args:
             mode: What the server is trusted with.
             parties: How many parties are announced, n.
-            corrupt: The largest fraction of them that collude with the server, γ.
-            dropout: The largest fraction of them that stop answering, at any steps together, δ.
+            roster: How many parties there are to announce, m; n if not given.
+            corrupt: The largest fraction of the roster that colludes with the server, γ.
+            dropout: The largest fraction of those announced that stop answering, at any steps
+                together, δ; with a complete graph that of the roster, and who was not announced
+                is one of them.
             security: σ: a round is insecure with probability at most 2^-σ. Complete graph: zero.
             liveness: η: a round within δ fails with probability at most 2^-η. Complete graph: zero.
             minimum: The least number of answers in a sum. By default, and at the least, n - ⌊δn⌋;
-                with a complete graph the threshold, since security does not depend on δ there.
+                with a complete graph the threshold, since security does not depend on δ there; and
+                never fewer than the text above says.
 
         Raises:
             ValueError: If no threshold meets the conditions, or ``minimum`` is too small.
@@ -118,20 +134,38 @@ class Parameters:
         for name, value in (("corrupt", corrupt), ("dropout", dropout)):
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {value!r}.")
-        bad, gone = _share_of(corrupt, parties), _share_of(dropout, parties)
+        roster = parties if roster is None else roster
+        if not parties <= roster <= MAX_PARTIES:
+            raise ValueError(
+                f"roster must lie between parties = {parties} and {MAX_PARTIES}, got {roster}."
+            )
+        bad, gone = _share_of(corrupt, roster), _share_of(dropout, parties)
+        most = (roster + bad) // 2 + 1  # more than half of whom a lying server can count on
         if parties <= COMPLETE:
             holders = parties
-            threshold = (parties + (bad if mode is Mode.ACTIVE else 0)) // 2 + 1
-            found = bad < threshold <= parties - gone
+            threshold = most if mode is Mode.ACTIVE else parties // 2 + 1
+            stay = min(parties, roster - _share_of(dropout, roster))
+            found = bad < threshold <= stay
+        elif bad >= parties:
+            found = False
         else:
-            holders, threshold = _search(mode, parties, bad, gone, security, liveness)
+            holders, threshold = _search(mode, parties, roster, bad, gone, security, liveness)
             found = holders > 0
         if not found:
             raise ValueError(
                 f"no threshold is secure with corrupt = {corrupt!r} and live with dropout = "
                 f"{dropout!r} for {parties} parties in {mode.value} mode. Allow fewer of either."
             )
-        least = max(2, threshold if holders == parties else parties - gone)
+        least = max(
+            bad + 2,
+            threshold if holders == parties else parties - gone,
+            most if mode is Mode.ACTIVE else 0,
+        )
+        if least > parties:
+            raise ValueError(
+                f"{parties} of {roster} parties are too few for a sum in {mode.value} mode if "
+                f"{bad} of them collude with the server: it takes {least}."
+            )
         minimum = least if minimum is None else minimum
         if minimum < least:
             raise ValueError(f"minimum must be at least {least} by this plan, got {minimum}.")
@@ -145,7 +179,7 @@ def _share_of(fraction: float, parties: int) -> int:
 
 
 def _search(
-    mode: Mode, n: int, bad: int, gone: int, security: float, liveness: float
+    mode: Mode, n: int, roster: int, bad: int, gone: int, security: float, liveness: float
 ) -> tuple[int, int]:
     """The smallest even k, and the smallest t with it; (0, 0) if there is none."""
     from scipy.stats import hypergeom  # slow to import, and small cohorts do not need it
@@ -157,6 +191,8 @@ def _search(
         secure = n * hypergeom.sf(opened - 1, n - 1, bad, k) <= half
         # The party itself is one of the n - gone that stay.
         lively = n * hypergeom.cdf(t - 1, n - 1, n - gone - 1, k) <= live
+        if mode is Mode.ACTIVE:
+            secure &= _opened_by_half(n, roster, bad, gone, k, t) <= half**2
         for threshold in t[secure & lively].tolist():
             if _disconnected(mode, n, bad, gone, k, threshold) <= half:
                 return k, threshold
@@ -180,3 +216,22 @@ def _disconnected(mode: Mode, n: int, bad: int, gone: int, k: int, t: int) -> fl
     sets = gammaln(honest + 1) - gammaln(s + 1) - gammaln(honest - s + 1)
     inside = hypergeom.logsf(kept - 1, n - 1, outside + s - 1, k)
     return float(np.exp(np.minimum(sets + s * inside, 0.0)).sum())
+
+
+def _opened_by_half(
+    n: int, roster: int, bad: int, gone: int, k: int, t: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """A bound on the probability that some half of the honest parties opens a sum by itself.
+
+    With the corrupt ones it must have t holders of every honest answer in the sum, of which there
+    are n - ``gone`` - ``bad`` at the least. Those parties draw their holders independently: union
+    over all halves of the roster.
+    """
+    from scipy.stats import hypergeom
+
+    honest = roster - bad
+    half = honest // 2
+    sets = gammaln(honest + 1) - gammaln(half + 1) - gammaln(honest - half + 1)
+    each = hypergeom.logsf(t - 1, n - 1, min(half + bad, n - 1), k)
+    bound: NDArray[np.float64] = np.exp(np.minimum(sets + max(n - gone - bad, 0) * each, 0.0))
+    return bound

@@ -121,17 +121,26 @@ class Party:
             Share(**self._bound(), commitment=commitment, salt=salt, ciphertexts=sealed),
         )
 
-    def answer(self, state: Shared, inbox: Delivery, answer: Ring) -> tuple[Answered, MaskedAnswer]:
+    def answer(
+        self, state: Shared, inbox: Delivery, answer: Ring, *, about: bytes = b""
+    ) -> tuple[Answered, MaskedAnswer]:
         """Step 2: the answer, as ring elements, under its self-mask and all pairwise masks.
 
         A ciphertext that does not open is left out: its sender has one share fewer, no more.
+
+        Args:
+            state: After step 1.
+            inbox: From the server.
+            answer: The ring elements.
+            about: What the answer is an answer to. Masks cancel between parties only that were
+                asked the same: a server that asks all others for nothing learns nothing of one.
         """
         state, inbox = self._expect(state, Shared), self._expect(inbox, Delivery)
         rules.require_delivery(self.announced, state, inbox)
         masked = Vector().checked(answer).copy()
         pairs = {
             peer: binding.pair_mask(
-                self.announced, self.number, peer, state.links[peer][KEY_BYTES:]
+                self.announced, self.number, peer, state.links[peer][KEY_BYTES:], about
             )
             for peer in state.links.keys() & set(inbox.sharers)
         }

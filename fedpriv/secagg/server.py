@@ -111,9 +111,18 @@ class Server:
         }
 
     def collect_answers(
-        self, state: SharesCollected, inbox: Iterable[Message], *, dimension: int, bits: int
+        self,
+        state: SharesCollected,
+        inbox: Iterable[Message],
+        *,
+        dimension: int,
+        bits: int,
+        about: bytes = b"",
     ) -> tuple[AnswersCollected, dict[int, Survivors]]:
-        """Step 2: add up masked answers as they come; tell the survivors who they are."""
+        """Step 2: add up masked answers as they come; tell the survivors who they are.
+
+        ``about`` is what all parties were asked: see `Party.answer`.
+        """
         state = _expect(state, SharesCollected)
         screen = Screen(announced=self.announced, expected=state.keys.keys())
         masked = np.zeros(dimension, dtype=f"<u{bits // 8}")
@@ -130,6 +139,7 @@ class Server:
             shares=state,
             survivors=frozenset(survivors),
             masked=masked,
+            about=about,
             rejected=state.rejected + tuple(screen.rejected),
         )
         listed = tuple(sorted(survivors))
@@ -220,7 +230,7 @@ class Server:
             private = X25519PrivateKey.from_private_bytes(secrets[gone])
             for party in linked[gone] & survivors:
                 secret = agree(private, _mask_key(shares, party))
-                key = binding.pair_mask(self.announced, party, gone, secret)
+                key = binding.pair_mask(self.announced, party, gone, secret, answers.about)
                 (subtract if party < gone else add).append(key)
         vector = answers.masked.copy()
         apply_masks(vector, add=add, subtract=subtract)

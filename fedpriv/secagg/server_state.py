@@ -40,11 +40,12 @@ class SharesCollected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswersCollected:
-    """After step 2: whose answers arrived, and their sum, still masked."""
+    """After step 2: whose answers arrived, to what, and their sum, still masked."""
 
     shares: SharesCollected = field(repr=False)
     survivors: frozenset[int]
     masked: Ring = field(repr=False)
+    about: bytes = field(repr=False)
     rejected: tuple[Rejection, ...]
 
 

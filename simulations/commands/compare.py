@@ -59,7 +59,12 @@ def compare(
         typer.echo(f"Stopped. Continue with: fedpriv compare --resume {directory}", err=True)
         raise typer.Exit(INTERRUPTED)
     rows = collect(todo, directory)
-    found = findings(rows, study.compare.published if study.compare else None)
+    axes = study.compare
+    found = findings(
+        rows,
+        axes.published_losses if axes else None,
+        axes.published_accuracies if axes else None,
+    )
     _finish(rows, study, found, directory, as_json=as_json)
 
 

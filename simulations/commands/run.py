@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +32,14 @@ Out = Annotated[
     Path | None,
     typer.Option(help="Directory for the results; results/NAME/TIME-HASH if not given."),
 ]
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="ENGINE",
+        help="vectorized, local or ray; that of the experiment if not given.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 INTERRUPTED = 130
@@ -44,6 +53,7 @@ def register(app: typer.Typer) -> None:
 def run(
     experiment: Source = None,
     settings: Settings = None,
+    engine: EngineName = None,
     out: Out = None,
     resume: Annotated[
         Path | None, typer.Option(help="Take up an interrupted run from its directory.")
@@ -77,7 +87,8 @@ def run(
     from simulations.ledgers import open_ledger
 
     with refusals():
-        session = _session(experiment, settings or [], out, resume, release, ledger)
+        chosen = [] if engine is None else [f'run.engine="{engine}"']
+        session = _session(experiment, [*(settings or []), *chosen], out, resume, release, ledger)
         with open_ledger(session) as book:
             result = _carry_on(session, book, quiet=as_json)
     if result is None:
@@ -129,10 +140,41 @@ def _session(
 def _carry_on(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str, Any] | None:
     from simulations.session import carry_on, interruptible
 
+    if session.prepared.experiment.run.engine == "ray" and not session.finished:
+        return _on_ray(session, book, quiet=quiet)
     shown: AbstractContextManager[Callable[[Record, Round], None]]
     shown = nullcontext(lambda _record, _round: None) if quiet else _progress()
     with interruptible() as stop, shown as on_round:
         return carry_on(session, ledger=book, on_round=on_round, stop=stop)
+
+
+def _on_ray(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str, Any] | None:
+    """In processes of their own, which end when this one is told to stop."""
+    from simulations.ray_engine import run_on_ray
+    from simulations.session import note
+
+    def show(done: int, total: int, facts: str) -> None:
+        if not quiet:
+            typer.echo(f"round {done} of {total}  {facts}", err=True)
+
+    with _stopped_by_sigterm():
+        try:
+            result = run_on_ray(session, on_progress=show)
+        except KeyboardInterrupt:
+            return None
+    if book is not None:
+        note(session, book, result)
+    return result
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager
@@ -197,8 +239,8 @@ def _print(result: dict[str, Any], session: Session) -> None:
         typer.echo("no privacy is promised: the strategy adds no noise")
     else:
         typer.echo(
-            f"epsilon <= {rounded_up(result['epsilon'])} at delta = {result['delta']:g}   "
-            f"(one record, {result['adjacency']})"
+            f"epsilon <= {rounded_up(result['epsilon'])} at delta = "
+            f"{rounded_up(result['delta'])}   (one record, {result['adjacency']})"
         )
     if result["loss"] is None:
         typer.echo("metrics: none; the test records are not declared public (data.public_test)")

@@ -15,9 +15,9 @@ from fedpriv.federation.codec import from_bytes, to_bytes
 from fedpriv.federation.local_noise import LocalNoise
 from fedpriv.federation.queries import ErmQuery, GradientQuery, Query, RiskGradientQuery
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.approximate import ApproximateEvent
-from fedpriv.privacy.events import GaussianEvent, PureEvent
+from fedpriv.privacy.events import ApproximateEvent, GaussianEvent, PureEvent, SkellamEvent
 from fedpriv.privacy.planning_objective import ObjectiveNoise
+from fedpriv.privacy.shares import NoiseShare
 from fedpriv.secagg import FixedPoint
 
 GRID = FixedPoint(step=2.0**-20)
@@ -46,6 +46,15 @@ QUERIES: list[Query] = [
         regulariser=0.1,
         tolerance=1e-8,
         objective=ObjectiveNoise(law="gaussian", epsilon=1.0, delta=1e-6, adjacency=ONE),
+    ),
+    ErmQuery(
+        run="r",
+        round=0,
+        grid=GRID,
+        event=SkellamEvent(adjacency=ONE, variance=80.0, l1_sensitivity=2.5, l2_sensitivity=2.0),
+        share=NoiseShare(law="skellam", parameter=10.0, minimum=9, colluders=1),
+        regulariser=0.1,
+        tolerance=1e-8,
     ),
     RiskGradientQuery(
         run="r",
@@ -149,6 +158,12 @@ def test_the_altering_helper_changes_nothing_by_itself() -> None:
         {"grid": {"step": 0.3, "bits": 32}},
         {"grid": {"step": 0.5, "bits": 16}},
         {"event": {"kind": "none"}},
+        {"share": {"law": "skellam", "parameter": 0.0, "minimum": 9, "colluders": 1}},
+        {"share": {"law": "skellam", "parameter": 1, "minimum": 9, "colluders": 1}},
+        {"share": {"law": "skellam", "parameter": 1.0, "minimum": True, "colluders": 0}},
+        {"share": {"law": "skellam", "parameter": 1.0, "minimum": 9, "colluders": 9}},
+        {"share": {"law": "skellam", "parameter": 1.0, "minimum": 9}},
+        {"share": {"law": "loud", "parameter": 1.0, "minimum": 9, "colluders": 1}},
         {"local": {"law": "gaussian", "relative_noise": 0.0, "adjacency": "replace-one"}},
     ],
     ids=str,

@@ -281,3 +281,44 @@ def test_a_round_is_asked_again_after_nobody_answered() -> None:
     assert (first.theta == again.theta).all()
     train(strategy, SilentFederation(TASK, sampling=streams(0, "p")))
     assert strategy.round == ROUNDS
+
+
+def test_a_strategy_without_a_plan_does_not_run_on_a_ledger(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="plan must be given for a run on a ledger"):
+        build("non-private", TASK, ledger=ledger_at(tmp_path))
+
+
+def test_a_sum_without_a_reservation_is_not_released(tmp_path: Path) -> None:
+    ledger = ledger_at(tmp_path)
+    strategy = gradient(ledger)
+    answer = federation().sum(strategy.ask())
+    strategy._reservation = None
+    with pytest.raises(RuntimeError, match="must be reserved"):
+        strategy.learn(answer)
+    assert events(ledger) == [(Kind.RESERVED, 0)]
+    assert strategy.round == 0
+
+
+def test_a_stored_release_of_another_model_is_refused(tmp_path: Path) -> None:
+    ledger = ledger_at(tmp_path)
+    first = gradient(ledger)
+    ledger.commit(ledger.reserve(first.plan.event(0), run="run", round=0), bytes(8 * WIDTH + 8))
+    with pytest.raises(ValueError, match="run of another model"):
+        first.ask()
+    assert first.round == 0
+
+
+@pytest.mark.parametrize("composition", ["auto", "basic"])
+def test_a_release_of_which_only_a_pair_is_known_is_charged_the_pair(
+    tmp_path: Path, composition: str
+) -> None:
+    ledger = ledger_at(tmp_path, composition=composition)
+    train(
+        build("objective-perturbation", TASK, epsilon=0.75, delta=5e-7, ledger=ledger), federation()
+    )
+    spent = ledger.spent().guarantee
+    assert (spent.epsilon, spent.delta) == (0.75, 5e-7)
+    ledger.verify()
+    late = build("objective-perturbation", TASK, epsilon=0.2, delta=6e-7, ledger=ledger, run="b")
+    with pytest.raises(BudgetExceeded, match="Nothing was released"):
+        late.ask()

@@ -11,6 +11,7 @@ from fedpriv.data.dataset import Dataset, Records
 from fedpriv.data.partition import PartitionedDataset
 from fedpriv.federation.answers import draw_local_noise
 from fedpriv.federation.federation import Sum
+from fedpriv.federation.limits import answer_width
 from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import LinearModel
@@ -18,7 +19,7 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.randomness import RandomStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -97,7 +98,7 @@ class SilentFederation:
 
     def sum(self, query: Query) -> Sum:
         noise = draw_local_noise(query, self.task, self.sizes, self.sampling(query.round))
-        zero = np.zeros(self.task.dimension, np.int64)
+        zero = np.zeros(answer_width(query, self.task), np.int64)
         return Sum(total=zero if noise is None else noise, step=query.grid.step, sizes=self.sizes)
 
 
@@ -111,6 +112,7 @@ def build(
     adjacency: str = "replace-one",
     ledger: Ledger | None = None,
     run: str = "run",
+    sharing: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> SumStrategy:
     private = strategies.STRATEGIES[name].private
@@ -123,6 +125,7 @@ def build(
         noise=streams(seed, "noise") if ledger is None else lambda _: RandomStream.from_os(),
         run=run,
         ledger=ledger,
+        **({} if sharing is None else {"noise_at": "parties", **sharing}),
     )
 
 

@@ -134,7 +134,7 @@ def unmasked_candidates(
     for key in keys[victim]:
         private = X25519PrivateKey.from_private_bytes(key)
         pairs = {
-            peer: binding.pair_mask(announced, victim, peer, agree(private, public[peer]))
+            peer: binding.pair_mask(announced, victim, peer, agree(private, public[peer]), b"")
             for peer in set(cohort.numbers) - {victim}
         }
         for seed in seeds:

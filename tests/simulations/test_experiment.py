@@ -97,7 +97,7 @@ def test_every_key_of_the_documented_example_is_read(file: Path) -> None:
         ({"data": {"alpha": 1.0}}, "data: alpha is for partition = 'dirichlet' only."),
         ({"data": {"path": "x.csv"}}, "data: needs either name"),
         ({"model": {"l2": -1}}, "model.l2 must be at least 0, got -1."),
-        ({"run": {"engine": "ray"}}, "run.engine must be 'vectorized'"),
+        ({"run": {"engine": "cloud"}}, "run.engine must be 'vectorized', 'local', 'ray' or"),
         ({"run": {"evaluate_every": "never"}}, "must be an integer or 'auto', got 'never'."),
         ({"run": {"seed": -1}}, "run.seed must be at least 0"),
         ({"compare": {"seeds": 0}}, "compare.seeds must be at least 1"),
@@ -263,11 +263,12 @@ def test_toml_reads_back_what_was_written(values: dict[str, Any]) -> None:
 
 def test_the_documented_file_is_an_experiment_and_documented_keys_exist() -> None:
     text = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
-    example, tuning = (
+    example, tuning, compared = (
         tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", text, re.S)
     )
     experiment = parse_experiment({**example, **tuning})
     assert checked(experiment).tuning is not None
+    assert parse_experiment({**example, **compared}).compare is not None
     for key in re.findall(r"`((?:data|model|privacy|run|tuning|compare)\.(?!json|npz)\w+)`", text):
         section, name = key.split(".")
         assert name in _keys(Experiment, [section]), key

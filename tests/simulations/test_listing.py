@@ -12,7 +12,9 @@ def test_strategies_are_listed_with_their_options(fedpriv: Callable[..., Any]) -
     entries = {entry["name"]: entry for entry in fedpriv("list", "strategies", "--json").json()}
     aggregated = {"output-perturbation", "gradient-perturbation", "objective-perturbation"}
     others = {"pathak", "party-alone", "non-private", "pooled"}
-    assert set(entries) == aggregated | {f"local-{name}" for name in aggregated} | others
+    adaptive = {"adaptive-clipping", "agd", "learned-protection"}
+    local = {f"local-{name}" for name in aggregated}
+    assert set(entries) == aggregated | adaptive | local | others
     assert entries["gradient-perturbation"]["options"]["learning_rate"] == "auto"
     assert entries["gradient-perturbation"]["private"] is True
     assert entries["party-alone"]["private"] is False

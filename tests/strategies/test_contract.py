@@ -17,6 +17,7 @@ import strategies
 from fedpriv.federation.vectorized import VectorizedFederation
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import MlpModel
+from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import GaussianEvent
@@ -39,6 +40,9 @@ ALL = list(strategies.STRATEGIES)
 ROUNDS: dict[str, dict[str, Any]] = {
     "gradient-perturbation": {"rounds": 6},
     "local-gradient-perturbation": {"rounds": 6},
+    "adaptive-clipping": {"rounds": 6},
+    "agd": {"splits": 6},
+    "learned-protection": {"horizon": 6},
 }
 
 
@@ -53,6 +57,9 @@ def test_the_strategies_are_these() -> None:
         "output-perturbation",
         "gradient-perturbation",
         "objective-perturbation",
+        "adaptive-clipping",
+        "agd",
+        "learned-protection",
         "local-output-perturbation",
         "local-gradient-perturbation",
         "local-objective-perturbation",
@@ -170,7 +177,14 @@ def test_the_plan_of_a_strategy_fits_its_budget(name: str, epsilon: float) -> No
     assert plan.parties == len(SIZES)
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+ADAPTIVE = [
+    name
+    for name in PRIVATE
+    if isinstance(build(name, TASK, **ROUNDS.get(name, {})).plan, AdaptivePlan)
+]
+
+
+@pytest.mark.parametrize("name", sorted(set(PRIVATE) - set(ADAPTIVE)))
 def test_every_query_states_the_event_of_its_release(name: str) -> None:
     strategy, world = build(name, TASK, **ROUNDS.get(name, {})), federation()
     assert strategy.plan is not None
@@ -190,6 +204,28 @@ def test_the_same_streams_give_the_same_model_and_others_another(name: str) -> N
     assert (one == two).all()
     server_noise = name in PRIVATE and not name.startswith("local-")
     assert (one != other).all() == server_noise
+
+
+def squared_mu(event: object) -> float:
+    assert isinstance(event, GaussianEvent)
+    return event.relative_noise**-2
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_every_query_states_all_that_an_adaptive_round_makes_of_its_sum(name: str) -> None:
+    """Several Gaussian releases of one sum are one, whose μ² is the sum of theirs."""
+    strategy, world = build(name, TASK, **ROUNDS.get(name, {})), federation()
+    while (query := strategy.ask()) is not None:
+        assert isinstance(strategy.plan, AdaptivePlan)
+        before = strategy.plan.rounds - 1  # the first was admitted before the sum was asked for
+        strategy.learn(world.sum(query))
+        made = [strategy.plan.event(index) for index in range(before, strategy.plan.rounds)]
+        if name == "learned-protection":  # how much it makes follows from a part of it
+            assert sum(map(squared_mu, made)) <= squared_mu(query.event)
+        elif isinstance(query.event, GaussianEvent):
+            assert squared_mu(query.event) == pytest.approx(sum(map(squared_mu, made)))
+        else:
+            assert made == [query.event]
 
 
 def stored(checkpoint: dict[str, Any]) -> dict[str, Any]:

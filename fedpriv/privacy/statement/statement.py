@@ -155,6 +155,7 @@ def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
         "the parties add the noise before masking: nobody sees a sum without noise"
         if plan.noise_at == "parties"
         else "the server adds the noise: it sees exact sums and must be trusted with them"
+        + (", and not to compare sums over different sets of parties" if masked else "")
     )
     lines = [f"each party sees its own records and {plan.released}", server, noise]
     share = _share(plan)

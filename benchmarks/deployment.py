@@ -1,0 +1,229 @@
+"""A deployed run on one machine: seconds an exchange, and whose they are.
+
+Run with ``python -m benchmarks.deployment [--quick] [--json]``. Five parties with files of their
+own, a SuperLink and five SuperNodes as real processes, TLS, node keys, secure aggregation against a
+lying server, ten rounds of gradients with 1000 coordinates. Then the same run once more with all
+members in this process and nothing of Flower between them but its message type: processor time of
+all of them together. A part of it is the reading of files: a party opens its policy, its schema of
+999 columns and its roster for every message, and its records for every answer. The rest of it is
+cryptography, computing and ledgers. What is not ours is Flower's polling, its transport, and
+processes that wait for a processor.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import numpy as np
+from flwr.app import Context, RecordDict
+
+from fedpriv.federation import deployed_party
+from fedpriv.federation.client_app import client_app
+from fedpriv.federation.courier import Patience
+from fedpriv.federation.local_grid import LocalGrid
+from simulations.client_app import open_party
+from simulations.deploy.federation import parse_federation
+from simulations.deploy.founding import add, found, rebundle
+from simulations.deploy.membership import nodes, register, wait_until_up
+from simulations.deploy.processes import start, stop, tail
+from simulations.deploy.programs import party_programs, server_programs
+from simulations.deploy.reach import free_port
+from simulations.deploy.submission import follow, new_run, submit
+from simulations.deploy.supernode import POLL_SECONDS
+from simulations.deployed_server import open_session, serve
+from simulations.experiment import read_experiment
+from simulations.toml import to_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedpriv.federation.client_app import Host
+    from simulations.deploy.founding import Founded
+    from simulations.experiment import Experiment
+
+PARTIES, RECORDS, WIDTH, ROUNDS = 5, 200, 1000, 10
+GOAL = 0.05
+_START_SECONDS = 300.0
+
+
+def main(arguments: list[str]) -> int:
+    rounds = 2 if "--quick" in arguments else ROUNDS
+    with TemporaryDirectory(prefix="fedpriv-benchmark-") as folder:
+        root = Path(folder)
+        founded = federation(root)
+        deployed, started = over_flower(founded, experiment(root, "deployed", rounds))
+        ours, reading = in_process(founded, experiment(root, "local", rounds))
+    traffic = deployed["exchanges"]["traffic"].values()
+    exchanges = sum(step["exchanges"] for step in traffic)
+    waited = sum(step["seconds"] for step in traffic)
+    found = {
+        "parties": PARTIES,
+        "rounds": rounds,
+        "coordinates": deployed["dimension"],
+        "exchanges": exchanges,
+        "start_seconds": started,
+        "run_seconds": deployed["seconds"],
+        "seconds_an_exchange": waited / exchanges,
+        "poll_seconds": POLL_SECONDS,
+        "reading_seconds": reading,
+        "computing_seconds": ours - reading,
+        "reading_share": reading / deployed["seconds"],
+        "computing_share": (ours - reading) / deployed["seconds"],
+        "goal": GOAL,
+    }
+    if "--json" in arguments:
+        print(json.dumps(found, indent=2))
+    else:
+        report(found)
+    return int(found["computing_share"] > GOAL)
+
+
+def report(found: dict[str, Any]) -> None:
+    print(
+        f"{found['parties']} parties, {found['rounds']} rounds, {found['coordinates']} "
+        f"coordinates, active secure aggregation, TLS, one machine"
+    )
+    print(f"start of all processes    {found['start_seconds']:8.1f} s")
+    print(f"the run                   {found['run_seconds']:8.1f} s")
+    print(f"an exchange               {found['seconds_an_exchange']:8.3f} s")
+    print(f"  a node looks every      {found['poll_seconds']:8.3f} s")
+    for what, share in (("cryptography, computing", "computing"), ("reading of files", "reading")):
+        seconds = found[f"{share}_seconds"] / found["exchanges"]
+        print(f"  {what:<23} {seconds:8.3f} s, all members together")
+    print(f"share of reading          {100 * found['reading_share']:8.1f} %")
+    print(
+        f"share of the rest of ours {100 * found['computing_share']:8.1f} %   goal {100 * GOAL:g} %"
+    )
+
+
+def federation(root: Path) -> Founded:
+    """Five parties with records of their own."""
+    columns = {f"x{i}": {"kind": "number", "min": -1, "max": 1} for i in range(WIDTH - 1)}
+    (root / "schema.toml").write_text(
+        to_toml({"label": "y", "positive": "yes", "columns": columns})
+    )
+    values = {
+        "name": "benchmark",
+        "schema": str(root / "schema.toml"),
+        "server": {"address": "127.0.0.1", "port": free_port()},
+        "party": [{"name": f"party{j}", "port": free_port()} for j in range(PARTIES)],
+        "budget": {"epsilon": 100.0},
+        "policy": {"min_noise": 0.0},
+    }
+    founded = found(parse_federation(values), root / "deployment")
+    rng = np.random.default_rng(0)
+    for folder in founded.parties:
+        X = rng.uniform(-1, 1, (RECORDS, WIDTH - 1))
+        rows = [",".join([*(f"{x:.4f}" for x in row), "yes" if row[0] > 0 else "no"]) for row in X]
+        header = ",".join([*columns, "y"])
+        (folder.root / "records.csv").write_text("\n".join([header, *rows, ""]))
+        rebundle(folder)
+        add(folder.bundle, founded.server.root)
+    return founded
+
+
+def experiment(root: Path, name: str, rounds: int) -> Experiment:
+    """Named after its data, so that each run has a ledger of its own at the server."""
+    (root / f"{name}.toml").write_text((root / "schema.toml").read_text())
+    path = root / f"{name}-experiment.toml"
+    values = {
+        "data": {"schema": f"{name}.toml"},
+        "strategy": {"name": "gradient-perturbation", "rounds": rounds},
+        "privacy": {"epsilon": 8.0},
+        "run": {"engine": "deployment", "secure_aggregation": "active"},
+    }
+    path.write_text(to_toml(values))
+    return read_experiment(path)
+
+
+def over_flower(founded: Founded, wanted: Experiment) -> tuple[dict[str, Any], float]:
+    """The run on real processes; its result, and the seconds that starting them took."""
+    began = time.perf_counter()
+    with ExitStack() as stack:
+        stack.callback(stop, founded.server)
+        superlink, _ = [start(program) for program in server_programs(founded.server)]
+        if not wait_until_up(founded.server, superlink, seconds=_START_SECONDS):
+            raise RuntimeError(tail(founded.server, "superlink"))
+        register(founded.server)
+        for folder in founded.parties:
+            stack.callback(stop, folder)
+            for program in party_programs(folder):
+                start(program)
+        while sum(state.status == "online" for state in nodes(founded.server)) < PARTIES:
+            if time.perf_counter() - began > _START_SECONDS:
+                raise RuntimeError(tail(founded.parties[0], "supernode"))
+        started = time.perf_counter() - began
+        submitted = submit(new_run(wanted, founded.server), founded.server)
+        said: list[str] = []
+        result = follow(submitted, founded.server, on_line=said.append)
+    if result is None:
+        raise RuntimeError("\n".join(said))
+    return result, started
+
+
+def in_process(founded: Founded, wanted: Experiment) -> tuple[float, float]:
+    """Processor seconds of the same run with every member in this process; of these, reading."""
+    text = to_toml(wanted.to_dict())
+    reading = 0.0
+
+    def timed(call: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*arguments: Any) -> Any:
+            nonlocal reading
+            began = time.process_time()
+            try:
+                return call(*arguments)
+            finally:
+                reading += time.process_time() - began
+
+        return read
+
+    def party(context: Context) -> Host:
+        folder = founded.parties[int(context.node_config["partition-id"])]
+        deployed = Context(
+            run_id=1,
+            node_id=1,
+            node_config={"party": str(folder.policy)},
+            state=context.state,
+            run_config={"config": text},
+        )
+        host: Host = timed(open_party)(deployed)
+        return host
+
+    output = founded.server.runs / "in-process"
+    session, roster = open_session(
+        {"config": text, "roster": str(founded.server.roster), "output": str(output)}
+    )
+    grid = LocalGrid(client_app(party), PARTIES)
+    patience = Patience(arrival=1.0, reply=60.0, poll=0.001)
+    party(_context())  # what a worker has imported before its first message
+    reading, began = 0.0, time.process_time()
+    with ExitStack() as stack:
+        for name in ("read_table", "read_schema"):
+            call = timed(getattr(deployed_party, name))
+            stack.enter_context(patch.object(deployed_party, name, call))
+        result = serve(session, roster, grid, patience=patience)
+    ours = time.process_time() - began
+    if result is None:
+        raise RuntimeError("the run in this process ended without a result.")
+    return ours, reading
+
+
+def _context() -> Context:
+    return Context(
+        run_id=1,
+        node_id=1,
+        node_config={"partition-id": 0},
+        state=RecordDict(),
+        run_config={},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,189 @@
+"""What a deployed party must not forget, in a directory of its own disk.
+
+A deployed ClientApp is a fresh process for every message, and its machine may fail between any two.
+The directory survives both. Every file is replaced whole, is durable before anything that follows
+from it leaves the party, and is readable by its owner alone: there are secrets in it.
+
+    lock                one process at a time
+    seats/RUN           a run that was joined: its channel key, name and protocol state
+    answers/RUN         the latest answer of a run, with the noise that it carries
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, ClassVar
+
+from fedpriv.federation.memory import Memory
+from fedpriv.federation.wire import pack, unpack
+from fedpriv.secagg.codec import Fixed, Ids, Layout, Number, Record, Vector
+from fedpriv.secagg.errors import MalformedMessage, WrongRound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from fedpriv.secagg.fixed_point import Ring
+
+SALT_BYTES = 32
+_OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
+_FOLDER, _FILE = 0o700, 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Given(Record):
+    """The answer to one query of a run, before its masks: private.
+
+    Attributes:
+        release: Which release of the run the query serves.
+        query: SHA-256 of the query.
+        salt: Random: the digest of an answer must not tell the answer.
+        vector: The answer; empty where asking again gets it computed again, without randomness.
+        shared: 1 if it carries a share of the noise of the sum, else 0.
+        seat: The 32 bytes of the masked run that it was last given in; zeros if in the clear.
+        masks: The round of masks there.
+        opened: The parties over which a sum with this answer in it was opened; empty if none was.
+    """
+
+    kind: ClassVar[int] = 96
+    layout: ClassVar[Layout] = {
+        "release": Number(8),
+        "query": Fixed(32),
+        "salt": Fixed(SALT_BYTES),
+        "vector": Vector(),
+        "shared": Number(1),
+        "seat": Fixed(32),
+        "masks": Number(4),
+        "opened": Ids(),
+    }
+    release: int
+    query: bytes
+    salt: bytes
+    vector: Ring
+    shared: int
+    seat: bytes = bytes(32)
+    masks: int = 0
+    opened: tuple[int, ...] = ()
+
+    @property
+    def digest(self) -> bytes:
+        """What a ledger keeps of it: proof that it was this answer, and nothing about it."""
+        return sha256(self.salt + self.query + self.vector.tobytes()).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A party's place in a run of the protocol: secret.
+
+    Attributes:
+        channel: Its X25519 key for this run.
+        name: The run as queries call it; empty before the first one.
+        memory: Its place in the protocol.
+    """
+
+    channel: bytes = field(repr=False)
+    name: str = ""
+    memory: Memory = field(default_factory=Memory, repr=False)
+
+    def to_bytes(self) -> bytes:
+        """`from_bytes` inverts it."""
+        return pack([self.channel, self.name.encode(), self.memory.to_bytes()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Seat:
+        """Read back what `to_bytes` wrote."""
+        parts = unpack(data)
+        if len(parts) != 3:
+            raise MalformedMessage("A seat has three parts.")
+        channel, name, memory = parts
+        return cls(channel=channel, name=name.decode(), memory=Memory.from_bytes(memory))
+
+
+class Journal:
+    """The directory. Every method that writes has written when it returns, or raises `OSError`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seats = folder / "seats"
+        self._answers = folder / "answers"
+
+    @property
+    def answered(self) -> bool:
+        """Whether this party has ever answered anything."""
+        return self._answers.is_dir() and any(self._answers.iterdir())
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep all other processes out: a message is handled alone, from first to last byte."""
+        for folder in (self._folder, self._seats, self._answers):
+            folder.mkdir(mode=_FOLDER, exist_ok=True)
+            folder.chmod(_FOLDER)
+        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, _FILE)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def seat(self, run: bytes) -> Seat | None:
+        """The place in a run; None if it was never joined.
+
+        Raises:
+            WrongRound: The run is over, and was left for good.
+        """
+        data = _read(self._seats / run.hex())
+        if data == b"":
+            raise WrongRound("The run is over: this party has left it for good.")
+        return None if data is None else Seat.from_bytes(data)
+
+    def sit(self, run: bytes, seat: Seat) -> None:
+        """Replace the place in a run. A new run may push the oldest ones out, for good."""
+        path = self._seats / run.hex()
+        new = not path.exists()
+        _write(path, seat.to_bytes())
+        if new:
+            kept = [other for other in self._seats.glob("[!.]*") if other.stat().st_size]
+            kept.sort(key=lambda other: (other == path, other.stat().st_mtime_ns))
+            for old in kept[:-_OPEN_SEATS]:
+                _write(old, b"")
+
+    def given(self, name: str) -> Given | None:
+        """The latest answer of the run that queries call ``name``."""
+        data = _read(self._answer(name))
+        return None if data is None else Given.from_bytes(data)
+
+    def give(self, name: str, given: Given) -> None:
+        """Replace the latest answer of a run."""
+        _write(self._answer(name), given.to_bytes())
+
+    def _answer(self, name: str) -> Path:
+        return self._answers / sha256(name.encode()).hexdigest()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file whole, durably, readable by its owner alone."""
+    temporary = path.with_name(f".{path.name}.new")
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name itself must survive
+    finally:
+        os.close(folder)

@@ -1,0 +1,124 @@
+"""Engine `local`: the real ClientApp of every node, called in this process, on a grid of ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from flwr.clientapp import ClientApp
+
+_SERVER = 1
+_FIRST_NODE = 1001
+
+
+class VirtualClock:
+    """Time that passes only when somebody waits: a minute of silence costs nothing."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        """Seconds slept so far."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += seconds
+
+
+class LocalGrid(Grid):
+    """Every node is a `Context` of its own, handed to one ClientApp.
+
+    A message is answered when it is pushed; its reply waits to be pulled. As in a deployment,
+    nothing of a node outlives a message but the state of its context.
+
+    Args:
+        app: What the nodes run.
+        parties: How many nodes; ``partition-id`` tells them which they are.
+        run_config: Of the run, the same for all.
+    """
+
+    def __init__(
+        self,
+        app: ClientApp,
+        parties: int,
+        *,
+        run_config: Mapping[str, bool | float | int | str] | None = None,
+    ) -> None:
+        _identify_process()
+        self._app = app
+        self._run_config = dict(run_config or {})
+        self._parties = parties
+        self._states = {_FIRST_NODE + index: RecordDict() for index in range(parties)}
+        self._replies: dict[str, Message] = {}
+        self._pushed = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes."""
+        return list(self._states)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Deliver every message at once."""
+        names = []
+        for message in messages:
+            self._pushed += 1
+            name = f"message-{self._pushed}"
+            message.metadata.__dict__["_message_id"] = name
+            self._replies[name] = self._deliver(message)
+            names.append(name)
+        return names
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies to these messages that were not pulled yet."""
+        return [self._replies.pop(name) for name in message_ids if name in self._replies]
+
+    def _deliver(self, message: Message) -> Message:
+        node = message.metadata.dst_node_id
+        context = Context(
+            run_id=message.metadata.run_id,
+            node_id=node,
+            node_config={"partition-id": node - _FIRST_NODE, "num-partitions": self._parties},
+            state=self._states[node],
+            run_config=self._run_config,
+        )
+        try:
+            return self._app(message, context)
+        except Exception as error:  # as Flower does
+            reason = f"{type(error).__name__}: {error}"
+            return Message(
+                Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason), reply_to=message
+            )
+
+    # What Flower's loop would use; the federation has its own.
+
+    def set_run(self, run: object) -> NoReturn:
+        """Not here: this grid is no part of a Flower run."""
+        raise NotImplementedError
+
+    @property
+    def run(self) -> NoReturn:
+        """Not here: this grid is no part of a Flower run."""
+        raise NotImplementedError
+
+    def create_message(self, *_args: object, **_more: object) -> NoReturn:
+        """Not here: Flower deprecates it."""
+        raise NotImplementedError
+
+    def send_and_receive(self, *_args: object, **_more: object) -> NoReturn:
+        """Not here: the federation pushes and pulls."""
+        raise NotImplementedError
+
+
+def _identify_process() -> None:
+    """Flower's messages name the task that its runtime gave the process: give one if it did not."""
+    try:
+        _ = TaskIdentity.task_id
+    except RuntimeError:
+        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = _SERVER

@@ -1,0 +1,73 @@
+"""How well answers are protected on their way to the sum: what server and parties agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, get_args
+
+from fedpriv._validate import require_choice
+from fedpriv.secagg import Parameters
+
+Level = Literal["off", "semi-honest", "active"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """Secure aggregation, as one participant insists on it.
+
+    Server and parties each hold one of their own. If they differ, no signature of one verifies at
+    the other: a server cannot lower what a party asks for.
+
+    Attributes:
+        level: "off": answers travel in the clear, and the server is trusted with each of them;
+            "semi-honest" and "active" are the modes of docs/secure-aggregation.md.
+        corrupt: The largest fraction of the roster that colludes with the server, γ.
+        dropout: The largest fraction of parties that stop answering, at any steps together, δ. The
+            key set-up of a round counts, which happens during the round before.
+        least: The least number of answers in a sum, if that is more than masks need.
+    """
+
+    level: Level = "semi-honest"
+    corrupt: float = 0.1
+    dropout: float = 0.1
+    least: int = 0
+
+    def __post_init__(self) -> None:
+        require_choice(LEVELS, level=self.level)
+
+    @property
+    def masked(self) -> bool:
+        """Whether the server sees sums only."""
+        return self.level != "off"
+
+    def parameters(
+        self, parties: int, *, roster: int | None = None, minimum: int = 0
+    ) -> Parameters:
+        """The public numbers of a round with ``parties``, at least ``minimum`` of them in the sum.
+
+        Args:
+            parties: How many are invited.
+            roster: Of how many; all of them, if not given. The server chooses whom to invite, so
+                that all corrupt parties of the roster may be among them.
+            minimum: What the query asks for.
+
+        Raises:
+            ValueError: No threshold is secure and live, or fewer parties are there than must be in
+                the sum.
+        """
+        if not self.masked:
+            raise ValueError("level must be 'semi-honest' or 'active' to mask answers, got 'off'.")
+        planned = _planned(self.level, parties, roster, self.corrupt, self.dropout)
+        return replace(planned, minimum=max(planned.minimum, minimum, self.least))
+
+
+@lru_cache
+def _planned(
+    level: Level, parties: int, roster: int | None, corrupt: float, dropout: float
+) -> Parameters:
+    """For many parties the plan is a search, and every message of a party needs it."""
+    return Parameters.plan(
+        mode=level, parties=parties, roster=roster, corrupt=corrupt, dropout=dropout
+    )

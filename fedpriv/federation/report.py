@@ -1,0 +1,102 @@
+"""What an exchange with the parties cost, and what was not accepted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """All exchanges of one kind.
+
+    Attributes:
+        exchanges: How many.
+        seconds: How long they took, parties' computing included.
+        sent: Bytes of requests, all parties together.
+        received: Bytes of replies, all parties together.
+    """
+
+    exchanges: int = 0
+    seconds: float = 0.0
+    sent: int = 0
+    received: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            exchanges=self.exchanges + other.exchanges,
+            seconds=self.seconds + other.seconds,
+            sent=self.sent + other.sent,
+            received=self.received + other.received,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a federation has done so far. Nothing in it is private.
+
+    Attributes:
+        sums: How many sums were formed.
+        traffic: By the name of the exchange.
+        rejected: How many replies were not accepted, by reason.
+    """
+
+    sums: int = 0
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Traffic:
+        """All exchanges together."""
+        return sum(self.traffic.values(), Traffic())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-ready values."""
+        return {
+            "sums": self.sums,
+            "traffic": {
+                step: {
+                    "exchanges": one.exchanges,
+                    "seconds": one.seconds,
+                    "sent": one.sent,
+                    "received": one.received,
+                }
+                for step, one in self.traffic.items()
+            },
+            "rejected": dict(self.rejected),
+        }
+
+
+class Tally:
+    """Adds up to a `Report`."""
+
+    def __init__(self) -> None:
+        self._sums = 0
+        self._traffic: dict[str, Traffic] = {}
+        self._rejected: Counter[str] = Counter()
+
+    def exchange(self, step: str, traffic: Traffic) -> None:
+        """Count an exchange."""
+        self._traffic[step] = self._traffic.get(step, Traffic()) + traffic
+
+    def reject(self, reason: str, count: int = 1) -> None:
+        """Count replies that were not accepted."""
+        if count:
+            self._rejected[reason] += count
+
+    def summed(self) -> None:
+        """Count a sum."""
+        self._sums += 1
+
+    def report(self) -> Report:
+        """All of it so far."""
+        return Report(
+            sums=self._sums,
+            traffic=MappingProxyType(dict(self._traffic)),
+            rejected=MappingProxyType(dict(sorted(self._rejected.items()))),
+        )

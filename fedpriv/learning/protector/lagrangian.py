@@ -1,0 +1,59 @@
+"""The budget as a constraint: a soft indicator of where it ends, and an augmented Lagrangian."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from fedpriv._validate import require_non_negative, require_positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def tent(spent: Tensor, budget: Tensor) -> Tensor:
+    """How much each step counts: 1 where the budget is just spent, 0 at twice it and at nothing.
+
+    The model that a run ends with is the one after the last step that it can pay for. Which step
+    that is depends on the noise, by a jump; the tent is a soft stand-in with a derivative.
+
+    Args:
+        spent: After each step of a batch, (steps, runs).
+        budget: Of the batch, (runs,).
+    """
+    return (1 - (spent / budget - 1).abs()).clamp(min=0)
+
+
+def expected_loss(losses: Tensor, spent: Tensor, budget: Tensor) -> Tensor:
+    """The mean over runs of the loss where the budget of the batch ends."""
+    weights = tent(spent, budget)
+    weighted = (weights * losses).sum(0) / weights.sum(0).clamp(min=1e-6)
+    return weighted.mean()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AugmentedLagrangian:
+    """min f subject to c ≤ 0, by f + (max(0, λ + κc)² − λ²)/(2κ), λ ← max(0, λ + κc).
+
+    Bertsekas 1982, §3.1. Here c is how far a batch overspends, relative to its budget.
+
+    Attributes:
+        multiplier: λ.
+        penalty: κ.
+    """
+
+    multiplier: float = 0.0
+    penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_non_negative(multiplier=self.multiplier)
+        require_positive(penalty=self.penalty)
+
+    def term(self, excess: Tensor) -> Tensor:
+        """What is added to the objective."""
+        pushed = (self.multiplier + self.penalty * excess).clamp(min=0)
+        return (pushed.square() - self.multiplier**2) / (2 * self.penalty)
+
+    def after(self, excess: float) -> Self:
+        """The multiplier after a batch with this excess."""
+        return replace(self, multiplier=max(0.0, self.multiplier + self.penalty * excess))

@@ -1,0 +1,52 @@
+"""The ClientApp of fedpriv: a node is one party of an experiment."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.client_app import client_app
+from simulations.deployed_client import open_deployed
+from simulations.experiment import parse_experiment
+from simulations.parties import grid_experiment, party_host, roster
+from simulations.run import Prepared, prepare
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+
+    from fedpriv.federation.client_app import Host
+    from fedpriv.federation.host import PartyHost
+
+_HOSTS = 4096  # a process of a simulation plays many parties; their records share one memory
+
+
+def open_party(context: Context) -> Host:
+    """The party that a node is.
+
+    In a simulation ``node_config`` has ``partition-id``, and the run says which experiment; the
+    party takes its own records of the experiment's partition, and its keys from the seed. Where it
+    has ``party``, the path of a party's own file, the node is deployed, and that file decides.
+    """
+    config = context.run_config
+    if "party" in context.node_config:
+        return open_deployed(str(context.node_config["party"]), str(config["config"]))
+    number = int(context.node_config["partition-id"])
+    return _simulated(str(config["config"]), str(config["experiment"]), number)
+
+
+@lru_cache(maxsize=_HOSTS)
+def _simulated(config: str, name: str, number: int) -> PartyHost:
+    prepared, identities = _prepared(config, name)
+    return party_host(prepared, number, run=prepared.run, identities=identities)
+
+
+@lru_cache(maxsize=1)
+def _prepared(config: str, name: str) -> tuple[Prepared, tuple[bytes, ...]]:
+    """Load the records once, however many parties a process plays."""
+    experiment = parse_experiment(tomllib.loads(config)) if config else grid_experiment(name)
+    prepared = prepare(experiment)
+    return prepared, roster(prepared)
+
+
+app = client_app(open_party)

@@ -1,0 +1,132 @@
+"""`fedpriv deploy`: found a federation, join it, and (see `deploy_members`) run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulations.commands.deploy_members import (
+    Directory,
+    Server,
+    party,
+    run,
+    server,
+    status,
+    stop,
+)
+
+Force = Annotated[bool, typer.Option("--force", help="Replace keys that are there.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands of this file to ``app``."""
+    group = typer.Typer(
+        name="deploy",
+        help="Real servers and parties: keys, certificates, processes, runs.",
+        no_args_is_help=True,
+    )
+    for command in (init, join, bundle, add, renew, server, party, run, status, stop):
+        group.command()(command)
+    app.add_typer(group)
+
+
+def init(
+    federation: Annotated[Path, typer.Argument(metavar="FEDERATION.toml")],
+    output: Annotated[Path, typer.Option(help="Directory to make.")] = Path("deployment"),
+    party_keys: Annotated[
+        bool,
+        typer.Option(
+            "--party-keys/--no-party-keys",
+            help="Make the parties' keys here, too: whoever does could impersonate them. Without, "
+            "each party runs `fedpriv deploy join`.",
+        ),
+    ] = True,
+    force: Force = False,
+) -> None:
+    """Found a federation: a directory for the server and one for each party.
+
+    [bold]Example[/]:
+
+        fedpriv deploy init federation.toml --output clinics
+    """
+    from simulations.deploy.federation import read_federation
+    from simulations.deploy.founding import found
+
+    founded = found(read_federation(federation), output, party_keys=party_keys, force=force)
+    typer.echo(f"server   {founded.server.root}")
+    for folder in founded.parties:
+        typer.echo(f"party    {folder.root}")
+    if not party_keys:
+        typer.echo(f"invite   {founded.server.invitation}")
+    typer.echo(f"CA       {founded.authority}")
+    typer.echo(f"roster   {founded.roster.fingerprint}")
+    typer.echo("Every directory has a CHECKLIST.md. Private keys stay where they are.")
+
+
+def join(
+    invitation: Annotated[Path, typer.Argument(metavar="INVITATION.toml")],
+    name: Annotated[str, typer.Option(help="The party's name, as the federation calls it.")],
+    output: Annotated[Path | None, typer.Option(help="Directory to make; NAME if not given.")] = (
+        None
+    ),
+    records: Annotated[
+        int | None, typer.Option(min=1, help="How many records it holds; `bundle` counts them.")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Make a party's own keys and its directory; only public parts are for others.
+
+    [bold]Example[/]:
+
+        fedpriv deploy join invitation.toml --name north --records 1200
+    """
+    from simulations.deploy import founding
+
+    folder = founding.join(invitation, name, output or Path(name), records=records, force=force)
+    typer.echo(f"party    {folder.root}")
+    typer.echo(f"send     {folder.bundle}   (public)")
+
+
+def bundle(directory: Directory) -> None:
+    """Count a party's records and write the bundle for the coordinator anew.
+
+    The number of records is public. Their content is not looked at beyond the schema.
+    """
+    from simulations.deploy.folders import party_folder
+    from simulations.deploy.founding import rebundle
+
+    folder = party_folder(directory)
+    member = rebundle(folder)
+    typer.echo(f"{member.name} holds {member.records} records")
+    typer.echo(f"send     {folder.bundle}   (public)")
+
+
+def add(
+    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE.toml...")],
+    server: Server = Path(),
+    force: Force = False,
+) -> None:
+    """Put parties that joined into the roster, at the coordinator.
+
+    [bold]Example[/]:
+
+        fedpriv deploy add north.toml south.toml --server clinics/server
+    """
+    from simulations.deploy import founding
+
+    for path in bundles:
+        member, roster = founding.add(path, server, force=force)
+        known = "unknown" if member.records is None else member.records
+        typer.echo(f"added    {member.name}, records: {known}")
+    typer.echo(f"roster   {roster.fingerprint}   ({', '.join(roster.names)})")
+    typer.echo("Send roster.toml to every party, and compare this fingerprint by telephone.")
+
+
+def renew(server: Server = Path()) -> None:
+    """Sign a new certificate for the server; parties need nothing new."""
+    from simulations.deploy import founding
+
+    certificate = founding.renew(server)
+    typer.echo(f"valid until {certificate.not_valid_after_utc:%Y-%m-%d}; restart the server.")

@@ -1,0 +1,168 @@
+"""`fedpriv schedule`: how rounds share a budget, what theory promises, and how it looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedpriv.privacy.adjacency import Adjacency
+from simulations.commands.accounting import AsJson, Delta, Relation
+from simulations.commands.output import print_json
+
+if TYPE_CHECKING:
+    from simulations.sketches import Sketch
+
+Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon of all rounds together.")]
+Records = Annotated[int, typer.Option(help="Number of training records, N.")]
+Dimension = Annotated[int, typer.Option(help="Number of parameters, d.")]
+Kappa = Annotated[
+    float, typer.Option(help="Condition number M/lambda; 1/(4 lambda) + 1 for logistic regression.")
+]
+Clip = Annotated[float, typer.Option(help="Clip norm of a record's gradient.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file to ``app``."""
+    group = typer.Typer(
+        help="Noise schedules: choose the number of rounds, and see noise, cost and bound.",
+        no_args_is_help=True,
+    )
+    group.command()(plan)
+    group.command()(show)
+    app.add_typer(group, name="schedule")
+
+
+def plan(
+    epsilon: Epsilon,
+    delta: Delta,
+    records: Records,
+    dimension: Dimension,
+    kappa: Kappa,
+    clip: Clip = 1.0,
+    adjacency: Relation = Adjacency.ADD_REMOVE,
+    most: Annotated[int, typer.Option(help="Most rounds that you would wait for.")] = 10_000,
+    as_json: AsJson = False,
+) -> None:
+    """How many rounds? The number with the least bound on the excess risk, from public facts.
+
+    The bound is for logistic regression with steps of 1/M and features of norm at most 1. It is
+    pessimistic: use it for a start, and public data for more.
+
+    [bold]Example[/]: 50,000 records of 100 features, lambda = 0.01 (kappa = 26):
+
+        fedpriv schedule plan --epsilon 1 --delta 1e-6 --records 50000 --dimension 100
+        --kappa 26
+    """
+    from fedpriv.privacy.budget import Budget
+    from simulations.sketches import logistic_descent, planned
+
+    sketches = planned(
+        budget=Budget(epsilon=epsilon, delta=delta),
+        adjacency=adjacency,
+        descent=logistic_descent(records=records, dimension=dimension, condition=kappa, clip=clip),
+        most=most,
+    )
+    if as_json:
+        print_json([sketch.summary() for sketch in sketches])
+        return
+    for sketch in sketches:
+        _print_summary(sketch)
+    typer.echo("gain: how many times less harm the noise does than the same budget spread evenly")
+
+
+def show(
+    name: Annotated[
+        str, typer.Argument(help="uniform, dynamic, momentum, exponential or step.")
+    ] = "dynamic",
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-6,
+    rounds: Annotated[int, typer.Option(help="How many rounds share the budget.")] = 100,
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="Contraction of a round, for dynamic and momentum; 1 - 1/kappa if left."),
+    ] = None,
+    beta: Annotated[float, typer.Option(help="Momentum, for momentum.")] = 0.9,
+    decay: Annotated[float, typer.Option(help="Factor of every round, for exponential.")] = 0.99,
+    every: Annotated[int, typer.Option(help="Rounds between two steps, for step.")] = 20,
+    factor: Annotated[float, typer.Option(help="Factor of a step, for step.")] = 0.8,
+    records: Records = 50_000,
+    dimension: Dimension = 100,
+    kappa: Kappa = 26.0,
+    clip: Clip = 1.0,
+    adjacency: Relation = Adjacency.ADD_REMOVE,
+    svg: Annotated[Path | None, typer.Option(help="Draw into this file, too.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the noise, the cost and the bound of every round.
+
+    [bold]Example[/]: 50 rounds with falling noise, as a picture:
+
+        fedpriv schedule show dynamic --rounds 50 --kappa 10 --svg dynamic.svg
+    """
+    from fedpriv.privacy.budget import Budget
+    from simulations.sketches import (
+        Sketch,
+        logistic_descent,
+        save_svg,
+        schedule_named,
+        text_curve,
+    )
+
+    descent = logistic_descent(
+        records=records,
+        dimension=dimension,
+        condition=kappa,
+        clip=clip,
+        momentum=beta if name == "momentum" else 0.0,
+    )
+    sketch = Sketch(
+        schedule=schedule_named(
+            name,
+            gamma=descent.gamma if gamma is None else gamma,
+            beta=beta,
+            decay=decay,
+            every=every,
+            factor=factor,
+        ),
+        budget=Budget(epsilon=epsilon, delta=delta),
+        adjacency=adjacency,
+        descent=descent,
+        rounds=rounds,
+    )
+    if svg is not None:
+        save_svg(sketch, svg)
+    if as_json:
+        print_json(
+            {
+                **sketch.summary(),
+                "epsilon": epsilon,
+                "delta": delta,
+                "adjacency": adjacency.value,
+                "noise_multipliers": sketch.noise.tolist(),
+                "rho": sketch.rho.tolist(),
+                "bounds": sketch.bounds.tolist(),
+            }
+        )
+        return
+    _print_summary(sketch)
+    for title, values in (
+        ("noise σ on the sum / clip norm", sketch.noise),
+        ("cost ρ (zCDP) of each round", sketch.rho),
+        ("bound on the excess risk after each round", sketch.bounds),
+    ):
+        typer.echo("\n" + text_curve(values, title=title))
+    if svg is not None:
+        typer.echo(f"\nsvg: {svg}")
+
+
+def _print_summary(sketch: Sketch) -> None:
+    values, rounds = sketch.summary(), sketch.rounds
+    vacuous = ", no better than no training" if sketch.bound >= sketch.descent.gap else ""
+    typer.echo(
+        f"{values['schedule']}: {rounds} round{'s' if rounds > 1 else ''}, noise multiplier "
+        f"{values['first_noise']:.4g} to {values['last_noise']:.4g}, excess risk <= "
+        f"{values['bound']:.4g}{vacuous}, gain {values['gain']:.3g}   "
+        f"(gamma = {values['gamma']:.5g}; {sketch.budget}; {sketch.adjacency.value})"
+    )

@@ -1,0 +1,1 @@
+"""Deployment: keys, certificates, processes and checks of a federation on real machines."""

@@ -1,0 +1,270 @@
+"""What is wrong with a member of a federation, before anyone waits for a run that fails."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.party_policy import read_party
+from simulations.deploy import keys, reach
+from simulations.deploy.certificates import (
+    belongs,
+    days_left,
+    fingerprint,
+    names_of,
+    read_certificate,
+    signed_by,
+)
+from simulations.deploy.checks import Check, Fault, examined
+from simulations.deploy.federation import read_federation
+from simulations.deploy.folders import PartyFolder, read_node
+from simulations.deploy.processes import processes
+from simulations.deploy.roster import read_roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cryptography import x509
+
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.budget import Budget
+    from simulations.deploy.checks import Examination
+    from simulations.deploy.folders import Folder, ServerFolder
+    from simulations.deploy.roster import Roster
+
+FLOWER = "1.41."
+_SOON_DAYS = 30
+_AGAIN = "run `fedpriv deploy init` again, or restore the file from a backup."
+_RENEW = "run `fedpriv deploy renew` where the CA's key is, and restart the server."
+
+
+def examine(
+    folder: ServerFolder | PartyFolder, *, network: bool = True, now: datetime | None = None
+) -> list[Check]:
+    """Look at everything that a member's processes depend on; ``network``: at the server, too."""
+    now = now or datetime.now(tz=UTC)
+    if isinstance(folder, PartyFolder):
+        return list(examined(_party(folder, network=network, now=now)))
+    return list(examined(_server(folder, now=now)))
+
+
+def _server(folder: ServerFolder, *, now: datetime) -> Iterator[Examination]:
+    section = read_federation(folder.federation).server
+    yield "versions", _versions, "install the versions that pyproject.toml of fedpriv names."
+    yield "CA certificate", lambda: _valid(folder.ca, now), _AGAIN
+    yield "server certificate", lambda: _server_certificate(folder, section.address, now), _RENEW
+    yield "permissions", lambda: _permissions(folder.key, folder.secret), _AGAIN
+    yield "roster", lambda: _complete(folder), "add every party: `fedpriv deploy add BUNDLE`."
+    yield "node keys", lambda: _node_keys(folder), "run `fedpriv deploy add BUNDLE` again."
+    yield "port", lambda: _port(folder, section.listens_on, section.port), "choose another port."
+    yield (
+        "ledger",
+        lambda: ", ".join(_ledger(path) for path in sorted(folder.root.glob("*.ledger"))) or "none",
+        "restore it from the newest backup: an old one forgets what was spent.",
+    )
+
+
+def _party(folder: PartyFolder, *, network: bool, now: datetime) -> Iterator[Examination]:
+    yield "versions", _versions, "install the versions that pyproject.toml of fedpriv names."
+    yield "policy", lambda: _policy(folder), f"correct {folder.policy}."
+    yield "CA certificate", lambda: _pinned(folder, now), _AGAIN
+    yield (
+        "permissions",
+        lambda: _permissions(folder.node_key, folder.identity, folder.secret),
+        "run `fedpriv deploy join` again, and have the new bundle added.",
+    )
+    yield "identity", lambda: _identity(folder), "get the roster that your bundle was added to."
+    yield "node key", lambda: _node_key(folder), "get the roster that your bundle was added to."
+    yield "records", lambda: _records(folder), "correct the file, or the schema with all parties."
+    yield (
+        "ledger",
+        lambda: _own_ledger(folder),
+        "restore ledger and state together from the newest backup.",
+    )
+    yield "port", lambda: _port(folder, "127.0.0.1", read_node(folder).port), "edit node.toml."
+    if network:
+        yield "server", lambda: _reached(folder), "start the server, and open its port to you."
+        yield "clock", lambda: _clock(folder), "start the server, and open its port to you."
+
+
+def _versions() -> str:
+    found = version("flwr")
+    if not found.startswith(FLOWER):
+        raise Fault(f"flwr {found}", f"install flwr {FLOWER}*: others are not tested.")
+    return f"fedpriv {version('fedpriv')}, flwr {found}"
+
+
+def _valid(path: Path, now: datetime, remedy: str = _AGAIN) -> str:
+    certificate = read_certificate(path)
+    left = days_left(certificate, now=now)
+    until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+    if now < certificate.not_valid_before_utc:
+        raise Fault(
+            f"{path.name} is valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC",
+            "set the clock of this machine.",
+        )
+    if left < 0:
+        raise Fault(f"{path.name} expired on {until}", remedy)
+    note = ": renew it soon" if left < _SOON_DAYS else ""
+    return f"valid until {until}{note}"
+
+
+def _server_certificate(folder: ServerFolder, address: str, now: datetime) -> str:
+    found = _valid(folder.certificate, now, _RENEW)
+    certificate = read_certificate(folder.certificate)
+    if not signed_by(certificate, read_certificate(folder.ca)):
+        raise Fault("server.crt was not signed by ca.crt", _RENEW)
+    if not belongs(certificate, folder.key.read_bytes()):
+        raise Fault("server.key is not the key of server.crt", _RENEW)
+    _named(certificate, address)
+    _named(certificate, "127.0.0.1")
+    return found
+
+
+def _named(certificate: x509.Certificate, name: str) -> None:
+    names = names_of(certificate)
+    if name not in names:
+        raise Fault(f"server.crt is for {', '.join(names) or 'no name'}, not for {name}", _RENEW)
+
+
+def _permissions(*secrets: Path) -> str:
+    for path in secrets:
+        if not path.is_file():
+            raise Fault(f"{path.name} is missing", _AGAIN)
+        problem = keys.too_open(path)
+        if problem is not None:
+            what, _, remedy = problem.partition(": ")
+            raise Fault(what, f"{remedy}; if others had access to it, make a new one.")
+    return f"{len(secrets)} secret files, readable by their owner alone"
+
+
+def _complete(folder: Folder) -> str:
+    roster = read_roster(folder.roster)
+    if not roster.members:
+        raise Fault("nobody is in the roster", "add every party: `fedpriv deploy add BUNDLE`.")
+    records = sum(roster.sizes)
+    return f"{len(roster.members)} parties, {records} records, fingerprint {roster.fingerprint}"
+
+
+def _node_keys(folder: ServerFolder) -> str:
+    expected = {member.name: member.node for member in read_roster(folder.roster).members}
+    found = {path.stem: path.read_text().strip() for path in folder.nodes.glob("*.pub")}
+    different = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+    if different:
+        raise Fault(
+            f"nodes/ and roster.toml differ for {', '.join(different)}",
+            "run `fedpriv deploy add BUNDLE` again, or delete the file of who left.",
+        )
+    return f"{len(found)} keys, those of the roster"
+
+
+def _policy(folder: PartyFolder) -> str:
+    file = read_party(folder.policy)
+    policy = file.policy
+    return (
+        f"epsilon {file.budget.epsilon:g}, noise at least {policy.min_noise:g}, sums of at least "
+        f"{policy.min_parties}, protection {policy.secure_aggregation}"
+    )
+
+
+def _pinned(folder: PartyFolder, now: datetime) -> str:
+    found = _valid(folder.ca, now)
+    pinned, present = read_party(folder.policy).policy.server, read_certificate(folder.ca)
+    if fingerprint(present) != pinned:
+        raise Fault(
+            f"ca.crt is {fingerprint(present)}, and policy.server pins another one",
+            "find out from the federation, on another way than the server, which one is right.",
+        )
+    return found
+
+
+def _own(folder: PartyFolder) -> tuple[Roster, int]:
+    file = read_party(folder.policy)
+    roster = read_roster(file.roster)
+    return roster, roster.number(file.name)
+
+
+def _identity(folder: PartyFolder) -> str:
+    roster, number = _own(folder)
+    key = keys.read_identity(read_party(folder.policy).identity)
+    if keys.identity_public(key) != roster.identities[number]:
+        raise Fault(
+            "the roster pins another identity for this party than identity.key",
+            "have your bundle added, with --force if your key is new, and get the new roster.",
+        )
+    return f"party {number} of {_complete(folder)}"
+
+
+def _node_key(folder: PartyFolder) -> str:
+    roster, number = _own(folder)
+    if keys.node_public(keys.read_node_key(folder.node_key)) != roster.members[number].node:
+        raise Fault(
+            "the roster has another node key for this party than node.key",
+            "have your bundle added, with --force if your key is new, and get the new roster.",
+        )
+    return "the one of the roster"
+
+
+def _records(folder: PartyFolder) -> str:
+    from fedpriv.data import read_schema, read_table
+
+    file = read_party(folder.policy)
+    dataset, _ = read_table(file.data, read_schema(file.schema))
+    count, (roster, number) = len(dataset.train), _own(folder)
+    if roster.members[number].records != count:
+        raise Fault(
+            f"{count} records, and the roster says {roster.members[number].records}",
+            "run `fedpriv deploy bundle`, and have the new bundle added.",
+        )
+    return f"{count} records, {len(dataset.feature_names)} features, as the schema says"
+
+
+def _own_ledger(folder: PartyFolder) -> str:
+    file = read_party(folder.policy)
+    if not file.ledger.exists():
+        if any(file.state.glob("answers/*")):
+            raise Fault(
+                f"{file.ledger.name} is missing, and state/ knows of answers that were given",
+                "restore ledger and state together from the newest backup.",
+            )
+        return "none yet: the first run makes it"
+    return _ledger(file.ledger, budget=file.budget, adjacency=file.adjacency)
+
+
+def _ledger(path: Path, *, budget: Budget | None = None, adjacency: Adjacency | None = None) -> str:
+    from fedpriv.privacy.ledger import Ledger
+    from fedpriv.privacy.rounding import rounded_up
+
+    with Ledger.open(path, budget=budget, adjacency=adjacency, read_only=True) as ledger:
+        ledger.verify()
+        spent = ledger.spent()
+    if not spent.within_budget:
+        raise Fault(f"{path.name} is over budget", "no further run is possible on these records.")
+    used = rounded_up(spent.guarantee.epsilon)
+    return f"{path.name}: epsilon {used} of {spent.budget.epsilon:g} spent"
+
+
+def _port(folder: Folder, host: str, port: int) -> str:
+    if any(process.alive for process in processes(folder)):
+        return f"{port}, used by this member"
+    if not reach.is_free(host, port):
+        raise Fault(f"port {port} is taken by another process", "choose another port, or end it.")
+    return f"{port} is free"
+
+
+def _reached(folder: PartyFolder) -> str:
+    certificate = reach.served_certificate(folder)
+    return f"{read_node(folder).server}, valid until {certificate.not_valid_after_utc:%Y-%m-%d}"
+
+
+def _clock(folder: PartyFolder) -> str:
+    skew = reach.clock_skew(folder)
+    if not -reach.MOST_BEHIND < skew < reach.MOST_AHEAD:
+        raise Fault(
+            f"{skew:+.0f} s against the server, which allows {-reach.MOST_BEHIND:+.0f} s to "
+            f"{reach.MOST_AHEAD:+.0f} s",
+            "synchronise the clocks of both machines (NTP).",
+        )
+    return f"{skew:+.1f} s against the server"

@@ -1,0 +1,271 @@
+"""Founding a federation, joining it, adding who joined, and renewing the server's certificate."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fedpriv.federation.party_policy import parse_party, read_party
+from simulations.deploy import keys, templates
+from simulations.deploy.bundles import (
+    Invitation,
+    invitation,
+    read_bundle,
+    read_invitation,
+    write_bundle,
+)
+from simulations.deploy.certificates import Issued, fingerprint, new_authority, new_server
+from simulations.deploy.federation import FederationFile, read_federation
+from simulations.deploy.folders import PartyFolder, ServerFolder, server_folder
+from simulations.deploy.programs import write_connection
+from simulations.deploy.roster import Member, Roster, read_roster, write_roster
+from simulations.results import write_atomic
+from simulations.toml import to_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SCRIPT = 0o755
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Founded:
+    """What `init` made.
+
+    Attributes:
+        server: The server's directory.
+        parties: The directories of the parties whose keys were made here.
+        roster: Who is in it.
+        authority: The fingerprint of the CA certificate.
+    """
+
+    server: ServerFolder
+    parties: tuple[PartyFolder, ...]
+    roster: Roster
+    authority: str
+
+
+def found(
+    federation: FederationFile, root: Path, *, party_keys: bool = True, force: bool = False
+) -> Founded:
+    """Make the directories of a federation.
+
+    With ``party_keys`` the keys of all parties are made here, and whoever runs this could
+    impersonate them: for a trial, or where the coordinator is trusted with it. Without, parties
+    `join` and are `add`-ed.
+
+    Raises:
+        ValueError: Something is in the way, and ``force`` is not given.
+    """
+    _require_room(root, force=force)
+    authority = new_authority(federation.name)
+    _proposal(federation, federation.party[0].name, authority.certificate)  # before anything
+    ca = keys.private_folder(root / "ca")
+    (ca / "ca.crt").write_bytes(authority.certificate)
+    keys.write_private(ca / "ca.key", authority.key, force=force)
+    folder = _found_server(federation, keys.private_folder(root / "server"), authority, force=force)
+    invited = invitation(federation, folder)
+    write_atomic(folder.invitation, invited.to_toml())
+    parties, roster = [], Roster()
+    for party in federation.party if party_keys else ():
+        home = PartyFolder(keys.private_folder(root / "parties" / party.name).resolve())
+        member = _settle(invited, party.name, home, records=party.records, force=force)
+        roster = roster.with_member(member)
+        parties.append(home)
+    pinned = fingerprint(x509.load_pem_x509_certificate(authority.certificate))
+    _publish(federation, folder, roster, authority=pinned, members=parties)
+    return Founded(server=folder, parties=tuple(parties), roster=roster, authority=pinned)
+
+
+def join(
+    source: Path, name: str, root: Path, *, records: int | None = None, force: bool = False
+) -> PartyFolder:
+    """Make a party's directory with keys of its own, and the bundle for the coordinator."""
+    _require_room(root, force=force)
+    invited = read_invitation(source)
+    folder = PartyFolder(keys.private_folder(root).resolve())
+    _settle(invited, name, folder, records=records, force=force)
+    return folder
+
+
+def add(bundle: Path, server: Path, *, force: bool = False) -> tuple[Member, Roster]:
+    """Put a party that joined into the roster, and its node key among those to register.
+
+    Raises:
+        ValueError: The bundle is not valid, or the party is known under other keys.
+    """
+    folder = server_folder(server)
+    federation = read_federation(folder.federation)
+    member = read_bundle(bundle, federation=federation.name)
+    federation.node_port(member.name)  # it must be expected
+    roster = read_roster(folder.roster)
+    known = {each.name: each for each in roster.members}.get(member.name)
+    if (
+        known is not None
+        and not force
+        and replace(known, records=None) != replace(member, records=None)
+    ):
+        raise ValueError(
+            f"{member.name!r} is in the roster with other keys: if it has new ones, add --force, "
+            "and give the new roster to every party."
+        )
+    roster = _in_order(federation, roster.with_member(member))
+    ca = x509.load_pem_x509_certificate(folder.ca.read_bytes())
+    # Where the parties' directories were made beside the server's, they are on this machine.
+    homes = [PartyFolder(path) for path in sorted((folder.root.parent / "parties").glob("*"))]
+    _publish(federation, folder, roster, authority=fingerprint(ca), members=homes)
+    return member, roster
+
+
+def rebundle(folder: PartyFolder) -> Member:
+    """Count a party's records, and write its bundle anew."""
+    from fedpriv.data import read_schema, read_table
+
+    file = read_party(folder.policy)
+    dataset, _ = read_table(file.data, read_schema(file.schema))
+    identity = keys.read_identity(folder.identity)
+    member = Member(
+        name=file.name,
+        identity=keys.identity_public(identity),
+        node=keys.node_public(keys.read_node_key(folder.node_key)),
+        records=len(dataset.train),
+    )
+    federation = tomllib.loads(folder.bundle.read_text(encoding="utf-8"))["federation"]
+    folder.bundle.write_text(write_bundle(member, identity, federation=federation))
+    return member
+
+
+def renew(root: Path, *, names: Iterable[str] = ()) -> x509.Certificate:
+    """Sign a new certificate for the server, with a new key, by the CA that parties trust."""
+    folder = server_folder(root)
+    ca = folder.root.parent / "ca"
+    if not (ca / "ca.key").is_file():
+        raise ValueError(f"{str(ca / 'ca.key')!r} is not there: bring the CA's key to renew.")
+    federation = read_federation(folder.federation)
+    section = federation.server
+    authority = Issued(certificate=(ca / "ca.crt").read_bytes(), key=(ca / "ca.key").read_bytes())
+    issued = new_server(authority, [section.address, *section.names, *names], days=section.days)
+    keys.write_private(folder.key, issued.key, force=True)
+    write_atomic(folder.certificate, issued.certificate)
+    return x509.load_pem_x509_certificate(issued.certificate)
+
+
+def _found_server(
+    federation: FederationFile, root: Path, authority: Issued, *, force: bool
+) -> ServerFolder:
+    folder, section = ServerFolder(root.resolve()), federation.server
+    issued = new_server(authority, [section.address, *section.names], days=section.days)
+    folder.ca.write_bytes(authority.certificate)
+    folder.certificate.write_bytes(issued.certificate)
+    keys.write_private(folder.key, issued.key, force=force)
+    keys.write_private(folder.secret, keys.new_secret(), force=force)
+    values = federation.to_dict()
+    if federation.schema_path is not None:
+        _copy_schema(Path(federation.schema_path), folder.schema)
+        values["schema"] = folder.schema.name
+    folder.federation.write_text(_federation_text(values))
+    folder.runs.mkdir(exist_ok=True)
+    folder.nodes.mkdir(exist_ok=True)
+    write_connection(folder)
+    _script(folder.start, templates.start_script("server"))
+    folder.unit.write_text(templates.unit("server", folder))
+    return folder
+
+
+def _settle(
+    invited: Invitation,
+    name: str,
+    folder: PartyFolder,
+    *,
+    records: int | None = None,
+    force: bool,
+) -> Member:
+    """Fill a party's directory; its public part."""
+    federation, certificate = invited.federation, invited.ca.encode()
+    port = federation.node_port(name)
+    node, identity = keys.new_node_key(), Ed25519PrivateKey.generate()
+    member = Member(
+        name=name,
+        identity=keys.identity_public(identity),
+        node=keys.node_public(node),
+        records=records,
+    )
+    keys.write_private(folder.node_key, keys.node_private(node), force=force)
+    keys.write_private(folder.identity, keys.identity_private(identity), force=force)
+    keys.write_private(folder.secret, keys.new_secret(), force=force)
+    folder.node_public.write_text(f"{member.node}\n")
+    folder.identity_public.write_text(f"{member.to_dict()['identity']}\n")
+    folder.ca.write_bytes(certificate)
+    folder.policy.write_text(_proposal(federation, name, certificate))
+    folder.node.write_text(to_toml({"server": federation.server.url, "port": port}))
+    if invited.schema is not None:
+        folder.schema.write_text(invited.schema)
+    keys.private_folder(folder.root / "state")
+    _script(folder.start, templates.start_script("party"))
+    folder.unit.write_text(templates.unit("party", folder))
+    pinned = fingerprint(x509.load_pem_x509_certificate(certificate))
+    folder.checklist.write_text(templates.party_checklist(name, authority=pinned))
+    folder.bundle.write_text(write_bundle(member, identity, federation=federation.name))
+    return member
+
+
+def _proposal(federation: FederationFile, name: str, certificate: bytes) -> str:
+    """A party's file, which the party's own reader accepts."""
+    pinned = fingerprint(x509.load_pem_x509_certificate(certificate))
+    text = templates.party_text(templates.party_values(federation, name, server=pinned))
+    parse_party(tomllib.loads(text), folder=Path())
+    return text
+
+
+def _publish(
+    federation: FederationFile,
+    folder: ServerFolder,
+    roster: Roster,
+    *,
+    authority: str,
+    members: Iterable[PartyFolder] = (),
+) -> None:
+    """Write who takes part, wherever it must be known."""
+    for member in roster.members:
+        (folder.nodes / f"{member.name}.pub").write_text(f"{member.node}\n")
+    for place in (folder.roster, *(home.roster for home in members)):
+        write_roster(place, roster)
+    text = templates.server_checklist(federation, roster=roster.fingerprint, authority=authority)
+    folder.checklist.write_text(text)
+
+
+def _in_order(federation: FederationFile, roster: Roster) -> Roster:
+    """In the order of the federation file, whoever came first."""
+    places = {party.name: position for position, party in enumerate(federation.party)}
+    return Roster(members=tuple(sorted(roster.members, key=lambda each: places[each.name])))
+
+
+def _federation_text(values: dict[str, object]) -> str:
+    parties = values.pop("party")
+    tables = [f"[[party]]\n{to_toml(party)}" for party in parties]  # type: ignore[attr-defined]
+    return "\n".join([to_toml(values), *tables])
+
+
+def _copy_schema(source: Path, target: Path) -> None:
+    from fedpriv.data import read_schema
+
+    read_schema(source)  # what is wrong with it is said now
+    target.write_text(source.read_text(encoding="utf-8"))
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(SCRIPT)
+
+
+def _require_room(root: Path, *, force: bool) -> None:
+    if not force and root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise ValueError(
+            f"{str(root)!r} exists and is not an empty directory: choose another one, or replace "
+            "its keys with --force."
+        )

@@ -1,0 +1,99 @@
+"""What a member can see of the network: ports, the server behind its certificate, its clock."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE
+
+from simulations.deploy.checks import Fault
+from simulations.deploy.folders import read_node
+
+if TYPE_CHECKING:
+    from simulations.deploy.folders import PartyFolder
+
+MOST_AHEAD = float(SYSTEM_TIME_TOLERANCE)
+"""Seconds that a node's clock may be ahead: the SuperLink refuses signatures of the future."""
+MOST_BEHIND = float(TIMESTAMP_TOLERANCE)
+"""Seconds that it may be behind: and old ones."""
+_SECONDS = 5.0
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether a port can be listened on."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def served_certificate(folder: PartyFolder) -> x509.Certificate:
+    """The certificate that the server proves itself with, verified as the SuperNode does.
+
+    Raises:
+        Fault: It cannot be reached, or its certificate is not good for its name under our CA.
+    """
+    host, port = _server(folder)
+    context = ssl.create_default_context(cafile=str(folder.ca))
+    try:
+        with (
+            socket.create_connection((host, port), timeout=_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=host) as line,
+        ):
+            served = line.getpeercert(binary_form=True) or b""
+    except ssl.SSLCertVerificationError as error:
+        raise Fault(
+            f"the certificate of {host}:{port} is refused: {error.verify_message}",
+            "if it expired, the coordinator renews it; if its CA is another one, do not connect.",
+        ) from None
+    except OSError as error:
+        raise _unreachable(host, port, error) from None
+    return x509.load_der_x509_certificate(served)
+
+
+def clock_skew(folder: PartyFolder) -> float:
+    """Seconds that this clock is ahead of the server's, to about a second."""
+    host, port = _server(folder)
+    context = ssl.create_default_context(cafile=str(folder.ca))
+    connection = HTTPSConnection(host, port, timeout=_SECONDS, context=context)
+    try:
+        before = datetime.now(tz=UTC)
+        connection.request("GET", "/health")
+        told = connection.getresponse().headers["date"]
+        after = datetime.now(tz=UTC)
+    except (OSError, HTTPException) as error:
+        raise _unreachable(host, port, error) from None
+    finally:
+        connection.close()
+    # A date in a header has no fractions of a second.
+    middle = before + (after - before) / 2
+    return (middle - parsedate_to_datetime(told)).total_seconds() - 0.5
+
+
+def _server(folder: PartyFolder) -> tuple[str, int]:
+    host, _, port = read_node(folder).server.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _unreachable(host: str, port: int, error: Exception) -> Fault:
+    return Fault(
+        f"{host}:{port} cannot be reached: {error}",
+        "start the server, and open its port to this machine.",
+    )

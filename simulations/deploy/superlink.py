@@ -1,0 +1,60 @@
+"""Flower's SuperLink, of which other machines see the part for nodes and nothing else.
+
+The SuperLink has one port for everything. Its Control API, which starts runs and admits nodes, asks
+nobody who they are; its Runtime API hands out the server's tasks. Only the Fleet API, which nodes
+use, checks a signature in every request. So the other two answer requests from this machine alone.
+
+Not covered: other users of this machine, and a proxy on it, which makes every request a local one.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from flwr.superlink import extensions
+from flwr.superlink.cli.flower_superlink import flower_superlink
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+PUBLIC = ("/v1/fleet/", "/health")
+"""What other machines may ask for."""
+
+
+class FleetOnly:
+    """Refuses what comes from another machine and is not for nodes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer 403."""
+        if scope["type"] == "lifespan" or _allowed(scope):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            refusal = PlainTextResponse("Only nodes are served from outside.", status_code=403)
+            await refusal(scope, receive, send)
+
+
+def _allowed(scope: Scope) -> bool:
+    path: str = scope["path"]
+    if path.startswith(PUBLIC[0]) or path == PUBLIC[1]:
+        return True
+    client = scope.get("client")
+    try:
+        return client is not None and ip_address(client[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def main() -> None:
+    """Run as ``python -m simulations.deploy.superlink``, with the options of flower-superlink."""
+    extensions.get_middleware = lambda: (Middleware(FleetOnly),)
+    flower_superlink()
+
+
+if __name__ == "__main__":
+    main()

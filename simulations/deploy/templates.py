@@ -1,0 +1,156 @@
+"""The texts that `init` and `join` write: scripts, units and checklists."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.federation.protection import LEVELS, Protection
+from simulations.toml import to_toml
+
+if TYPE_CHECKING:
+    from fedpriv.federation.protection import Level
+    from simulations.deploy.federation import FederationFile
+    from simulations.deploy.folders import Folder
+
+_BUDGET = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one"}
+_POLICY: dict[str, Any] = {
+    "strategies": ["gradient-perturbation", "output-perturbation"],
+    "queries": ["gradient", "erm"],
+    "max_clip": 1.0,
+    "min_noise": 0.5,
+    "noise_at": "server",
+    "secure_aggregation": "active",
+}
+
+
+_FEWEST = 2  # the sum over one party is its answer
+
+
+def party_values(federation: FederationFile, name: str, *, server: str) -> dict[str, Any]:
+    """A party's own file, as proposed; ``server`` is the fingerprint of the CA's certificate."""
+    level: Level = federation.policy.get("secure_aggregation", _POLICY["secure_aggregation"])
+    return {
+        "version": 1,
+        "party": {
+            "name": name,
+            "data": "records.csv",
+            "schema": "schema.toml",
+            "ledger": f"{name}.ledger",
+            "identity": "identity.key",
+            "roster": "roster.toml",
+            "state": "state",
+        },
+        "budget": {**_BUDGET, **federation.budget},
+        "policy": {
+            **_POLICY,
+            "min_parties": _least(len(federation.party), level),
+            **federation.policy,
+            "server": server,
+        },
+    }
+
+
+def _least(parties: int, level: Level) -> int:
+    """The parties that a sum has at the least, if as many stay away as a run allows for.
+
+    A party that asks for more would refuse every run of the federation.
+    """
+    if level not in LEVELS[1:] or parties < _FEWEST:
+        return _FEWEST
+    return max(_FEWEST, Protection(level=level).parameters(parties).minimum)
+
+
+def party_text(values: dict[str, Any]) -> str:
+    """The file, with a word on top about who decides."""
+    head = (
+        "# What this party holds and what it is willing to answer. It decides here, on this\n"
+        "# machine, whatever a server asks for. Paths are relative to this file.\n\n"
+    )
+    return head + to_toml(values)
+
+
+def start_script(role: str) -> str:
+    """Starts a member and stays until it ends; stops it when told to."""
+    return (
+        "#!/bin/sh\n"
+        f"# Keeps this {role} running; Ctrl-C or SIGTERM ends it. For the background:\n"
+        f"#   fedpriv deploy {role} DIRECTORY        and fedpriv deploy stop DIRECTORY\n"
+        f'exec {quote(_fedpriv())} deploy {role} "$(dirname "$(readlink -f "$0")")" --foreground\n'
+    )
+
+
+def unit(role: str, folder: Folder) -> str:
+    """A systemd unit for a member."""
+    return f"""\
+# Copy to /etc/systemd/system, set User, then: systemctl enable --now {folder.root.name}
+[Unit]
+Description=fedpriv {role} in {folder.root}
+After=network-online.target time-sync.target
+Wants=network-online.target
+
+[Service]
+User=fedpriv
+Environment=NUMBA_CACHE_DIR={folder.root}/cache
+ExecStartPre={_fedpriv()} doctor {folder.root} --offline
+ExecStart={_fedpriv()} deploy {role} {folder.root} --foreground
+Restart=on-failure
+RestartSec=30
+UMask=0077
+NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectSystem=strict
+ProtectHome=read-only
+ReadWritePaths={folder.root}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def server_checklist(federation: FederationFile, *, roster: str, authority: str) -> str:
+    """What the coordinator has to do."""
+    section = federation.server
+    return f"""\
+# {federation.name}: checklist of the server
+
+1. Keep `ca/ca.key` off this machine; it is needed only to renew the server's certificate.
+2. Open port {section.port} of {section.address} to the parties, and nothing else.
+3. Tell every party, on another way than this server, the fingerprint of the CA certificate:
+   `{authority}`
+4. For every party that makes its own keys: send `invitation.toml`, receive `bundle.toml`, then
+   `fedpriv deploy add bundle.toml --server .`
+5. When all are in, send `roster.toml` to every party, and compare its fingerprint by telephone.
+   Now it is `{roster}`
+6. `fedpriv doctor .`, then `./start.sh`, then `fedpriv deploy run EXPERIMENT.toml --server .`
+7. Back up `*.ledger` and `runs/` after every run.
+"""
+
+
+def party_checklist(name: str, *, authority: str) -> str:
+    """What a party has to do."""
+    return f"""\
+# {name}: checklist of the party
+
+1. Compare the fingerprint of `ca.crt` with what the coordinator says on another way:
+   `{authority}`
+2. Read `party.toml` and change what you do not agree to: budget, clip, noise, protection.
+   It decides.
+3. Put your records where `party.data` says, and the schema where `party.schema` says.
+   `fedpriv deploy bundle .` counts the records; send `bundle.toml`, which is public.
+4. Copy `roster.toml` here when it is complete. Compare its fingerprint (`fedpriv doctor .` shows
+   it) with another party, not with the server: who writes the roster decides whom your masks
+   protect you from.
+5. `fedpriv doctor .`, then `./start.sh`.
+6. Back up the ledger and `state/` together. A ledger from an old backup forgets what was spent.
+7. `node.key`, `identity.key` and `worker.secret` never leave this machine.
+"""
+
+
+def _fedpriv() -> str:
+    """The command, wherever it is installed."""
+    beside = Path(sys.executable).parent / "fedpriv"
+    return str(beside) if beside.exists() else shutil.which("fedpriv") or "fedpriv"

@@ -1,0 +1,143 @@
+"""The server of a deployed run: started, killed, taken up again, finished.
+
+What is needed to go on is on the disk before it is used: the ledger has every release before the
+model moves, the run directory a checkpoint of every round. A release that the ledger holds is
+replayed, and never drawn again; a round that was asked for and not released is asked for again, and
+every party gives the same answer.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.adaptive import AdaptiveStrategy
+from fedpriv.federation.courier import Patience
+from fedpriv.federation.grid_federation import GridFederation, RoundFailed
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import Ledger
+from simulations import session as sessions
+from simulations.deploy.roster import read_roster, write_roster
+from simulations.deployed import prepare_deployed
+from simulations.experiment import parse_experiment
+from simulations.parties import protection
+from simulations.run import build_strategy, check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from flwr.serverapp import Grid
+
+    from fedpriv.federation.federation import Federation, Sum
+    from fedpriv.federation.queries import Query
+    from simulations.deploy.roster import Roster
+    from simulations.record import Record, Round
+    from simulations.run import Prepared
+    from simulations.session import Session
+
+PATIENCE = Patience(arrival=300.0, reply=120.0, poll=0.2)
+_ATTEMPTS = 3
+
+
+class DeployedFederation(GridFederation):
+    """Parties that may be away for a while: a sum that fails is asked for again.
+
+    That costs nothing: a party gives the same answer to the same query, from its own journal.
+    """
+
+    def sum(self, query: Query) -> Sum:
+        """The sum over the parties that answered, at one of a few attempts."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return super().sum(query)
+            except RoundFailed:
+                continue
+        return super().sum(query)
+
+
+def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
+    """The run that a run config names: taken up where it was left, or a new one.
+
+    ``config`` is the text of the experiment, ``roster`` the path of the roster, ``output`` the
+    directory of the run. Its ledger lies beside the roster, under the name of the data.
+    """
+    place = Path(str(run_config["roster"]))
+    roster, output = read_roster(place), Path(str(run_config["output"]))
+    experiment = parse_experiment(tomllib.loads(str(run_config["config"])))
+    ledger = place.parent.resolve() / f"{experiment.data.title}.ledger"
+    preparing = partial(prepare_deployed, sizes=roster.sizes)
+    if (output / "run.json").exists():
+        _require_same(output / place.name, roster)
+        session = sessions.reopen(
+            output, expected=experiment, release=True, ledger=ledger, preparing=preparing
+        )
+        return session, roster
+    prepared = preparing(experiment)
+    _require_deployable(prepared)
+    output.mkdir(parents=True, exist_ok=True)
+    write_roster(output / place.name, roster)
+    return sessions.start(prepared, output, release=True, ledger=ledger), roster
+
+
+def serve(
+    session: Session,
+    roster: Roster,
+    grid: Grid,
+    *,
+    patience: Patience = PATIENCE,
+    on_round: Callable[[Record, Round], None] = lambda _record, _round: None,
+) -> dict[str, Any] | None:
+    """Carry on the run over the nodes of a grid until its result is there."""
+
+    def federation(rounds: int, _done: int) -> Federation:
+        return DeployedFederation(
+            grid,
+            task=session.prepared.task,
+            protection=protection(session.prepared.experiment),
+            roster=roster.identities,
+            patience=patience,
+            pipelined=rounds > 1,
+        )
+
+    with _ledger(session) as ledger:
+        return sessions.carry_on(session, ledger=ledger, federation=federation, on_round=on_round)
+
+
+def _require_same(path: Path, roster: Roster) -> None:
+    """Refuse to go on with other parties, or other numbers of records, than a run began with."""
+    if read_roster(path) != roster:
+        raise ValueError(
+            f"the roster was changed since the run in {str(path.parent)!r} started, and its noise "
+            "was planned for the old one. Put that back, or start a new run."
+        )
+
+
+def _require_deployable(prepared: Prepared) -> None:
+    """Refuse what parties would not pay for rightly."""
+    sessions.require_releasable(prepared)
+    check(prepared)
+    strategy = build_strategy(prepared, run=prepared.run)
+    if isinstance(strategy, AdaptiveStrategy):
+        raise ValueError(
+            f"strategy.name must not be {strategy.name!r} in a deployment: it makes several "
+            "releases of one round, and a party pays for one. Use gradient-perturbation."
+        )
+
+
+@contextmanager
+def _ledger(session: Session) -> Iterator[Ledger]:
+    """The server's own ledger, made with the budget of the first run on these parties."""
+    privacy, path = session.prepared.experiment.privacy, Path(str(session.identity.ledger))
+    if not path.exists():
+        Ledger.create(
+            path,
+            data_name=session.prepared.experiment.data.title,
+            budget=Budget(epsilon=privacy.epsilon, delta=privacy.delta),
+            adjacency=privacy.adjacency,
+        ).close()
+    with Ledger.open(path, adjacency=privacy.adjacency) as ledger:
+        yield ledger

@@ -1,0 +1,92 @@
+"""The ServerApp of fedpriv: one run of one experiment, on the nodes of a Flower grid."""
+
+from __future__ import annotations
+
+from functools import partial
+from logging import ERROR, INFO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flwr.serverapp import Grid, ServerApp
+from flwr.supercore import log
+
+from fedpriv.federation.courier import Patience
+from fedpriv.federation.grid_federation import RoundFailed
+from simulations import deployed_server
+from simulations import session as sessions
+from simulations.parties import grid_experiment, grid_federation
+from simulations.refusals import refusals
+from simulations.results import new_directory, write_atomic
+from simulations.run import check, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr.app import Context
+
+    from fedpriv.federation.federation import Federation
+    from simulations.record import Record, Round
+    from simulations.session import Session
+
+PROGRESS = "fedpriv-progress"
+"""How a line of the log that tells about progress begins."""
+FAILURE = "failure.txt"
+"""Where the reason is found if there is no result."""
+
+_PATIENCE = Patience(arrival=30.0, reply=600.0, poll=0.02)
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the experiment that the run config names, and leave its results in a directory."""
+    config = context.run_config
+    carry_on: Callable[[], object]
+    if config.get("roster"):  # parties on machines of their own
+        session, roster = deployed_server.open_session(config)
+        carry_on = partial(deployed_server.serve, session, roster, grid, on_round=_tell)
+    else:
+        session = _session(str(config["output"]), str(config["experiment"]))
+        carry_on = partial(
+            sessions.carry_on, session, federation=_builder(grid, session), on_round=_tell
+        )
+    log(INFO, "fedpriv: results in %s", session.directory.resolve())
+    (session.directory / FAILURE).unlink(missing_ok=True)
+    try:
+        with refusals():
+            carry_on()
+    except (ValueError, RuntimeError) as error:
+        log(ERROR, "fedpriv: %s", error)
+        write_atomic(session.directory / FAILURE, f"{error}\n")
+        raise
+
+
+def _session(output: str, experiment: str) -> Session:
+    """The run that `fedpriv run` started, or a new one."""
+    if output:
+        return sessions.reopen(Path(output))
+    prepared = prepare(grid_experiment(experiment))
+    check(prepared)
+    directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash)
+    return sessions.start(prepared, directory)
+
+
+def _builder(grid: Grid, session: Session) -> Callable[[int, int], Federation]:
+    def build(rounds: int, done: int) -> Federation:
+        nodes, parties = len(list(grid.get_node_ids())), session.prepared.task.parties
+        if nodes != parties:
+            raise RoundFailed(
+                f"the experiment has {parties} parties and Flower started {nodes} nodes: run it "
+                f'with --federation-config "num-supernodes={parties}".'
+            )
+        return grid_federation(grid, session.prepared, rounds=rounds, done=done, patience=_PATIENCE)
+
+    return build
+
+
+def _tell(record: Record, entry: Round) -> None:
+    """One line a round, for whoever follows the log."""
+    total = max(entry.round, record.strategy.rounds)
+    loss = "" if entry.loss is None else f" loss {entry.loss:.4f}"
+    log(INFO, "%s %d/%d%s", PROGRESS, entry.round, total, loss)

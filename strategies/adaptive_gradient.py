@@ -1,0 +1,236 @@
+"""Adaptive gradient descent: noise and step size chosen on the way, by what was released.
+
+    p ← R/2s of the budget                                    (s splits; noise of precision p)
+    while the budget lasts:
+        g ← noisy mean of clipped gradients, precision p
+        repeat:
+            u ← (g + λθ)/‖g + λθ‖
+            i ← noisy argmin over i = 0 … k of the clipped risk at θ − α_i·u,   α_0 = 0
+            if i > 0:  θ ← θ − α_i·u;  leave
+            g ← average of g with a second noisy gradient of precision γp, weighted by precision
+            p ← (1 + γ)·p
+
+Lee and Kifer 2018 ("Concentrated differentially private gradient descent with adaptive
+per-iteration privacy budget"). When no step seems to help, the gradient is measured again, more
+exactly; what was already measured is not thrown away. Here with noisy-min by report-noisy-max (ε
+for monotone losses, else at twice the noise), each release charged once and before it is asked for,
+and a Rényi filter: noise that depends on earlier releases needs one, and their theorem has none.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from math import floor, log2, sqrt
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from fedpriv.federation.adaptive import AdaptiveStrategy, Step
+from fedpriv.federation.limits import grid_of
+from fedpriv.federation.queries import GradientQuery, LossQuery
+from fedpriv.privacy.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.filters import RdpFilter
+from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.selection import ExponentialMechanism, ReportNoisyMax
+from strategies.building import Count, Options, Positive, Setup, StrategyInfo
+from strategies.plans import gradient_grid
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.adaptive import Round
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.randomness import RandomStream
+
+    Vector = NDArray[np.float64]
+
+_LEVELS = 2**16  # of one record's loss on the grid, at least
+_REVIEW = 10  # rounds after which the range of steps is fitted to those that were taken
+_ROOM = 1.1  # the largest of them, times this, is the new end of the range
+
+
+class AdaptiveOptions(Options):
+    """Options of adaptive gradient descent; the defaults are the paper's.
+
+    Attributes:
+        clip: C, the bound on one record's gradient.
+        loss_clip: The bound on one record's loss.
+        splits: s: a first gradient and a selection cost 1/2s of the budget each.
+        growth: γ, by which the precision of gradients grows when no step helps.
+        candidates: k, the number of step sizes.
+        largest_step: α_k at the start; the step is along a unit vector.
+        selection: The rule of the noisy argmin. The exponential mechanism composes better.
+        rounds: At most so many; the budget usually ends first.
+        seed: Of the initial weights of a model that is not linear.
+    """
+
+    clip: Positive = 3.0
+    loss_clip: Positive = 3.0
+    splits: Count = 60
+    growth: Positive = 0.1
+    candidates: Count = 20
+    largest_step: Positive = 2.0
+    selection: Literal["report-noisy-max", "exponential"] = "report-noisy-max"
+    rounds: Count = 1000
+    seed: int = 0
+
+
+class AdaptiveGradient(AdaptiveStrategy):
+    """Rounds of one step each; a round makes two releases or more."""
+
+    name: ClassVar[str] = "agd"
+
+    def __init__(
+        self, *, task: Task, plan: AdaptivePlan, moved: float, run: Run, options: AdaptiveOptions
+    ) -> None:
+        start = task.model.initial(np.random.default_rng(options.seed)).numpy()
+        super().__init__(task=task, plan=plan, rounds=options.rounds, run=run, start=start)
+        if plan.clip_norm is None or not isinstance(plan.filter, RdpFilter):
+            raise ValueError("plan must state a clip_norm and hold a Rényi filter.")
+        self._options = options
+        self._clip: float = plan.clip_norm
+        self._sensitivity = moved + sqrt(task.dimension) * plan.step
+        self._share = plan.filter.limit / (2 * options.splits)
+        self._order = plan.filter.order
+        # D_α of Gaussian noise is α/(2z²): z for one share of the budget.
+        self._relative_noise = sqrt(self._order / (2 * self._share))
+        self._longest = options.largest_step
+        self._taken = 0.0
+
+    def _play(self) -> Round:
+        first, chooser = self._gradient(1.0), self._chooser()
+        if not self.plan.affords(first, chooser):
+            self.stopped = "the budget does not pay for another gradient and another step."
+            return
+        gradient = yield self._asking(first)
+        for attempt in count():
+            full = gradient + self.task.regulariser * self._theta
+            direction = full / max(float(np.linalg.norm(full)), np.finfo(float).tiny)
+            steps = np.linspace(0, self._longest, self._options.candidates + 1)
+            points = self._theta - np.outer(steps, direction)
+            (index,) = yield self._choosing(chooser, points, attempt)
+            if index > 0:
+                break
+            second = self._gradient(1 / sqrt(self._options.growth))
+            again = yield self._asking(second, part=f"gradient-{attempt}")
+            share = self._options.growth / (1 + self._options.growth)
+            gradient = (1 - share) * gradient + share * again
+            self._relative_noise /= sqrt(1 + self._options.growth)
+        self._theta = points[int(index)]
+        self._remember(float(steps[int(index)]))
+
+    def _remember(self, step: float) -> None:
+        """Fit the range of candidates to the steps that were taken."""
+        self._taken = max(self._taken, step)
+        if (self.round + 1) % _REVIEW == 0:
+            self._longest, self._taken = _ROOM * self._taken, 0.0
+
+    def _gradient(self, factor: float) -> GaussianMechanism:
+        """Noise on a sum of gradients, in units of the noise of a round's first."""
+        return GaussianMechanism(
+            sensitivity=self._sensitivity,
+            stddev=factor * self._relative_noise * self._sensitivity,
+            adjacency=self.plan.adjacency,
+        )
+
+    def _asking(self, mechanism: GaussianMechanism, part: str = "") -> Step:
+        def draw(answer: Sum, stream: RandomStream) -> Vector:
+            noisy = mechanism.release(answer.total, step=answer.step, stream=stream)
+            return noisy / self.task.gradient_count("proportional", answer.sizes)
+
+        bound = self.task.records * self._clip
+        query = GradientQuery(
+            run=self._run.name,
+            round=self._round,
+            grid=grid_of(step=self.plan.step, bound=bound, parties=self.task.parties),
+            event=mechanism.event(),
+            theta=self._theta,
+            clip_norm=self._clip,
+        )
+        return Step(release=mechanism, query=query, draw=draw, part=part)
+
+    def _chooser(self) -> ReportNoisyMax | ExponentialMechanism:
+        """The rule of a selection that costs one share: ε-DP has D_α ≤ αε²/2, a range of ε αε²/8.
+
+        Under add-remove adjacency all losses move the same way: monotone.
+        """
+        range_only = self._options.selection == "exponential"
+        kind = ExponentialMechanism if range_only else ReportNoisyMax
+        return kind(
+            adjacency=self.plan.adjacency,
+            epsilon=sqrt((8 if range_only else 2) * self._share / self._order),
+            sensitivity=self._options.loss_clip,
+            monotone=self.plan.adjacency is Adjacency.ADD_REMOVE,
+        )
+
+    def _choosing(
+        self, chooser: ReportNoisyMax | ExponentialMechanism, points: Vector, attempt: int
+    ) -> Step:
+        penalties = self.task.regulariser / 2 * np.square(points).sum(axis=1)
+
+        def draw(answer: Sum, stream: RandomStream) -> Vector:
+            risks = answer.value + sum(answer.sizes) * penalties
+            return np.array([float(chooser.select(-risks, stream))])
+
+        clip = self._options.loss_clip
+        query = LossQuery(
+            run=self._run.name,
+            round=self._round,
+            grid=grid_of(
+                step=2.0 ** floor(log2(clip / _LEVELS)),
+                bound=self.task.records * clip,
+                parties=self.task.parties,
+            ),
+            event=chooser.event(),
+            points=points,
+            clip=clip,
+        )
+        return Step(release=chooser, query=query, draw=draw, part=f"step-{attempt}")
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "relative_noise": self._relative_noise,
+            "longest": self._longest,
+            "taken": self._taken,
+        }
+
+    def _set_state(self, state: dict[str, Any]) -> None:
+        self._relative_noise = float(state["relative_noise"])
+        self._longest, self._taken = float(state["longest"]), float(state["taken"])
+
+
+INFO = StrategyInfo(
+    name=AdaptiveGradient.name,
+    summary="descend with noise and steps that follow from what was released",
+    private=True,
+    convex_only=False,
+    options=AdaptiveOptions,
+)
+
+
+def build(setup: Setup, options: AdaptiveOptions) -> AdaptiveGradient:
+    """The strategy, with an empty plan and a fresh filter."""
+    task = setup.task
+    if setup.budget.delta == 0:
+        raise ValueError(
+            "delta must be positive for agd, got 0: Gaussian noise has no pure guarantee."
+        )
+    step, moved = gradient_grid(setup, clip_norm=options.clip)
+    plan = AdaptivePlan(
+        strategy=AdaptiveGradient.name,
+        query="sums of its records' clipped gradients, and of their clipped losses at some points",
+        released="noisy sums of gradients and the steps selected, hence every model of the run",
+        parties=task.parties,
+        records=task.records,
+        smallest_party=task.smallest,
+        dimension=task.dimension,
+        step=step,
+        clip_norm=options.clip,
+        filter=RdpFilter.for_gaussians(budget=setup.budget, adjacency=setup.adjacency),
+    )
+    return AdaptiveGradient(task=task, plan=plan, moved=moved, run=setup.run, options=options)

@@ -1,0 +1,313 @@
+"""Learned protection: noise and steps chosen by networks that were trained on public data.
+
+    while the budget lasts:
+        S ← Σ over all records of clip_C(∇f(θ; x, y))         (a secure sum over the parties)
+        s ← (‖S‖ + N(0, σ_s²)) / (C·N)                        (charged before S is asked for)
+        σ ← scheduler(s, …), within (σ_g/4, 2σ_g)             (charged before g is drawn)
+        g ← ((S + N(0, σ²)) / N + λθ) / C
+        θ ← θ + projector(g, …)/B
+
+L2P: Hong, Wang, Wang and Zhou 2021. Both networks see releases only, so all that they choose is
+post-processing, and may be as bad as it likes: a poor protector costs accuracy, never privacy. The
+filter Σμ² ≤ μ(ε, δ)² pays for noise that depends on earlier releases, which a composition theorem
+for fixed schedules does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from math import ceil, hypot, isfinite, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import torch
+
+from fedpriv._validate import require_choice
+from fedpriv.federation.adaptive import AdaptiveStrategy, Step
+from fedpriv.federation.limits import grid_of
+from fedpriv.federation.queries import GradientQuery
+from fedpriv.learning.protector import (
+    LEAST_NOISE,
+    MOST_NOISE,
+    Allowance,
+    Memory,
+    State,
+    load,
+)
+from fedpriv.privacy.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.events import GaussianEvent
+from fedpriv.privacy.filters import GdpFilter
+from fedpriv.privacy.mechanisms import GaussianMechanism
+from strategies.building import Count, Options, Positive, Setup, StrategyInfo
+from strategies.plans import gradient_grid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from fedpriv.federation.adaptive import Round
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.task import Task
+    from fedpriv.learning.protector import Surroundings
+    from fedpriv.privacy.randomness import RandomStream
+
+    Vector = NDArray[np.float64]
+
+PROTECTORS = Path(__file__).parent / "protectors"
+_NORM = "norm"
+_U = 2.0**-53
+
+
+class LearnedOptions(Options):
+    """Options of learned protection.
+
+    Attributes:
+        protector: A name of those that come with fedpriv, or the path of a file.
+        horizon: T, for how many rounds the budget is meant to last; "auto" is the protector's own
+            for such a budget.
+        clip: C, the bound on one record's gradient; "auto" is the protector's, times B.
+        seed: Of the initial weights of a model that is not linear.
+    """
+
+    protector: str = "mnist-4v6"
+    horizon: Count | Literal["auto"] = "auto"
+    clip: Positive | Literal["auto"] = "auto"
+    seed: int = 0
+
+
+class Chooser(Protocol):
+    """What is asked of a protector; whatever it answers, the strategy stays within its budget."""
+
+    def start(self, dimension: int) -> State:
+        """Before the first round."""
+        ...
+
+    def schedule(
+        self, norm: Tensor, *, elapsed: float, left: Tensor, around: Surroundings, state: State
+    ) -> tuple[Tensor, State]:
+        """Noise relative to the reference, for a noisy norm."""
+        ...
+
+    def project(
+        self, gradient: Tensor, *, noise: Tensor, elapsed: float, around: Surroundings, state: State
+    ) -> tuple[Tensor, State]:
+        """How to move the model, for a noisy gradient."""
+        ...
+
+
+class LearnedProtection(AdaptiveStrategy):
+    """Noisy steps, each after a noisy norm, until the budget is spent."""
+
+    name: ClassVar[str] = "learned-protection"
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        plan: AdaptivePlan,
+        reference: GaussianMechanism,
+        norm: GaussianMechanism,
+        around: Surroundings,
+        protector: Chooser,
+        run: Run,
+        start: Vector | None = None,
+    ) -> None:
+        if plan.clip_norm is None:
+            raise ValueError("plan must state the clip_norm of a gradient, got None.")
+        self._clip = plan.clip_norm
+        self._reference, self._norm = reference, norm
+        self._quietest = _times(reference, LEAST_NOISE)
+        self._noisiest = _times(reference, MOST_NOISE)
+        least = plan.filter.cost(norm.event()) + plan.filter.cost(self._noisiest.event())
+        rounds = ceil(plan.filter.limit / least)
+        super().__init__(task=task, plan=plan, rounds=rounds, run=run, start=start)
+        self._protector, self._around = protector, around
+        self._memory = protector.start(task.dimension)
+
+    def _play(self) -> Round:
+        if not self.plan.affords(self._norm, self._noisiest):
+            self.stopped = f"the budget is spent after {self._round} rounds"
+            return
+        query = self._gradient_query()
+        (norm,) = yield Step(part=_NORM, release=self._norm, query=query, draw=self._draw_norm)
+        chosen = self._schedule(float(norm))
+        mechanism = self._affordable(_times(self._reference, chosen))
+        mean = yield Step(release=mechanism, query=query, draw=partial(self._draw_mean, mechanism))
+        self._move(mean, noise=mechanism.stddev / self._reference.stddev)
+
+    def _gradient_query(self) -> GradientQuery:
+        """One exchange for both releases; its event is the most that both can cost."""
+        most = hypot(*(1 / m.event().relative_noise for m in (self._norm, self._quietest)))
+        return GradientQuery(
+            run=self._run.name,
+            round=self._round,
+            grid=grid_of(
+                step=self.plan.step,
+                bound=self.task.records * self._clip,
+                parties=self.task.parties,
+            ),
+            event=GaussianEvent(relative_noise=1 / most, adjacency=self.plan.adjacency),
+            theta=self._theta,
+            clip_norm=self._clip,
+        )
+
+    def _draw_norm(self, answer: Sum, stream: RandomStream) -> Vector:
+        """The noisy norm of the mean, over C; the norm on the grid, an integer, gets the noise."""
+        length = np.linalg.norm(answer.total.astype(np.float64))
+        total = np.array([np.rint(length)]).astype(np.int64)
+        noisy = self._norm.release(total, step=answer.step, stream=stream)
+        return noisy / (self._clip * sum(answer.sizes))
+
+    def _draw_mean(self, mechanism: GaussianMechanism, answer: Sum, stream: RandomStream) -> Vector:
+        """The noisy mean gradient."""
+        noisy = mechanism.release(answer.total, step=answer.step, stream=stream)
+        return noisy / sum(answer.sizes)
+
+    # Everything from here on sees releases only.
+
+    def _schedule(self, norm: float) -> float:
+        """The scheduler's choice, within its range; what is no number counts as the most noise."""
+        spendable = self.plan.filter.left / self.plan.filter.limit
+        answer, self._memory = self._protector.schedule(
+            torch.tensor([norm], dtype=torch.float32),
+            elapsed=self._elapsed,
+            left=torch.tensor([spendable], dtype=torch.float32),
+            around=self._around,
+            state=self._memory,
+        )
+        noise = float(answer)
+        if not isfinite(noise):
+            return MOST_NOISE
+        # Coarser than the rounding of a network: a run that another machine takes up again from
+        # its ledger must ask for the noise that was paid for.
+        return min(max(round(noise, 3), LEAST_NOISE), MOST_NOISE)
+
+    def _affordable(self, mechanism: GaussianMechanism) -> GaussianMechanism:
+        """``mechanism``, with more noise if less of the budget is left than it costs."""
+        relative = max(mechanism.event().relative_noise, 1 / sqrt(self.plan.filter.left))
+        return replace(mechanism, stddev=relative * mechanism.sensitivity)
+
+    def _move(self, mean: Vector, *, noise: float) -> None:
+        gradient = (mean + self.task.regulariser * self._theta) / self._clip
+        step, self._memory = self._protector.project(
+            torch.from_numpy(gradient.astype(np.float32))[None],
+            noise=torch.tensor([noise], dtype=torch.float32),
+            elapsed=self._elapsed,
+            around=self._around,
+            state=self._memory,
+        )
+        moved = self._theta + step[0].numpy().astype(np.float64) / self.task.feature_bound
+        if np.isfinite(moved).all():
+            self._theta = moved
+        else:
+            self.stopped = "the protector proposed a step that is not finite: it was not taken"
+
+    @property
+    def _elapsed(self) -> float:
+        return min(1.0, self._round / self._around.horizon)
+
+    def _state(self) -> dict[str, Any]:
+        return {name: memory.values.numpy() for name, memory in self._memory._asdict().items()}
+
+    def _set_state(self, state: dict[str, Any]) -> None:
+        shapes = {name: memory.values.shape for name, memory in self._memory._asdict().items()}
+        self._memory = State(
+            **{
+                name: Memory(torch.from_numpy(np.array(state[name], np.float32).reshape(shape)))
+                for name, shape in shapes.items()
+            }
+        )
+
+
+INFO = StrategyInfo(
+    name=LearnedProtection.name,
+    summary="noise and steps chosen by networks that were trained on public data",
+    private=True,
+    convex_only=False,
+    options=LearnedOptions,
+)
+
+
+def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
+    """The strategy, with an empty plan that grows within its budget."""
+    task = setup.task
+    protector, card, sha256 = load(protector_path(options.protector))
+    clip = card.clip_norm * task.feature_bound if options.clip == "auto" else options.clip
+    step, moved = gradient_grid(setup, clip_norm=clip)
+    sensitivity = moved + sqrt(task.dimension) * step
+    fresh = GdpFilter(budget=setup.budget, adjacency=setup.adjacency)
+    whole = task.records * clip  # what the units of a protector are relative to
+    noise = sensitivity / (whole * sqrt(fresh.limit))
+    horizon = card.horizon(noise) if options.horizon == "auto" else options.horizon
+    allowance = Allowance(noise=noise, horizon=horizon, norm_share=card.norm_share)
+    around = allowance.around(task.dimension)
+    return LearnedProtection(
+        task=task,
+        plan=AdaptivePlan(
+            strategy=LearnedProtection.name,
+            query="the sum of its records' clipped gradients at the current model",
+            released=(
+                "every round's noisy norm and noisy sum of gradients, hence every model of the "
+                f"run; noise and steps by the protector {options.protector!r}, trained on "
+                f"{card.trained_on}, sha256 {sha256[:16]}"
+            ),
+            filter=fresh,
+            parties=task.parties,
+            records=task.records,
+            smallest_party=task.smallest,
+            dimension=task.dimension,
+            step=step,
+            clip_norm=clip,
+        ),
+        reference=GaussianMechanism(
+            sensitivity=sensitivity,
+            stddev=around.gradient_noise * whole,
+            adjacency=setup.adjacency,
+        ),
+        norm=norm_mechanism(
+            setup,
+            clip_norm=clip,
+            step=step,
+            sensitivity=sensitivity,
+            relative_noise=around.norm_noise * whole / sensitivity,
+        ),
+        around=around,
+        protector=protector,
+        run=setup.run,
+        start=task.model.initial(np.random.default_rng(options.seed)).numpy(),
+    )
+
+
+def norm_mechanism(
+    setup: Setup, *, clip_norm: float, step: float, sensitivity: float, relative_noise: float
+) -> GaussianMechanism:
+    """Noise for the norm of a sum that one record moves by ``sensitivity``.
+
+    The norm moves by no more: |‖S‖ − ‖S′‖| ≤ ‖S − S′‖. Rounded to the grid it moves by one step
+    more. Float64 computes it within a factor 1 ± γ_(d+4) (Higham 2002, §3.1), and it is at most
+    C for every record, one more included, and √d steps for the rounding of every party.
+    """
+    task = setup.task
+    longest = (task.records + 1) * clip_norm + task.parties * sqrt(task.dimension) * step
+    operations = task.dimension + 4
+    gamma = operations * _U / (1 - operations * _U)
+    moved = sensitivity + step + 2 * gamma * longest
+    return GaussianMechanism(
+        sensitivity=moved, stddev=relative_noise * moved, adjacency=setup.adjacency
+    )
+
+
+def protector_path(name: str) -> Path:
+    """The file of a protector: of those that come with fedpriv, or anywhere."""
+    known = {path.stem: path for path in sorted(PROTECTORS.glob("*.json"))}
+    if Path(name).suffix == ".json":
+        return Path(name)
+    require_choice(known, protector=name)
+    return known[name]
+
+
+def _times(mechanism: GaussianMechanism, factor: float) -> GaussianMechanism:
+    return replace(mechanism, stddev=factor * mechanism.stddev)

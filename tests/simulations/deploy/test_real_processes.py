@@ -1,0 +1,400 @@
+"""Real SuperLinks and SuperNodes on the loopback, over TLS, with node keys: nothing is simulated.
+
+The server and two of the three parties are started once for all tests of this file. Every wait is
+bounded, and every process is ended by its id.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shutil import copytree, rmtree
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
+
+from fedpriv.data import Dataset, Records, bound, partition, read_schema, read_table
+from fedpriv.federation.vectorized import VectorizedFederation
+from simulations.deploy import certificates, keys
+from simulations.deploy.doctor import examine
+from simulations.deploy.federation import parse_federation, read_federation
+from simulations.deploy.folders import PartyFolder, read_node
+from simulations.deploy.founding import add, found, rebundle
+from simulations.deploy.membership import register, wait_until_up
+from simulations.deploy.processes import processes, start, stop, tail
+from simulations.deploy.programs import CONNECTION, flwr, party_programs, server_programs
+from simulations.deploy.reach import free_port
+from simulations.deploy.roster import Member, read_roster, write_roster
+from simulations.deploy.submission import follow, new_run, submit
+from simulations.deploy.worker import ACQUIRE, Runtime
+from simulations.deployed import bounds_of, prepare_deployed
+from simulations.experiment import Experiment, read_experiment
+from simulations.run import build_strategy, train
+from simulations.streams import streams
+from simulations.toml import to_toml
+from tests.simulations.deploy.conftest import (
+    NAMES,
+    SCHEMA,
+    SIZES,
+    Deployment,
+    federation_values,
+    write_records,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from simulations.deploy.programs import Program
+
+_BOUND = 150.0  # seconds; on a machine that is not busy a run takes twenty
+_EXPERIMENT = """
+[data]
+schema = "{name}.toml"
+[model]
+l2 = 0.01
+[strategy]
+name = "gradient-perturbation"
+rounds = {rounds}
+learning_rate = 1.0
+[privacy]
+epsilon = 10000.0
+[run]
+engine = "deployment"
+secure_aggregation = "{level}"
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A federation of three: its server is up, its node keys are registered, two are at work."""
+    root = tmp_path_factory.mktemp("federation")
+    (root / "clinics.toml").write_text(SCHEMA)
+    values = federation_values(
+        schema=str(root / "clinics.toml"),
+        budget={"epsilon": 1e6},
+        policy={"min_noise": 0.0, "secure_aggregation": "semi-honest"},
+    )
+    founded = found(parse_federation(values), root / "deployment")
+    for number, folder in enumerate(founded.parties):
+        write_records(folder.root / "records.csv", SIZES[number], seed=number)
+        rebundle(folder)
+        add(folder.bundle, founded.server.root)
+    deployment = Deployment(root=root, server=founded.server, parties=founded.parties)
+    try:
+        members = [start(program) for program in server_programs(founded.server)]
+        assert wait_until_up(founded.server, members[0], seconds=_BOUND), tail(
+            founded.server, "superlink"
+        )
+        assert register(founded.server) == NAMES
+        assert register(founded.server) == ()
+        with at_work(*founded.parties[:2]):
+            yield deployment
+    finally:
+        stop(founded.server)
+
+
+@contextmanager
+def at_work(*folders: PartyFolder) -> Iterator[None]:
+    with ExitStack() as stack:
+        for folder in folders:
+            stack.callback(stop, folder)
+            for program in party_programs(folder):
+                start(program)
+        yield
+
+
+def run(served: Deployment, experiment: Experiment) -> dict[str, Any]:
+    """A run from its submission to its result."""
+    submitted = submit(new_run(experiment, served.server), served.server)
+    said: list[str] = []
+    watchdog = threading.Timer(_BOUND, lambda: stopped(served, submitted.run))
+    watchdog.start()
+    try:
+        result = follow(submitted, served.server, on_line=said.append)
+    finally:
+        watchdog.cancel()
+    assert result is not None, "\n".join(said)
+    with np.load(submitted.directory / "model.npz") as model:
+        return {**result, "theta": model["theta"], "directory": submitted.directory}
+
+
+def stopped(served: Deployment, number: str) -> None:
+    program = flwr(served.server, "stop", number, CONNECTION)
+    subprocess.run(program.command, env=program.full_environment, check=False, timeout=60)
+
+
+def written(served: Deployment, *, name: str, rounds: int, level: str) -> Experiment:
+    """An experiment; its name is that of the data, too, and so of the server's ledger."""
+    (served.root / f"{name}.toml").write_text(SCHEMA)
+    path = served.root / "experiment.toml"
+    path.write_text(_EXPERIMENT.format(name=name, rounds=rounds, level=level))
+    return read_experiment(path)
+
+
+def vectorized(served: Deployment, experiment: Experiment, numbers: tuple[int, ...]) -> Any:
+    """The same run in one computation over the records of some of the parties."""
+    schema = read_schema(served.server.schema)
+    tables = [read_table(served.parties[j].root / "records.csv", schema)[0] for j in numbers]
+    party = np.repeat(np.arange(len(tables)), [len(table.train) for table in tables])
+    pooled = Records(
+        X=np.concatenate([table.train.X for table in tables]),
+        y=np.concatenate([table.train.y for table in tables]),
+        party=party,
+    )
+    facts = tables[0]
+    dataset = Dataset(
+        name=facts.name,
+        task=facts.task,
+        train=pooled,
+        test=facts.test,
+        feature_names=facts.feature_names,
+        max_norm=facts.max_norm,
+        party_names=tuple(NAMES[j] for j in numbers),
+        classes=facts.classes,
+    )
+    sizes = tuple(SIZES[j] for j in numbers)
+    prepared = prepare_deployed(experiment, sizes=sizes)
+    strategy = build_strategy(prepared, run="vectorized")
+    federation = VectorizedFederation(
+        partition(bound(dataset, bounds_of(experiment)), kind="natural"),
+        task=prepared.task,
+        sampling=streams(prepared, "sampling", run="vectorized"),
+    )
+    assert train(strategy, federation, lambda _query, _sum: True)
+    return strategy.theta
+
+
+def test_a_run_over_tls_with_secure_aggregation_agrees_with_the_vectorized_one(
+    served: Deployment,
+) -> None:
+    """Two models with independent noise of a known scale.
+
+    Each coordinate of the difference is Gaussian with a standard deviation below 3.2 times that of
+    one step's noise: 20 of these are exceeded with probability below 1e-9.
+    """
+    experiment = written(served, name="clinics", rounds=2, level="active")
+    with at_work(served.parties[2]):
+        result = run(served, experiment)
+        for folder in served.parties:
+            for process, program in zip(
+                processes(folder), sorted(party_programs(folder), key=by_name), strict=True
+            ):
+                words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")[:-1]
+                assert [word.decode() for word in words[-len(program.command) + 1 :]] == list(
+                    program.command[1:]
+                )
+    tolerance = 20 * result["noise_stddev"]
+    everybody = vectorized(served, experiment, (0, 1, 2))
+    np.testing.assert_allclose(result["theta"], everybody, rtol=0, atol=tolerance)
+    fewer = vectorized(served, experiment, (0, 1))
+    assert np.abs(fewer - everybody).max() > 2 * tolerance  # a party left out would be noticed
+    assert result["exchanges"]["rejected"] == {}
+    assert result["secure_aggregation"] == "active"
+    assert not result["simulated"]
+    for folder, name in zip(served.parties, NAMES, strict=True):
+        assert (folder.root / f"{name}.ledger").exists()
+
+
+def by_name(program: Program) -> str:
+    return program.name
+
+
+def test_an_impostor_behind_a_registered_node_is_left_out_of_the_sum(
+    served: Deployment, tmp_path: Path
+) -> None:
+    """Its node key and its certificates are right; its identity is not that of the roster."""
+    victim = served.parties[2]
+    impostor = PartyFolder(tmp_path / "west")
+    copytree(victim.root, impostor.root, ignore=lambda *_: ["processes", "state", "flower"])
+    (impostor.root / "west.ledger").unlink(missing_ok=True)
+    identity = Ed25519PrivateKey.generate()
+    keys.write_private(impostor.identity, keys.identity_private(identity), force=True)
+    roster = read_roster(impostor.roster)
+    assert "identity" in {check.name for check in examine(impostor, network=False)
+                          if not check.passed}  # fmt: skip
+    forged = Member(
+        name="west",
+        identity=keys.identity_public(identity),
+        node=roster.members[2].node,
+        records=roster.members[2].records,
+    )
+    write_roster(impostor.roster, roster.with_member(forged))
+    experiment = written(served, name="pilot", rounds=1, level="semi-honest")
+    with at_work(impostor):
+        result = run(served, experiment)
+    assert result["exchanges"]["rejected"]
+    tolerance = 20 * result["noise_stddev"]
+    two = vectorized(served, experiment, (0, 1))
+    np.testing.assert_allclose(result["theta"], two, rtol=0, atol=1.5 * tolerance)
+
+
+def test_code_that_is_shipped_to_the_server_is_not_run(served: Deployment, tmp_path: Path) -> None:
+    """Anyone on the server's machine may start a run; its code goes nowhere."""
+    app, trace = tmp_path / "app", tmp_path / "trace"
+    (app / "simulations").mkdir(parents=True)
+    hostile = (
+        f"import pathlib, sys\nwith pathlib.Path({str(trace)!r}).open('a') as trace:\n"
+        "    trace.write(f'{sys.argv[0]}\\n')\napp = None\n"
+    )
+    for name in ("__init__", "server_app", "client_app"):
+        (app / "simulations" / f"{name}.py").write_text(hostile)
+    project = {
+        "project": {"name": "hostile", "version": "1.0.0", "license": "Apache-2.0"},
+        "tool": {"flwr": {"app": {
+            "publisher": "nobody",
+            "fab-include": ["simulations/*.py"],
+            "components": {"serverapp": "simulations.server_app:app",
+                           "clientapp": "simulations.client_app:app"},
+            "config": {"output": str(tmp_path)},
+        }}},
+    }  # fmt: skip
+    (app / "pyproject.toml").write_text(to_toml(project))
+    program = flwr(served.server, "run", str(app), CONNECTION, "--stream")
+    done = subprocess.run(
+        program.command,
+        env=program.full_environment,
+        capture_output=True,
+        text=True,
+        timeout=_BOUND,
+        check=False,
+    )
+    assert "was not prepared on this server" in done.stdout, done.stdout + done.stderr
+    # Flower's own command line, which belongs to the attacker, imports it before it sends it.
+    assert {Path(line).name for line in trace.read_text().splitlines()} == {"flwr"}
+
+
+def test_nobody_gets_a_task_of_the_server_without_its_secret(served: Deployment) -> None:
+    section = read_federation(served.server.federation).server
+    for secret in (b"", b"guess" * 8):
+        proof = SuperExecAuthHttpInterceptor(
+            master_secret=secret or b"x", protected_methods=frozenset({ACQUIRE} if secret else ())
+        )
+        runtime = Runtime(
+            address=section.url, secret=secret, certificates=served.server.ca.read_bytes()
+        )
+        with pytest.raises(httpx.HTTPStatusError, match="401"):
+            runtime.client(proof).AcquireTask(
+                AcquireTaskRequest(supported_task_types=["flwr-serverapp"])
+            )
+
+
+def ended(folder: PartyFolder) -> str:
+    """What a SuperNode says before it gives up."""
+    try:
+        process = start(party_programs(folder)[0])
+        deadline = time.monotonic() + _BOUND
+        while process.alive and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert not process.alive, "the SuperNode did not give up"
+        return tail(folder, "supernode")
+    finally:
+        stop(folder)
+        rmtree(folder.processes)
+
+
+@pytest.fixture
+def copy(served: Deployment, tmp_path: Path) -> PartyFolder:
+    """A party's directory, to spoil."""
+    folder = PartyFolder(tmp_path / "north")
+    copytree(served.parties[0].root, folder.root, ignore=lambda *_: ["processes", "flower"])
+    folder.node.write_text(f'server = "{read_node(folder).server}"\nport = {free_port()}\n')
+    return folder
+
+
+def test_a_node_whose_key_is_not_registered_is_not_admitted(copy: PartyFolder) -> None:
+    key = keys.new_node_key()
+    keys.write_private(copy.node_key, keys.node_private(key), force=True)
+    assert failed(copy) == {"node key"}
+    assert "Failed to activate SuperNode" in ended(copy)
+
+
+def test_a_node_does_not_talk_to_a_server_of_another_authority(copy: PartyFolder) -> None:
+    copy.ca.write_bytes(certificates.new_authority("clinics").certificate)
+    assert failed(copy) == {"CA certificate", "server", "clock"}
+    assert "CERTIFICATE_VERIFY_FAILED" in ended(copy)
+
+
+def failed(folder: PartyFolder) -> set[str]:
+    return {check.name for check in examine(folder) if not check.passed}
+
+
+@contextmanager
+def expired_server(folder: PartyFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A TLS server whose certificate was good until yesterday, under an authority that is."""
+    past = datetime.now(tz=UTC) - timedelta(days=3)
+    clock = SimpleNamespace(now=past.astimezone)
+    authority = certificates.new_authority("clinics")
+    with monkeypatch.context() as patch:
+        patch.setattr(certificates, "datetime", clock)
+        issued = certificates.new_server(authority, ["127.0.0.1"], days=2)
+    folder.ca.write_bytes(authority.certificate)
+    server, port = folder.root / "expired.pem", free_port()
+    server.write_bytes(issued.certificate + issued.key)
+    folder.node.write_text(f'server = "127.0.0.1:{port}"\nport = {free_port()}\n')
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server)
+    listener = socket.create_server(("127.0.0.1", port))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                line, _ = listener.accept()
+                with suppress(OSError), context.wrap_socket(line, server_side=True):
+                    pass
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(timeout=10)
+
+
+def test_a_node_does_not_talk_to_a_server_whose_certificate_has_expired(
+    copy: PartyFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with expired_server(copy, monkeypatch):
+        checks = {check.name: check for check in examine(copy) if not check.passed}
+        assert "expired" in checks["server"].found
+        assert "renews" in checks["server"].remedy
+        assert "certificate has expired" in ended(copy)
+
+
+def test_doctor_finds_nothing_wrong_with_a_party_whose_server_is_up(
+    served: Deployment,
+) -> None:
+    checks = examine(served.parties[1])
+    assert [check.found for check in checks if not check.passed] == []
+    assert {"server", "clock", "records", "ledger"} <= {check.name for check in checks}
+    assert [check.found for check in examine(served.server) if not check.passed] == []
+
+
+def test_status_shows_processes_nodes_and_runs(served: Deployment) -> None:
+    program = flwr(served.server)
+    command = [program.command[0].removesuffix("flwr") + "fedpriv", "deploy", "status"]
+    done = subprocess.run(
+        [*command, str(served.server.root), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=_BOUND,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {each["name"] for each in found["processes"]} == {"superlink", "worker"}
+    assert {each["name"] for each in found["nodes"]} == set(NAMES)
