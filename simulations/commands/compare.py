@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from simulations.commands.output import print_json
+from simulations.commands.progress import progress
 from simulations.commands.run import INTERRUPTED, AsJson, Out, Settings, Source
 from simulations.refusals import refusals
 
@@ -112,31 +113,8 @@ def _compute(todo: Sequence[Any], directory: Path, workers: int | None, *, quiet
 
 @contextmanager
 def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Any, int], None]]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("runs"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[last]}"),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        transient=True,
-        disable=quiet or not console.is_terminal,
-    )
-    with bar:
-        line = bar.add_task("runs", total=total, last="starting workers")
-        yield lambda cell, done: bar.update(
-            line, completed=done, last=cell.experiment.strategy.title
-        )
+    with progress("runs", total=total, words="starting workers", quiet=quiet) as show:
+        yield lambda cell, done: show(done, cell.experiment.strategy.title)
 
 
 def _finish(

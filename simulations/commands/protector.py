@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from simulations.commands.output import print_json
+from simulations.commands.progress import progress
 from simulations.commands.run import INTERRUPTED, AsJson
 from simulations.refusals import refusals
 
@@ -136,32 +137,7 @@ def _lines(card: Card) -> list[str]:
 
 @contextmanager
 def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[EpochReport], None]]:
-    """A line that moves, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("epochs"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[facts]}"),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        transient=True,
-        disable=quiet or not console.is_terminal,
-    )
-    with bar:
-        line = bar.add_task("epochs", total=total, facts="")
-
-        def show_epoch(report: EpochReport) -> None:
-            facts = f"log loss {report.log_loss:.4f}  cost {report.cost:.3f}"
-            bar.update(line, completed=report.epoch, facts=facts)
-
-        yield show_epoch
+    with progress("epochs", total=total, quiet=quiet) as show:
+        yield lambda report: show(
+            report.epoch, f"log loss {report.log_loss:.4f}  cost {report.cost:.3f}"
+        )

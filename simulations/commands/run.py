@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from simulations.commands.output import print_json
+from simulations.commands.progress import progress
 from simulations.refusals import refusals
 
 if TYPE_CHECKING:
@@ -179,40 +180,10 @@ def _stopped_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Record, Round], None]]:
-    """A line that moves, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[facts]}"),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        line = bar.add_task("rounds", total=None, facts="")
-
-        def show(record: Record, entry: Round) -> None:
-            if not bar.disable:
-                bar.update(
-                    line,
-                    completed=entry.round,
-                    total=max(entry.round, record.strategy.rounds),
-                    facts=_facts(entry),
-                )
-
-        yield show
+    with progress("rounds") as show:
+        yield lambda record, entry: show(
+            entry.round, _facts(entry), total=max(entry.round, record.strategy.rounds)
+        )
 
 
 def _facts(entry: Round) -> str:

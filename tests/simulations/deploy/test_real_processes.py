@@ -285,10 +285,12 @@ def test_nobody_gets_a_task_of_the_server_without_its_secret(served: Deployment)
         runtime = Runtime(
             address=section.url, secret=secret, certificates=served.server.ca.read_bytes()
         )
-        with pytest.raises(httpx.HTTPStatusError, match="401"):
-            runtime.client(proof).AcquireTask(
-                AcquireTaskRequest(supported_task_types=["flwr-serverapp"])
-            )
+        wanted = AcquireTaskRequest(supported_task_types=["flwr-serverapp"])
+        with (
+            runtime.client(proof) as client,
+            pytest.raises(httpx.HTTPStatusError, match="401"),
+        ):
+            client.AcquireTask(wanted)
 
 
 def ended(folder: PartyFolder) -> str:
