@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from fedpriv.learning.segments import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -72,6 +75,12 @@ class RecordBatch:
             caps = (length * self.squares.rsqrt()).to(self.features.dtype)
             self._caps[length] = (-caps, caps)
         return self._caps[length]
+
+    @cached_property
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+        """Features, labels in their precision, and offsets, for a compiled kernel."""
+        labels = self.labels.to(self.features.dtype)
+        return self.features.numpy(), labels.numpy(), self.segments.offsets.numpy()
 
     @cached_property
     def _caps(self) -> dict[float, tuple[Tensor, Tensor]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from fedpriv.learning.losses import Logistic
@@ -43,10 +44,8 @@ def _one_pass(theta: Tensor, batch: RecordBatch, caps: Tensor) -> tuple[Tensor, 
     """The same for the logistic loss, compiled."""
     from fedpriv.learning.clipping_logistic import clipped_logistic_sums  # it loads a compiler
 
-    features = batch.features
-    sums = torch.empty(batch.parties, features.shape[1], dtype=torch.float64)
-    slopes = torch.empty_like(caps)
-    labels = batch.labels.to(features.dtype)
-    inputs = (features, labels, theta, caps, batch.segments.offsets, sums, slopes)
-    clipped_logistic_sums(*(tensor.numpy() for tensor in inputs))
-    return sums, slopes
+    features, labels, offsets = batch.arrays
+    sums = np.empty((len(offsets) - 1, features.shape[1]))
+    slopes = np.empty_like(labels)
+    clipped_logistic_sums(features, labels, theta.numpy(), caps.numpy(), offsets, sums, slopes)
+    return torch.from_numpy(sums), torch.from_numpy(slopes)
