@@ -105,7 +105,7 @@ def grid_federation(
         grid: Flower's, or ours.
         prepared: The experiment.
         rounds: How many sums to expect; one alone is not worth a set-up ahead.
-        done: How many sums were formed before, by a session of the run that was interrupted.
+        done: How many sums were formed before, before the run was interrupted.
         patience: How long to wait.
         clock: Of the deadlines.
     """

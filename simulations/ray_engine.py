@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import simulations
+from simulations.flower_app import PROJECT
 from simulations.results import read_json
 from simulations.server_app import FAILURE, PROGRESS
 from simulations.toml import to_toml
@@ -44,26 +45,6 @@ _QUIET = {
     "PYTHONUNBUFFERED": "1",
 }
 # What is shipped is a reference: every process runs the fedpriv that is installed where it is.
-_PROJECT = {
-    "project": {
-        "name": "fedpriv-run",
-        "version": "1.0.0",
-        "description": "one run of an experiment",
-        "license": "Apache-2.0",
-    },
-    "tool": {
-        "flwr": {
-            "app": {
-                "publisher": "fedpriv",
-                "components": {
-                    "serverapp": "simulations.server_app:app",
-                    "clientapp": "simulations.client_app:app",
-                },
-                "config": {"experiment": "", "config": "", "output": ""},
-            }
-        }
-    },
-}
 
 
 def run_on_ray(
@@ -97,7 +78,7 @@ def run_on_ray(
 def _write_app(home: Path, session: Session, port: int) -> None:
     """The files that `flwr run` reads: the app, the connection, and what this run is."""
     (home / "app").mkdir()
-    (home / "app" / "pyproject.toml").write_text(to_toml(_PROJECT))
+    (home / "app" / "pyproject.toml").write_text(to_toml(PROJECT))
     connection = {"address": f"127.0.0.1:{port}", "insecure": True}
     config = {"superlink": {"default": _CONNECTION, _CONNECTION: connection}}
     (home / "config.toml").write_text(to_toml(config))

@@ -80,12 +80,12 @@ class Record:
 
     @property
     def report(self) -> Report | None:
-        """What the exchanges of this session cost; None where all parties are in one process."""
+        """What the exchanges since the last start cost; None if all parties share a process."""
         return None if self._federation is None else self._federation.report
 
     @property
     def seconds(self) -> float:
-        """Of all sessions."""
+        """Of training, over all starts of the run."""
         return self.before + perf_counter() - self.started
 
     def add(self, query: Query, answer: Sum) -> Round:

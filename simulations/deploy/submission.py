@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from simulations.deploy.programs import CONNECTION, flwr
+from simulations.flower_app import PROJECT
 from simulations.results import read_json
 from simulations.toml import to_toml
 
@@ -23,22 +24,6 @@ if TYPE_CHECKING:
 
 _TOKEN_BYTES = 8
 _ID = "flower-run.json"
-# What is shipped is a reference: every process runs the fedpriv that is installed where it is.
-_PROJECT = {
-    "project": {"name": "fedpriv-run", "version": "1.0.0", "license": "Apache-2.0"},
-    "tool": {
-        "flwr": {
-            "app": {
-                "publisher": "fedpriv",
-                "components": {
-                    "serverapp": "simulations.server_app:app",
-                    "clientapp": "simulations.client_app:app",
-                },
-                "config": {"experiment": "", "config": "", "output": "", "roster": ""},
-            }
-        }
-    },
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +58,7 @@ def submit(directory: Path, folder: ServerFolder) -> Submitted:
     """Hand the run of a directory to Flower: a new one, or one that was interrupted."""
     app = directory / "flower"
     app.mkdir(exist_ok=True)
-    (app / "pyproject.toml").write_text(to_toml(_PROJECT))
+    (app / "pyproject.toml").write_text(to_toml(PROJECT))
     values = {
         "config": (directory / "config.toml").read_text(encoding="utf-8"),
         "output": str(directory),

@@ -93,6 +93,25 @@ def test_one_record_more_lowers_no_sum_of_losses() -> None:
     assert (after >= federation().sum(loss_query()).total).all()
 
 
+@pytest.mark.parametrize("points", [1, 2, 21])
+def test_the_loss_of_a_record_does_not_depend_on_its_place(points: int) -> None:
+    """A sum without the first record is the sum with it, less what it counts alone: exactly."""
+    width, n = 105, 401
+    data = random_data((n,), width)
+    X, y = data.dataset.train.X, data.dataset.train.y.astype(np.float32)
+    query = loss_query(np.random.default_rng(1).normal(size=(points, width)) * 9, clip=30.0)
+    query = replace(query, grid=FixedPoint(step=2.0**-20, bits=64))
+    whole, first, rest = (
+        federation(
+            party_data(X[rows], y[rows], (len(X[rows]),)), linear_task((len(X[rows]),), width)
+        )
+        .sum(query)
+        .total
+        for rows in (slice(None), slice(0, 1), slice(1, None))
+    )
+    assert (whole == first + rest).all()
+
+
 def test_losses_that_are_no_numbers_count_as_the_clip() -> None:
     huge = np.full((1, WIDTH), 1e300)  # scores overflow in float32
     found = federation().sum(loss_query(points=huge)).value

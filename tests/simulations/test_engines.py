@@ -20,6 +20,8 @@ import pytest
 
 from fedpriv.federation.dropouts import Dropouts
 from fedpriv.federation.local_grid import LocalGrid
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import Ledger
 from simulations.client_app import app
 from simulations.experiment import parse_experiment, read_experiment
 from simulations.parties import grid_experiment, grid_federation, party_host, protection
@@ -186,6 +188,21 @@ def test_impossible_settings_are_refused_with_their_key(run: dict[str, Any], mes
 def test_engines_are_masked_unless_told_otherwise() -> None:
     assert protection(experiment(GRADIENT, engine="local")).level == "semi-honest"
     assert protection(experiment(GRADIENT)).level == "off"
+
+
+def test_a_simulation_leaves_the_same_row_in_a_ledger_on_every_engine(tmp_path: Path) -> None:
+    rows = []
+    for engine in ("vectorized", "local"):
+        with Ledger.create(
+            tmp_path / f"{engine}.ledger",
+            data_name="synthetic",
+            budget=Budget(epsilon=1.0, delta=1e-6),
+            adjacency="replace-one",
+        ) as ledger:
+            session = start(prepare(experiment(GRADIENT, engine=engine)), tmp_path / engine)
+            carry_on(session, ledger=ledger)
+            rows.append([(row.kind, row.run, row.round, row.detail) for row in ledger.rows()])
+    assert rows[0][1:] == rows[1][1:] != []
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])
