@@ -4,8 +4,9 @@ Run with ``python -m benchmarks.rounds [--quick] [--json]``. The work is the sam
 logistic model of 784 coordinates, every record's gradient clipped, a sum for every party, their
 total with Gaussian noise, one step. Ours is a whole round: guard, fixed point, exact noise,
 accounting, metrics on a test set and the share of clipped gradients are on. One read is the sum of
-all features by all processors, taken between rounds. Peers do no fixed point; Flower runs on Ray,
-in this environment, and the others live in one of their own, made on the first run.
+all features by all processors, taken in pauses between rounds: the threads that read spin for a
+while afterwards, on processors that a round needs. Peers do no fixed point; Flower runs on Ray, in
+this environment, and the others live in one of their own, made on the first run.
 
 Figures are medians over rounds; ours are of that process of several which was disturbed least. Time
 of all processors is printed too: on a busy machine its ratio says more. What cannot be installed is
@@ -23,7 +24,7 @@ import venv
 from math import sqrt
 from pathlib import Path
 from statistics import median
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from fedpriv.privacy.events import GaussianEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from fedpriv.data import PartitionedDataset
 
@@ -62,6 +64,7 @@ GOALS = (
     (100, "FedJAX", 4.0),
     (1000, "FedJAX", 10.0),
 )
+BETWEEN_READS, READS, REST_SECONDS = 5, 3, 0.02
 MOST_MEMORY = 400.0  # MiB beyond the data
 MOST_GROWTH = 1.5  # of the time for a record, from 100 to 10,000 parties
 
@@ -137,7 +140,9 @@ def measure(parties: int, size: int, rounds: int) -> dict[str, float]:
     )
     evaluator = Evaluator.of(task.model, task.loss, data.dataset.test)
     squared_mu, ours, reads, history = 0.0, [], [], []
-    for _ in range(rounds):
+    for index in range(rounds):
+        if index % BETWEEN_READS == 0:
+            reads += timed_reads(features)
         start, worked = perf_counter(), process_time()
         query = strategy.ask()
         if query is None or not isinstance(query.event, GaussianEvent):
@@ -149,9 +154,6 @@ def measure(parties: int, size: int, rounds: int) -> dict[str, float]:
         score = evaluator.score(strategy.theta)
         history.append((query.round, spent, score, answer.diagnostics["clipped"]))
         ours.append((perf_counter() - start, process_time() - worked))
-        start, worked = perf_counter(), process_time()  # both meet the same machine
-        features.sum()
-        reads.append((perf_counter() - start, process_time() - worked))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     (round_, round_work), (read, read_work) = (
         (1e3 * median(column) for column in zip(*times[1:], strict=True)) for times in (ours, reads)
@@ -163,6 +165,18 @@ def measure(parties: int, size: int, rounds: int) -> dict[str, float]:
         "read, processors": read_work,
         "memory": peak - data.dataset.train.X.nbytes / 2**20,
     }
+
+
+def timed_reads(features: Tensor) -> list[tuple[float, float]]:
+    """Seconds of some reads, and of all processors; before and after them everything rests."""
+    found = []
+    sleep(REST_SECONDS)
+    for _ in range(READS):
+        start, worked = perf_counter(), process_time()
+        features.sum()
+        found.append((perf_counter() - start, process_time() - worked))
+    sleep(REST_SECONDS)
+    return found
 
 
 def run_json(command: list[str | Path]) -> dict[str, float]:

@@ -11,6 +11,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from fedpriv.learning.losses import MarginLoss
+from fedpriv.learning.threads import one_thread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,8 +59,9 @@ class Evaluator:
 
     def score(self, theta: NDArray[np.float64]) -> Score:
         """Metrics of the model with parameters ``theta``."""
-        scores = self.model.scores(torch.from_numpy(np.array(theta)), self.features)
-        loss = float(self.loss.value(scores, self.labels).mean(dtype=torch.float64))
+        with one_thread():
+            scores = self.model.scores(torch.from_numpy(np.array(theta)), self.features)
+            loss = float(self.loss.value(scores, self.labels).mean(dtype=torch.float64))
         if not loss < _WORST:  # NaN, too
             loss = _WORST
         if not self.classifies:

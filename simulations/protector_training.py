@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -23,12 +22,13 @@ from fedpriv.learning.protector import (
     final_models,
     to_bytes,
 )
+from fedpriv.learning.threads import one_thread
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.gaussian import gdp_mu
 from simulations.results import read_json, write_atomic, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from fedpriv.data import Records
@@ -158,17 +158,6 @@ def choose_horizons(
         Horizon(noise=noise, rounds=max(recipe.horizons, key=lambda T: accuracy(noise, T)))
         for noise in recipe.noises
     )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for torch: sums in one order, whatever the machine has."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _card(order: Order, training: MetaTraining, train: AuxiliaryTask, test: AuxiliaryTask) -> Card:

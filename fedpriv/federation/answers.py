@@ -121,17 +121,17 @@ class Holdings:
         if query.weights == "equal":
             sizes = self._batch.segments.offsets.diff().tolist()  # all records: weights are public
             vectors = vectors * _column([self._task.gradient_weight("equal", n) for n in sizes])
-        first, *rest = measures  # their product is the squared norm of each gradient
-        joined = len(first)
-        kept = reduce(mul, rest, first) <= query.clip_norm**2
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not kept
+            squares = reduce(mul, [measure.numpy() for measure in measures])
+        kept = squares <= query.clip_norm**2
         if query.counted:
             offsets = self._batch.segments.offsets
             if draws.sample is not None:  # of the sample, which keeps the order of the records
                 offsets = torch.searchsorted(torch.from_numpy(draws.sample), offsets)
-            counts = _party_sums(kept.to(torch.int64), offsets)
+            counts = _party_sums(torch.from_numpy(kept).to(torch.int64), offsets)
             vectors = np.column_stack([vectors, counts])
-        clipped = joined - int(kept.sum())
-        return Answers(vectors=vectors, counts={"records": joined, "clipped": clipped})
+        clipped = len(kept) - int(np.count_nonzero(kept))
+        return Answers(vectors=vectors, counts={"records": len(kept), "clipped": clipped})
 
     def _clipped_losses(self, query: LossQuery) -> NDArray[np.float64]:
         """Sums of integers: every record's loss in steps of the grid, rounded down."""
@@ -181,7 +181,8 @@ class Holdings:
             )
         if batch is self._batch:
             self._gradient = gradient
-        sums = gradient(torch.tensor(query.theta))
+        # Converted by numpy in one go: PyTorch would let other threads in between.
+        sums = gradient(torch.from_numpy(query.theta.astype(batch.arrays[0].dtype)))
         return sums.value.numpy(), sums.measures
 
     def _exact_gradients(self, query: RiskGradientQuery) -> NDArray[np.float64]:
@@ -257,9 +258,9 @@ def draw_local_noise(
     if query.share is not None:
         return query.share.draw_sum(len(sizes), dimension=task.dimension, stream=stream)
     members = {size: local_mechanism(query, task, size) for size in set(sizes)}
-    mechanisms = [mechanism for size in sizes if (mechanism := members[size]) is not None]
-    if not mechanisms:
+    if not any(members.values()):
         return None
+    mechanisms = [mechanism for size in sizes if (mechanism := members[size]) is not None]
     step, d = query.grid.step, task.dimension
     total = np.zeros(d, np.int64)
     if all(isinstance(mechanism, GaussianMechanism) for mechanism in mechanisms):

@@ -9,18 +9,16 @@ so the sum has the same bits whatever the number of workers.
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
-from os import sched_getaffinity
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from fedpriv._validate import require_count
 from fedpriv.federation.answers import Holdings, draw, draw_local_noise
+from fedpriv.federation.crew import Crew, processors
 from fedpriv.federation.federation import Sum
 from fedpriv.federation.guard import Policy, check_query
 from fedpriv.federation.limits import answer_bound, answer_width, require_minimum
@@ -47,10 +45,14 @@ _SIMULATION = Policy(unpaid=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Chunk:
-    """Parties ``parties`` with records ``records``, both as ranges of the whole."""
+    """Parties ``parties`` with records ``records``, both as ranges of the whole.
+
+    ``sizes`` are all that occur among the parties.
+    """
 
     parties: slice
     records: slice
+    sizes: frozenset[int]
     holdings: Holdings
 
 
@@ -86,13 +88,11 @@ class VectorizedFederation:
         self._sampling = sampling
         self._dropouts = dropouts
         self._next_round = first_round
-        count = workers or len(sched_getaffinity(0))
+        count = workers or processors()
         require_count(workers=count)
         chunks = _cut(data, task, data.dataset.train.X.nbytes // count)
         self._stripes = [chunks[first::count] for first in range(min(count, len(chunks)))]
-        self._pool = ThreadPoolExecutor(
-            len(self._stripes), initializer=torch.set_num_threads, initargs=(1,)
-        )
+        self._crew = Crew(len(self._stripes))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -111,7 +111,7 @@ class VectorizedFederation:
         answer = partial(self._answer, query, draws, present)
         total = np.zeros(answer_width(query, task), grid.dtype)
         counts: Counter[str] = Counter()
-        for ring, more in self._pool.map(partial(_add_up, answer), self._stripes):
+        for ring, more in self._crew.each(partial(_add_up, answer), self._stripes):
             total += ring
             counts.update(more)
         noise = draw_local_noise(query, task, sizes, stream)
@@ -138,8 +138,7 @@ class VectorizedFederation:
     ) -> tuple[Ring, Counter[str]]:
         """Σ over a chunk of the quantised answers, and what a simulation counts."""
         answers = chunk.holdings.answer(query, draws.of(chunk.parties, chunk.records))
-        sizes = set(self._task.sizes[chunk.parties])
-        bound = max(answer_bound(query, self._task, size) for size in sizes)
+        bound = max(answer_bound(query, self._task, size) for size in chunk.sizes)
         vectors = answers.vectors if present is None else answers.vectors[present[chunk.parties]]
         return query.grid.encode_sum(vectors, bound=bound), Counter(answers.counts)
 
@@ -155,7 +154,9 @@ def _cut(data: PartitionedDataset, task: Task, share: int) -> list[_Chunk]:
         records = slice(int(offsets[first]), int(offsets[last]))
         own = offsets[first : last + 1] - offsets[first]
         holdings = Holdings(task, stack(train.take(records), own, task), first=first)
-        chunks.append(_Chunk(parties=slice(first, last), records=records, holdings=holdings))
+        parties = slice(first, last)
+        sizes = frozenset(task.sizes[parties])
+        chunks.append(_Chunk(parties=parties, records=records, sizes=sizes, holdings=holdings))
         first = last
     return chunks
 

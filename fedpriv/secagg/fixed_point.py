@@ -29,7 +29,6 @@ NOISE_DEVIATIONS = 6.5
 _RINGS: dict[int, type[np.uint32 | np.uint64]] = {32: np.uint32, 64: np.uint64}
 _MAX_EXPONENT = 500  # keeps step, 1/step and every product with them far from overflow
 _FINEST = 2.0**-10  # of the coarsest step allowed: below it the inflation is negligible anyway
-_CHUNK = 1 << 16  # coordinates handled at a time: the working buffers stay in the cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,24 +129,18 @@ class FixedPoint:
             raise ValueError(
                 f"answers must be float64 of shape (m, d), got {answers.dtype} {answers.shape}."
             )
-        parties, dimension = answers.shape
-        total = np.zeros(dimension, dtype=np.uint64)
-        width = max(1, min(dimension, _CHUNK))
-        height = max(1, _CHUNK // width)
-        scaled = np.empty(height * width, dtype=np.float64)
-        integers = np.empty(height * width, dtype=np.int64)
-        for left in range(0, dimension, width):
-            for top in range(0, parties, height):
-                chunk = answers[top : top + height, left : left + width]
-                work = scaled[: chunk.size].reshape(chunk.shape)
-                rounded = integers[: chunk.size].reshape(chunk.shape)
-                with np.errstate(over="ignore"):  # infinity is refused in the next line
-                    np.multiply(chunk, 1 / self.step, out=work)
-                self._require_within(work, bound)
-                np.rint(work, out=work)
-                np.copyto(rounded, work, casting="unsafe")
-                total[left : left + width] += rounded.view(np.uint64).sum(axis=0)
-        return total.astype(self.dtype)
+        from fedpriv.secagg.rounded_sums import add_rounded  # it loads a compiler
+
+        limit = self._limit(bound)
+        total = np.zeros(answers.shape[1], dtype=np.int64)
+        # So few rows at a time that their sum, of integers, is exact in float64.
+        rows = max(1, int(2**53 // max(1.0, limit)))
+        if not add_rounded(answers, 1 / self.step, limit, rows, total):
+            raise ValueError(
+                f"every coordinate of an answer must be finite, within ±{bound!r} (the bound) and "
+                f"within ±{limit * self.step!r} (the ring). Nothing was encoded: clip first."
+            )
+        return total.view(np.uint64).astype(self.dtype)
 
     def decode(self, total: Ring) -> NDArray[np.int64]:
         """The signed integers that ring elements stand for; times `step`, the real sum."""
@@ -172,18 +165,13 @@ class FixedPoint:
             self.l2_sensitivity(sensitivity=sensitivity, dimension=dimension), dimension
         )
 
-    def _require_within(self, scaled: NDArray[np.float64], bound: float) -> None:
-        limit = min(
+    def _limit(self, bound: float) -> float:
+        """The largest coordinate to encode, in steps."""
+        return min(
             bound / self.step,
             float(2 ** (self.bits - 1) - 1),
             nextafter(2.0 ** (self.bits - 1), 0.0),  # 2^63 - 1 is not a double
         )
-        # The comparisons are written so that NaN, which satisfies none, is refused.
-        if scaled.size and not (scaled.min() >= -limit and scaled.max() <= limit):
-            raise ValueError(
-                f"every coordinate of an answer must be finite, within ±{bound!r} (the bound) and "
-                f"within ±{limit * self.step!r} (the ring). Nothing was encoded: clip first."
-            )
 
 
 def l1_bound(l2: float, dimension: int) -> float:

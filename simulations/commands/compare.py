@@ -96,8 +96,7 @@ def _study(
 
 
 def _compute(todo: Sequence[Any], directory: Path, workers: int | None, *, quiet: bool) -> bool:
-    from os import sched_getaffinity
-
+    from fedpriv.federation.crew import processors
     from simulations.compare import compute
     from simulations.session import interruptible
 
@@ -105,7 +104,7 @@ def _compute(todo: Sequence[Any], directory: Path, workers: int | None, *, quiet
         return compute(
             todo,
             directory,
-            workers=workers or len(sched_getaffinity(0)),
+            workers=workers or processors(),
             on_cell=on_cell,
             stop=stop,
         )

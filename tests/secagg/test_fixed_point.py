@@ -51,6 +51,15 @@ def test_a_batched_sum_is_the_sum_of_single_encodings(
     assert (grid.decode(total) == np.rint(answers / grid.step).sum(axis=0)).all()
 
 
+@pytest.mark.parametrize("exponent", [40, 51, 52, 53, 62])
+def test_a_sum_of_large_integers_is_exact_beyond_the_precision_of_a_float(exponent: int) -> None:
+    rng = np.random.default_rng(exponent)
+    answers = rng.integers(-(2**exponent), 2**exponent, size=(500, 7)).astype(np.float64)
+    total = FixedPoint(step=1.0, bits=64).encode_sum(answers, bound=2.0**exponent)
+    exact = [sum(map(int, column)) % 2**64 for column in answers.T]
+    assert total.tolist() == exact
+
+
 def test_a_batch_may_be_any_view_of_memory() -> None:
     answers = np.asfortranarray(np.random.default_rng(0).normal(size=(50, 40)))[::2, ::-1]
     assert (GRID.encode_sum(answers) == GRID.encode_sum(answers.copy())).all()

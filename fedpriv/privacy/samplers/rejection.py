@@ -22,8 +22,9 @@ Not covered: timing. The number of words used depends on the noise drawn.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -44,8 +45,11 @@ _MAX_BIN_BITS = 11
 _CHUNK = 1 << 15  # draws at a time: the temporaries of one chunk stay in the cache
 
 
+_Array = TypeVar("_Array", bound="NDArray[Any]")
+
+
 class Law(Protocol):
-    """A law on the line: symmetric about zero and falling away from it."""
+    """A law on the line, symmetric about zero and falling away from it; a hashable value."""
 
     @property
     def reach(self) -> float:
@@ -76,8 +80,12 @@ class RejectionTable:
     bin_of_slot: NDArray[np.uint16]
 
     @classmethod
+    @lru_cache(maxsize=8)
     def build(cls, law: Law, *, offset: float = 0.0) -> RejectionTable:
-        """The table for a law: some thousand evaluations of f in float64, and no loop."""
+        """The table for a law: some thousand evaluations of f in float64, and no loop.
+
+        The last few are kept: a uniform schedule draws from one law in every round.
+        """
         half = ceil(law.reach) + 1
         width_bits = max(0, (2 * half - 1).bit_length() - _MAX_BIN_BITS)
         width = 1 << width_bits
@@ -101,10 +109,10 @@ class RejectionTable:
             offset=offset,
             width_bits=width_bits,
             scale=scale,
-            counts=counts,
-            lower=np.append(lower, 0.0).astype(np.int64),
-            upper=np.append(upper, 0.0).astype(np.int64),
-            bin_of_slot=np.repeat(np.arange(counts.size, dtype=np.uint16), counts),
+            counts=_frozen(counts),
+            lower=_frozen(np.append(lower, 0.0).astype(np.int64)),
+            upper=_frozen(np.append(upper, 0.0).astype(np.int64)),
+            bin_of_slot=_frozen(np.repeat(np.arange(counts.size, dtype=np.uint16), counts)),
         )
 
     @property
@@ -163,3 +171,8 @@ class RejectionTable:
             return bool(exact_u < exact_f * context.mpf(self.scale) / count)
 
         return uniform_below(u, accept, decide)
+
+
+def _frozen(array: _Array) -> _Array:
+    array.flags.writeable = False
+    return array

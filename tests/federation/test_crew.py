@@ -1,0 +1,63 @@
+"""Work that the caller shares with helpers."""
+
+import os
+from threading import Barrier, get_ident
+
+import pytest
+import torch
+
+from fedpriv.federation.crew import Crew, processors
+
+
+def test_results_come_in_the_order_of_the_parts_and_the_caller_takes_the_first() -> None:
+    crew = Crew(3)
+    together = Barrier(3, timeout=30)  # passes only if the three parts run at once
+
+    def work(part: int) -> tuple[int, int]:
+        together.wait()
+        return part, get_ident()
+
+    for _ in range(3):
+        found = crew.each(work, [10, 20, 30])
+        assert [part for part, _ in found] == [10, 20, 30]
+        threads = [thread for _, thread in found]
+        assert threads[0] == get_ident()
+        assert len(set(threads)) == 3
+
+
+def test_every_part_is_computed_by_one_thread_and_the_setting_of_the_caller_returns() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        crew = Crew(2)
+        assert crew.each(lambda _part: torch.get_num_threads(), [0, 1]) == [1, 1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_an_error_of_any_part_reaches_the_caller(bad: int) -> None:
+    def work(part: int) -> None:
+        if part == bad:
+            raise ValueError("refused")
+
+    crew = Crew(2)
+    with pytest.raises(ValueError, match="refused"):
+        crew.each(work, [0, 1])
+    assert crew.each(lambda part: part, [0, 1]) == [0, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs processor affinity")
+def test_helpers_are_kept_off_the_processor_of_the_caller_and_the_caller_stays_free() -> None:
+    allowed = os.sched_getaffinity(0)
+    crew = Crew(2)
+    crew.each(lambda part: part, [0, 1])  # the helper is known from its first work on
+    caller, helper = crew.each(lambda _part: os.sched_getaffinity(0), [0, 1])
+    assert caller == allowed
+    assert helper < allowed if len(allowed) > 1 else helper == allowed
+    assert len(helper) == max(1, len(allowed) - 1)
+
+
+def test_processors_are_those_that_the_process_may_use() -> None:
+    assert 1 <= processors() <= (os.cpu_count() or 1)
