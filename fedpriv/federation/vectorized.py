@@ -18,11 +18,11 @@ import numpy as np
 
 from fedpriv._validate import require_count
 from fedpriv.federation.answers import Holdings, draw, draw_local_noise
-from fedpriv.federation.crew import Crew, processors
 from fedpriv.federation.federation import Sum
 from fedpriv.federation.guard import Policy, check_query
 from fedpriv.federation.limits import answer_bound, answer_width, require_minimum
 from fedpriv.federation.records import stack
+from fedpriv.learning.crew import Crew, processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

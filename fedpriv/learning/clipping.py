@@ -33,6 +33,7 @@ from torch import Tensor
 
 from fedpriv._validate import require_count, require_positive
 from fedpriv.learning.clipping_linear import clipped_linear_sums, in_one_pass
+from fedpriv.learning.crew import Crew
 from fedpriv.learning.factors import Factor, Rows
 from fedpriv.learning.models import LinearModel, Model
 from fedpriv.learning.norms import LARGEST_SQUARE, NORM_SLACK
@@ -47,6 +48,7 @@ DEFAULT_MEMORY = 1 << 26
 CLIP_MARGIN = 2 * NORM_SLACK
 """Gradients are clipped to C(1 - CLIP_MARGIN), so that rounding cannot carry one beyond C."""
 
+_WORTH_SHARING = 1 << 20  # numbers to read: below it, waking another thread takes longer
 _SMALLEST_CLIP, _LARGEST_CLIP = 2.0**-20, 2.0**30
 
 
@@ -168,6 +170,7 @@ class ClippedGradient:
     clipping: Clipping
     memory_limit: int = DEFAULT_MEMORY
     _parts: list[tuple[slice, RecordBatch]] = field(init=False)
+    _crew: Crew = field(init=False)
 
     def __post_init__(self) -> None:
         require_count(memory_limit=self.memory_limit)
@@ -179,9 +182,13 @@ class ClippedGradient:
             number_bytes=self.batch.features.element_size(),
             materialised=self.clipping.scaled,
         )
+        crew = 1
         if self._closed_form and in_one_pass(self.loss):
             size = max(1, len(self.batch))
+            if self.batch.features.numel() >= _WORTH_SHARING:
+                crew = min(torch.get_num_threads(), self.batch.parties)
         object.__setattr__(self, "_parts", self.batch.parts(size))
+        object.__setattr__(self, "_crew", Crew(crew))
 
     def __call__(self, theta: Tensor) -> ClippedSums:
         """The sums at the parameters ``theta``, (d,), the same for all parties."""
@@ -217,7 +224,7 @@ class ClippedGradient:
         """The clipped sums of a part, and what measures its gradients."""
         threshold = (1 - CLIP_MARGIN) * self.clipping.clip_norm
         if self._closed_form:
-            sums, slopes = clipped_linear_sums(theta, part, self.loss, threshold)
+            sums, slopes = clipped_linear_sums(theta, part, self.loss, threshold, self._crew)
             return sums, (slopes, slopes, part.squares)
         factors = self.model.gradient_factors(theta, part, self.loss)
         return _clip_factors(self.clipping.in_coordinates(factors), part, threshold)

@@ -6,6 +6,7 @@ clamp the slope to ±t/‖x‖: no gradient is formed, and no norm but that of t
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,19 +18,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fedpriv.learning.batch import RecordBatch
+    from fedpriv.learning.crew import Crew
     from fedpriv.learning.losses import Loss
 
 
 def clipped_linear_sums(
-    theta: Tensor, batch: RecordBatch, loss: Loss, threshold: float
+    theta: Tensor, batch: RecordBatch, loss: Loss, threshold: float, crew: Crew
 ) -> tuple[Tensor, Tensor]:
     """The clipped sum of every party, (m, d), and the slopes before clipping, (n,).
 
-    A slope that is not finite counts as zero.
+    A slope that is not finite counts as zero. The crew shares the parties of one pass; the result
+    does not depend on its size.
     """
     caps = batch.slope_caps(threshold)
     if in_one_pass(loss):
-        return _one_pass(theta, batch, caps[1])
+        return _one_pass(theta, batch, caps[1], crew)
     slopes = loss.slope(torch.mv(batch.features, theta), batch.labels)
     weights = slopes.nan_to_num(0.0, posinf=0.0, neginf=0.0).clamp_(*caps)
     return batch.segments.weighted_sums(weights, batch.features), slopes
@@ -40,12 +43,23 @@ def in_one_pass(loss: Loss) -> bool:
     return type(loss) is Logistic
 
 
-def _one_pass(theta: Tensor, batch: RecordBatch, caps: Tensor) -> tuple[Tensor, Tensor]:
+def _one_pass(theta: Tensor, batch: RecordBatch, caps: Tensor, crew: Crew) -> tuple[Tensor, Tensor]:
     """The same for the logistic loss, compiled."""
     from fedpriv.learning.clipping_logistic import clipped_logistic_sums  # it loads a compiler
 
     features, labels, offsets = batch.arrays
+    point, bounds = theta.numpy(), caps.numpy()
     sums = np.empty((len(offsets) - 1, features.shape[1]))
     slopes = np.empty_like(labels)
-    clipped_logistic_sums(features, labels, theta.numpy(), caps.numpy(), offsets, sums, slopes)
+
+    def fill(first: int, last: int) -> None:
+        own = offsets[first : last + 1]
+        clipped_logistic_sums(features, labels, point, bounds, own, sums[first:last], slopes)
+
+    if crew.size == 1:
+        fill(0, len(sums))
+    else:  # whole parties, about as many records to everyone
+        shares = np.arange(1, crew.size) * (len(labels) / crew.size)
+        cuts = [0, *np.searchsorted(offsets, shares).tolist(), len(sums)]
+        crew.each(lambda parties: fill(*parties), list(pairwise(cuts)))
     return torch.from_numpy(sums), torch.from_numpy(slopes)

@@ -96,7 +96,7 @@ def _study(
 
 
 def _compute(todo: Sequence[Any], directory: Path, workers: int | None, *, quiet: bool) -> bool:
-    from fedpriv.federation.crew import processors
+    from fedpriv.learning.crew import processors
     from simulations.compare import compute
     from simulations.session import interruptible
 

@@ -197,3 +197,26 @@ def test_a_batch_shows_sizes_and_no_records() -> None:
     assert repr(batch) == "RecordBatch(2 records × 3 features)"
     found = clipped_gradient_sums(LinearModel(width=3), Logistic(), torch.zeros(3), batch, CLIP)
     assert "tensor" not in repr(found)
+
+
+@pytest.mark.parametrize("sizes", [[4000, 1, 0, 0, 300, 2], [0, 4303], [1] * 4303, [4303]])
+def test_sums_do_not_depend_on_how_many_threads_share_the_parties(sizes: list[int]) -> None:
+    rng = np.random.default_rng(len(sizes))
+    offsets = torch.tensor([0, *np.cumsum(sizes).tolist()])
+    batch = RecordBatch(
+        features=torch.from_numpy(rng.normal(size=(4303, 256)).astype(np.float32)),
+        labels=torch.from_numpy(rng.choice([-1.0, 1.0], 4303)),
+        offsets=offsets,
+    )
+    theta = torch.from_numpy(rng.normal(size=256))
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            sums = clipped_gradient_sums(LinearModel(width=256), Logistic(), theta, batch, CLIP)
+            found.append((sums.value, sums.norms))
+    finally:
+        torch.set_num_threads(before)
+    for value, norms in found[1:]:
+        assert torch.equal(value, found[0][0])
+        assert torch.equal(norms, found[0][1])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 _LINUX = hasattr(os, "sched_getaffinity")
+_LIBRARY = ctypes.CDLL(None) if _LINUX else None
 
 
 class Crew:
@@ -31,6 +32,7 @@ class Crew:
 
     def __init__(self, size: int) -> None:
         require_count(size=size)
+        self.size = size
         self._helpers: list[int] = []
         self._pool = ThreadPoolExecutor(max(1, size - 1), initializer=self._enlist)
 
@@ -59,9 +61,9 @@ def _keep_off_this_processor(threads: list[int]) -> None:
     On a machine with few processors that is more than half busy, Linux wakes a thread where its
     waker runs, in turns with it, while another processor idles.
     """
-    if not _LINUX:
+    if _LIBRARY is None or not threads:
         return
-    others = os.sched_getaffinity(0) - {ctypes.CDLL(None).sched_getcpu()}
+    others = os.sched_getaffinity(0) - {_LIBRARY.sched_getcpu()}
     if others:
         for thread in threads:
             os.sched_setaffinity(thread, others)

@@ -6,7 +6,7 @@ from threading import Barrier, get_ident
 import pytest
 import torch
 
-from fedpriv.federation.crew import Crew, processors
+from fedpriv.learning.crew import Crew, processors
 
 
 def test_results_come_in_the_order_of_the_parts_and_the_caller_takes_the_first() -> None:
