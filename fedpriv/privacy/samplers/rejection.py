@@ -49,7 +49,10 @@ _Array = TypeVar("_Array", bound="NDArray[Any]")
 
 
 class Law(Protocol):
-    """A law on the line, symmetric about zero and falling away from it; a hashable value."""
+    """A law on the line: symmetric about zero and falling away from it. A hashable value."""
+
+    def __hash__(self) -> int:
+        """Equal laws have one table."""
 
     @property
     def reach(self) -> float:
