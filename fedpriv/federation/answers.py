@@ -182,7 +182,7 @@ class Holdings:
         if batch is self._batch:
             self._gradient = gradient
         # Converted by numpy in one go: PyTorch would let other threads in between.
-        sums = gradient(torch.from_numpy(query.theta.astype(batch.arrays[0].dtype)))
+        sums = gradient(torch.from_numpy(query.theta.astype(batch.features.numpy().dtype)))
         return sums.value.numpy(), sums.measures
 
     def _exact_gradients(self, query: RiskGradientQuery) -> NDArray[np.float64]:

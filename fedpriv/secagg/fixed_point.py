@@ -133,8 +133,8 @@ class FixedPoint:
 
         limit = self._limit(bound)
         total = np.zeros(answers.shape[1], dtype=np.int64)
-        # So few rows at a time that their sum, of integers, is exact in float64.
-        rows = max(1, int(2**53 // max(1.0, limit)))
+        # So few rows at a time that their sum, of integers up to limit + ½, is exact in float64.
+        rows = max(1, int(2**52 // max(1.0, limit)))
         if not add_rounded(answers, 1 / self.step, limit, rows, total):
             raise ValueError(
                 f"every coordinate of an answer must be finite, within ±{bound!r} (the bound) and "
