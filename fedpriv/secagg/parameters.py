@@ -32,10 +32,10 @@ from math import floor
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import gammaln
 
 from fedpriv._validate import require_count
 from fedpriv.secagg.fixed_point import MAX_PARTIES
+from fedpriv.secagg.hypergeometric import log_choose, log_tails
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -182,15 +182,15 @@ def _search(
     mode: Mode, n: int, roster: int, bad: int, gone: int, security: float, liveness: float
 ) -> tuple[int, int]:
     """The smallest even k, and the smallest t with it; (0, 0) if there is none."""
-    from scipy.stats import hypergeom  # slow to import, and small cohorts do not need it
-
     half, live = 2.0 ** -(security + 1), 2.0**-liveness
     for k in range(2, n, 2):
         t = np.arange(1, k + 1)
         opened = t if mode is Mode.SEMI_HONEST else 2 * t - k
-        secure = n * hypergeom.sf(opened - 1, n - 1, bad, k) <= half
-        # The party itself is one of the n - gone that stay.
-        lively = n * hypergeom.cdf(t - 1, n - 1, n - gone - 1, k) <= live
+        corrupt = log_tails(population=n - 1, marked=bad, drawn=k)
+        secure = n * np.exp(corrupt[np.maximum(opened, 0)]) <= half
+        # Fewer than t stay: more than k - t leave. The party itself is one of those that stay.
+        leaving = log_tails(population=n - 1, marked=gone, drawn=k)
+        lively = n * np.exp(leaving[k - t + 1]) <= live
         if mode is Mode.ACTIVE:
             secure &= _opened_by_half(n, roster, bad, gone, k, t) <= half**2
         for threshold in t[secure & lively].tolist():
@@ -208,14 +208,11 @@ def _disconnected(mode: Mode, n: int, bad: int, gone: int, k: int, t: int) -> fl
     left, t of them inside the set or corrupt. The members draw independently, and drop-outs do not
     depend on what they drew: union over all sets.
     """
-    from scipy.stats import hypergeom
-
     kept, outside = (k, bad + gone) if mode is Mode.SEMI_HONEST else (t, bad)
     honest = n - outside
     s = np.arange(1, honest // 2 + 1)
-    sets = gammaln(honest + 1) - gammaln(s + 1) - gammaln(honest - s + 1)
-    inside = hypergeom.logsf(kept - 1, n - 1, outside + s - 1, k)
-    return float(np.exp(np.minimum(sets + s * inside, 0.0)).sum())
+    inside = log_tails(population=n - 1, marked=outside + s - 1, drawn=k)[:, kept]
+    return float(np.exp(np.minimum(log_choose(honest, s) + s * inside, 0.0)).sum())
 
 
 def _opened_by_half(
@@ -227,11 +224,9 @@ def _opened_by_half(
     are n - ``gone`` - ``bad`` at the least. Those parties draw their holders independently: union
     over all halves of the roster.
     """
-    from scipy.stats import hypergeom
-
     honest = roster - bad
     half = honest // 2
-    sets = gammaln(honest + 1) - gammaln(half + 1) - gammaln(honest - half + 1)
-    each = hypergeom.logsf(t - 1, n - 1, min(half + bad, n - 1), k)
-    bound: NDArray[np.float64] = np.exp(np.minimum(sets + max(n - gone - bad, 0) * each, 0.0))
+    each = log_tails(population=n - 1, marked=min(half + bad, n - 1), drawn=k)[t]
+    tries = log_choose(honest, half) + max(n - gone - bad, 0) * each
+    bound: NDArray[np.float64] = np.exp(np.minimum(tries, 0.0))
     return bound
