@@ -2,17 +2,18 @@
 
 Run with ``python -m benchmarks.deployment [--quick] [--json]``. Five parties with files of their
 own, a SuperLink and five SuperNodes as real processes, TLS, node keys, secure aggregation against a
-lying server, ten rounds of gradients with 1000 coordinates. Then the same run once more with all
-members in this process and nothing of Flower between them but its message type: processor time of
-all of them together. A part of it is the reading of files: a party opens its policy, its schema of
-999 columns and its roster for every message, and its records for every answer. The rest of it is
-cryptography, computing and ledgers. What is not ours is Flower's polling, its transport, and
-processes that wait for a processor.
+lying server, ten rounds of gradients with 1000 coordinates; before that, ten seconds of nothing.
+Then the same run once more with all members in this process and nothing of Flower between them but
+its message type: processor time of all of them together. A part of it is the reading of files: a
+party opens its policy, roster, keys and certificate for every message; its schema of 999 columns
+and its records are in its worker's memory. The rest of it is cryptography, computing and ledgers.
+What is not ours is Flower's polling, its transport, and processes that wait for a processor.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from contextlib import ExitStack
@@ -24,10 +25,11 @@ from unittest.mock import patch
 import numpy as np
 from flwr.app import Context, RecordDict
 
-from fedpriv.federation import deployed_party
+from fedpriv.data import files, keep
 from fedpriv.federation.client_app import client_app
 from fedpriv.federation.courier import Patience
 from fedpriv.federation.local_grid import LocalGrid
+from fedpriv.learning.kernels import load_kernels
 from simulations.client_app import open_party
 from simulations.deploy.federation import parse_federation
 from simulations.deploy.founding import add, found, rebundle
@@ -46,11 +48,14 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.client_app import Host
     from simulations.deploy.founding import Founded
+    from simulations.deploy.processes import Process
     from simulations.experiment import Experiment
 
 PARTIES, RECORDS, WIDTH, ROUNDS = 5, 200, 1000, 10
 GOAL = 0.05
 _START_SECONDS = 300.0
+_IDLE_SECONDS = 10.0
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main(arguments: list[str]) -> int:
@@ -58,7 +63,7 @@ def main(arguments: list[str]) -> int:
     with TemporaryDirectory(prefix="fedpriv-benchmark-") as folder:
         root = Path(folder)
         founded = federation(root)
-        deployed, started = over_flower(founded, experiment(root, "deployed", rounds))
+        deployed, measured = over_flower(founded, experiment(root, "deployed", rounds))
         ours, reading = in_process(founded, experiment(root, "local", rounds))
     traffic = deployed["exchanges"]["traffic"].values()
     exchanges = sum(step["exchanges"] for step in traffic)
@@ -68,7 +73,7 @@ def main(arguments: list[str]) -> int:
         "rounds": rounds,
         "coordinates": deployed["dimension"],
         "exchanges": exchanges,
-        "start_seconds": started,
+        **measured,
         "run_seconds": deployed["seconds"],
         "seconds_an_exchange": waited / exchanges,
         "poll_seconds": POLL_SECONDS,
@@ -96,7 +101,10 @@ def report(found: dict[str, Any]) -> None:
     print(f"  a node looks every      {found['poll_seconds']:8.3f} s")
     for what, share in (("cryptography, computing", "computing"), ("reading of files", "reading")):
         seconds = found[f"{share}_seconds"] / found["exchanges"]
-        print(f"  {what:<23} {seconds:8.3f} s, all members together")
+        print(f"  {what:<23} {seconds:8.3f} s of a processor, all members together")
+    for what, seconds in found["processor_seconds"].items():
+        print(f"  {what:<23} {seconds / found['exchanges']:8.3f} s of a processor")
+    print(f"idle, all processes       {100 * found['idle_share']:8.1f} % of a processor")
     print(f"share of reading          {100 * found['reading_share']:8.1f} %")
     print(
         f"share of the rest of ours {100 * found['computing_share']:8.1f} %   goal {100 * GOAL:g} %"
@@ -143,29 +151,61 @@ def experiment(root: Path, name: str, rounds: int) -> Experiment:
     return read_experiment(path)
 
 
-def over_flower(founded: Founded, wanted: Experiment) -> tuple[dict[str, Any], float]:
-    """The run on real processes; its result, and the seconds that starting them took."""
+def over_flower(founded: Founded, wanted: Experiment) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The run on real processes: its result, and what it took beside."""
     began = time.perf_counter()
     with ExitStack() as stack:
         stack.callback(stop, founded.server)
-        superlink, _ = [start(program) for program in server_programs(founded.server)]
+        superlink, worker = [start(program) for program in server_programs(founded.server)]
         if not wait_until_up(founded.server, superlink, seconds=_START_SECONDS):
             raise RuntimeError(tail(founded.server, "superlink"))
         register(founded.server)
+        supernodes, workers = [], []
         for folder in founded.parties:
             stack.callback(stop, folder)
-            for program in party_programs(folder):
-                start(program)
-        while sum(state.status == "online" for state in nodes(founded.server)) < PARTIES:
+            supernode, own = [start(program) for program in party_programs(folder)]
+            supernodes.append(supernode)
+            workers.append(own)
+        while not _all_ready(founded):
             if time.perf_counter() - began > _START_SECONDS:
                 raise RuntimeError(tail(founded.parties[0], "supernode"))
         started = time.perf_counter() - began
+        kinds = {
+            "SuperLink": [superlink],
+            "ServerApp": [worker],
+            "SuperNodes": supernodes,
+            "parties": workers,
+        }
+        idle = _processor_seconds(kinds)
+        time.sleep(_IDLE_SECONDS)
+        before = _processor_seconds(kinds)
         submitted = submit(new_run(wanted, founded.server), founded.server)
         said: list[str] = []
         result = follow(submitted, founded.server, on_line=said.append)
+        after = _processor_seconds(kinds)
     if result is None:
         raise RuntimeError("\n".join(said))
-    return result, started
+    return result, {
+        "start_seconds": started,
+        "idle_share": sum(before[kind] - idle[kind] for kind in kinds) / _IDLE_SECONDS,
+        "processor_seconds": {kind: after[kind] - before[kind] for kind in kinds},
+    }
+
+
+def _all_ready(founded: Founded) -> bool:
+    """Whether every node is admitted, and every worker has its records."""
+    online = sum(state.status == "online" for state in nodes(founded.server))
+    return online == PARTIES and all("for 127" in tail(each, "worker") for each in founded.parties)
+
+
+def _processor_seconds(kinds: dict[str, list[Process]]) -> dict[str, float]:
+    """What the processes have used so far, with their children that have ended."""
+    return {kind: sum(_used(process.pid) for process in found) for kind, found in kinds.items()}
+
+
+def _used(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / _TICKS
 
 
 def in_process(founded: Founded, wanted: Experiment) -> tuple[float, float]:
@@ -174,18 +214,22 @@ def in_process(founded: Founded, wanted: Experiment) -> tuple[float, float]:
     reading = 0.0
 
     def timed(call: Callable[..., Any]) -> Callable[..., Any]:
-        def read(*arguments: Any) -> Any:
+        def read(*arguments: Any, **options: Any) -> Any:
             nonlocal reading
             began = time.process_time()
             try:
-                return call(*arguments)
+                return call(*arguments, **options)
             finally:
                 reading += time.process_time() - began
 
         return read
 
+    kept = [keep(each.root / "records.csv", schema=each.schema) for each in founded.parties]
+    load_kernels()
+
     def party(context: Context) -> Host:
-        folder = founded.parties[int(context.node_config["partition-id"])]
+        number = int(context.node_config["partition-id"])
+        folder = founded.parties[number]
         deployed = Context(
             run_id=1,
             node_id=1,
@@ -193,7 +237,7 @@ def in_process(founded: Founded, wanted: Experiment) -> tuple[float, float]:
             state=context.state,
             run_config={"config": text},
         )
-        host: Host = timed(open_party)(deployed)
+        host: Host = timed(open_party)(deployed, files=kept[number])
         return host
 
     output = founded.server.runs / "in-process"
@@ -206,8 +250,7 @@ def in_process(founded: Founded, wanted: Experiment) -> tuple[float, float]:
     reading, began = 0.0, time.process_time()
     with ExitStack() as stack:
         for name in ("read_table", "read_schema"):
-            call = timed(getattr(deployed_party, name))
-            stack.enter_context(patch.object(deployed_party, name, call))
+            stack.enter_context(patch.object(files, name, timed(getattr(files, name))))
         result = serve(session, roster, grid, patience=patience)
     ours = time.process_time() - began
     if result is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.client_app import client_app
@@ -14,23 +14,27 @@ from simulations.run import Prepared, prepare
 
 if TYPE_CHECKING:
     from flwr.app import Context
+    from flwr.clientapp import ClientApp
 
+    from fedpriv.data import Files
     from fedpriv.federation.client_app import Host
     from fedpriv.federation.host import PartyHost
 
 _HOSTS = 4096  # a process of a simulation plays many parties; their records share one memory
 
 
-def open_party(context: Context) -> Host:
+def open_party(context: Context, *, files: Files | None = None) -> Host:
     """The party that a node is.
 
     In a simulation ``node_config`` has ``partition-id``, and the run says which experiment; the
     party takes its own records of the experiment's partition, and its keys from the seed. Where it
-    has ``party``, the path of a party's own file, the node is deployed, and that file decides.
+    has ``party``, the path of a party's own file, the node is deployed, and that file decides; its
+    records come from ``files``, or from the disk.
     """
     config = context.run_config
     if "party" in context.node_config:
-        return open_deployed(str(context.node_config["party"]), str(config["config"]))
+        party = str(context.node_config["party"])
+        return open_deployed(party, str(config["config"]), files=files)
     number = int(context.node_config["partition-id"])
     return _simulated(str(config["config"]), str(config["experiment"]), number)
 
@@ -47,6 +51,11 @@ def _prepared(config: str, name: str) -> tuple[Prepared, tuple[bytes, ...]]:
     experiment = parse_experiment(tomllib.loads(config)) if config else grid_experiment(name)
     prepared = prepare(experiment)
     return prepared, roster(prepared)
+
+
+def app_with(files: Files) -> ClientApp:
+    """The app of a deployed party whose records were read before."""
+    return client_app(partial(open_party, files=files))
 
 
 app = client_app(open_party)

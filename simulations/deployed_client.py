@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedpriv._validate import require_choice
-from fedpriv.data import read_schema
+from fedpriv.data import Files
 from fedpriv.federation.deployed_host import DeployedHost
 from fedpriv.federation.deployed_party import DeployedParty
 from fedpriv.federation.journal import Journal
@@ -29,28 +29,38 @@ from simulations.parties import protection
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from fedpriv.data import Schema
     from fedpriv.federation.party_policy import PartyFile
     from simulations.deploy.roster import Roster
 
 
-def open_deployed(party: str, config: str) -> DeployedHost:
+def open_deployed(party: str, config: str, *, files: Files | None = None) -> DeployedHost:
     """The party of the file ``party``, for the run whose experiment is the text ``config``.
+
+    Args:
+        party: Where the party's file is.
+        config: As the server states it.
+        files: Where schema and records come from; the disk, if not given.
 
     Raises:
         ValueError: The file, a key, the roster or the certificate is not as it must be.
     """
-    file = read_party(Path(party))
+    file, files = read_party(Path(party)), files or Files()
     names = {f"policy.strategies[{i}]": name for i, name in enumerate(file.policy.strategies)}
     require_choice(catalogue(), **names)
     roster = read_roster(file.roster)
     number = roster.number(file.name)
     _require_server(file)
-    engagement = _engagement(config, file, sizes=roster.sizes)
+    engagement = _engagement(config, files.schema(file.schema), sizes=roster.sizes)
     journal = Journal(file.state)
     return DeployedHost(
         number=number,
         party=DeployedParty(
-            file, size=roster.sizes[number], engagement=engagement, journal=journal
+            file,
+            size=roster.sizes[number],
+            engagement=engagement,
+            journal=journal,
+            files=files,
         ),
         engagement=engagement,
         policy=file.policy,
@@ -60,7 +70,7 @@ def open_deployed(party: str, config: str) -> DeployedHost:
     )
 
 
-def _engagement(config: str, file: PartyFile, *, sizes: tuple[int, ...]) -> Engagement:
+def _engagement(config: str, schema: Schema, *, sizes: tuple[int, ...]) -> Engagement:
     experiment = checked(parse_experiment(tomllib.loads(config)))
     if experiment.run.engine != ENGINE:
         raise ValueError(
@@ -69,7 +79,7 @@ def _engagement(config: str, file: PartyFile, *, sizes: tuple[int, ...]) -> Enga
     return Engagement(
         strategy=experiment.strategy.name,
         run=f"{experiment.strategy.name}-{experiment.config_hash[:12]}",
-        task=public_task(experiment, read_schema(file.schema), sizes=sizes),
+        task=public_task(experiment, schema, sizes=sizes),
         bounds=bounds_of(experiment),
         protection=protection(experiment),
     )

@@ -7,6 +7,7 @@ from fedpriv.data.bounds import Bounds, bound, enforce
 from fedpriv.data.dataset import Dataset, Records, Task, hold_out
 from fedpriv.data.describe import Description, describe
 from fedpriv.data.errors import DataError
+from fedpriv.data.files import Files, KeptFiles, keep
 from fedpriv.data.partition import PartitionedDataset, partition
 from fedpriv.data.registry import DEFAULT, Entry, entries, load, names
 from fedpriv.data.schema import Schema, parse_schema, read_schema
@@ -20,6 +21,8 @@ __all__ = [
     "Dataset",
     "Description",
     "Entry",
+    "Files",
+    "KeptFiles",
     "LoadReport",
     "PartitionedDataset",
     "Records",
@@ -31,6 +34,7 @@ __all__ = [
     "enforce",
     "entries",
     "hold_out",
+    "keep",
     "load",
     "names",
     "parse_schema",

@@ -1,8 +1,8 @@
-"""A party of a deployment: it pays from its own budget before it reads a record, and answers once.
+"""A party of a deployment: it pays from its own budget before it uses a record, and answers once.
 
 The order of an answer, each step durable before the next:
 
-    check the policy → reserve in the party's ledger → read the records, compute → store the answer
+    check the policy → reserve in the party's ledger → take the records, compute → store the answer
     in the journal → commit its digest in the ledger → the answer leaves, masked
 
 A party that is killed before the answer is stored has let nothing out; it computes it when asked
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data import DataError, bound, read_schema, read_table
+from fedpriv.data import DataError, Files, bound
 from fedpriv.federation import codec
 from fedpriv.federation.guard import Policy, QueryRefused
 from fedpriv.federation.journal import SALT_BYTES, Given
@@ -65,15 +65,23 @@ class DeployedParty:
         size: How many records the roster states for it.
         engagement: The run that asks.
         journal: Where answers are kept. It must be held while a query is answered.
+        files: Where its records come from: the disk, or what was read from it before.
     """
 
     def __init__(
-        self, file: PartyFile, *, size: int, engagement: Engagement, journal: Journal
+        self,
+        file: PartyFile,
+        *,
+        size: int,
+        engagement: Engagement,
+        journal: Journal,
+        files: Files | None = None,
     ) -> None:
         self._file = file
         self._size = size
         self._engagement = engagement
         self._journal = journal
+        self._files = files or Files()
 
     @property
     def size(self) -> int:
@@ -84,7 +92,7 @@ class DeployedParty:
         """The answer to ``query``, in fixed point, paid for.
 
         Raises:
-            QueryRefused: The policy, the budget or the journal forbids it, and no record was read;
+            QueryRefused: The policy, the budget or the journal forbids it, and no record was used;
                 or the records are not those of the ledger and the roster.
         """
         file = self._file
@@ -124,11 +132,10 @@ class DeployedParty:
     def _dataset(self) -> Dataset:
         """The records; what is wrong with them is for the log of their owner alone."""
         try:
-            dataset, _ = read_table(self._file.data, read_schema(self._file.schema))
+            return self._files.table(self._file.data, schema=self._file.schema)
         except DataError as error:
             _LOG.warning("party %s: %s", self._file.name, error)
             raise QueryRefused("the records of this party cannot be used.") from None
-        return dataset
 
     @cached_property
     def _party(self) -> Party:

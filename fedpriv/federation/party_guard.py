@@ -1,4 +1,4 @@
-"""What a deployed party checks before it reads a record: the run, the query, and what it costs.
+"""What a deployed party checks before it uses a record: the run, the query, and what it costs.
 
 What is charged. A party's ledger is charged with the cost of the release *as seen by the worst
 observer that its policy does not trust*:

@@ -10,7 +10,8 @@ What Flower 1.41 needs, found by running it:
 - `--database`: registrations and runs survive a restart of the SuperLink.
 - FLWR_HOME: `flwr` reads connections from ``config.toml`` there. ``root-certificates`` must be
   absolute. The connection is to 127.0.0.1, because the Control API answers nobody else.
-- A SuperNode looks for messages every three seconds: `simulations.deploy.supernode` more often.
+- A SuperNode looks for messages every three seconds, and every half for its worker's reply:
+  `simulations.deploy.supernode` more often.
 - A SuperNode whose key is not registered, or that does not trust the server's certificate, ends
   with exit code 1 at once; one whose server is not up tries again for ever.
 """
@@ -102,7 +103,9 @@ def party_programs(folder: PartyFolder) -> tuple[Program, ...]:
         "--isolation", "process", "--superexec-auth-secret-file", str(folder.secret),
         "--host", _LOOPBACK, "--port", str(node.port),
     )  # fmt: skip
-    worker = _worker("client", f"{_LOOPBACK}:{node.port}", folder)
+    worker = (
+        *_worker("client", f"{_LOOPBACK}:{node.port}", folder), "--party", str(folder.policy),
+    )  # fmt: skip
     return _program("supernode", supernode, folder), _program("worker", worker, folder)
 
 

@@ -6,8 +6,9 @@ where they leave running to somebody else, and that is this worker: of a task it
 the context and the run config, and never the code. It takes one task at a time, so that the state
 which one message leaves is what the next one finds, and one kind of task only.
 
-Every task is a fork of a process that has imported everything: nothing but what Flower stores goes
-from one message to the next, and no time is spent on starting Python.
+Every task is a fork of a process that has imported everything and, for a party, has its records in
+memory: nothing but what Flower stores goes from one message to the next, and no time is spent on
+starting Python or on reading what has not changed. The process itself starts no thread.
 
 The parts of Flower used here are internal to it; pyproject.toml pins the version.
 """
@@ -59,6 +60,8 @@ from flwr.supernode.runtime.run_clientapp import (
 
 from fedpriv.federation.courier import opened
 from fedpriv.federation.wire import Reply
+from simulations.deploy.ahead import Ahead
+from simulations.deploy.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +77,7 @@ _AHEAD: dict[Role, tuple[str, ...]] = {
     "client": ("simulations.deployed_client", "strategies", "pyarrow.compute", "pyarrow.csv"),
     "server": ("simulations.deployed_server", "strategies"),
 }
-_POLL_SECONDS = 0.2
+_POLL_SECONDS, _IDLE_SECONDS = 0.2, 1.0
 _RETRY_SECONDS = 1.0
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
@@ -108,12 +111,25 @@ class Runtime:
         )
 
 
-def work(role: Role, runtime: Runtime, *, runs: Path | None = None) -> None:
-    """Take task after task, for ever. ``runs`` is the only place where a server's run may write."""
-    app = import_module(APPS[role]).app
+def work(
+    role: Role, runtime: Runtime, *, runs: Path | None = None, party: Path | None = None
+) -> None:
+    """Take task after task, for ever.
+
+    Args:
+        role: Whose tasks.
+        runtime: Where they come from.
+        runs: The only place where a server's run may write.
+        party: A party's own file, whose records are to be kept in memory.
+    """
+    module = import_module(APPS[role])
     for name in _AHEAD[role]:
         with suppress(ImportError):  # what is missing is said where it is needed
             import_module(name)
+    app, ahead, pace = module.app, Ahead(), Pace(shortest=_POLL_SECONDS, longest=_IDLE_SECONDS)
+    if party is not None:
+        import_module("fedpriv.learning.kernels").load_kernels()
+        ahead = ahead.looked_at(party)
     proof = SuperExecAuthHttpInterceptor(
         master_secret=runtime.secret, protected_methods=frozenset({ACQUIRE})
     )
@@ -121,6 +137,9 @@ def work(role: Role, runtime: Runtime, *, runs: Path | None = None) -> None:
     wanted = AcquireTaskRequest(supported_task_types=[_TASKS[role]])
     print(f"fedpriv worker: {APPS[role]} for {runtime.address}", flush=True)
     while True:
+        if party is not None:  # before a task is taken: nobody waits for it then
+            ahead = ahead.looked_at(party)
+            app = module.app_with(ahead.files)
         try:
             acquired = client.AcquireTask(wanted)
         except httpx.TransportError:  # the node is not up yet, or is being restarted
@@ -128,8 +147,9 @@ def work(role: Role, runtime: Runtime, *, runs: Path | None = None) -> None:
             continue
         if acquired.HasField("task") and acquired.token:
             _in_a_fork(partial(_TURNS[role], app, runtime, acquired.token, runs))
+            pace.came()
         else:
-            time.sleep(_POLL_SECONDS)
+            time.sleep(pace.pause)
 
 
 def _in_a_fork(task: Callable[[], None]) -> None:
@@ -259,6 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--secret", required=True, help="file with the secret of that API")
     parser.add_argument("--root-certificates", type=Path, help="CA, if the API has TLS")
     parser.add_argument("--runs", type=Path, help="directory of a server's runs")
+    parser.add_argument("--party", type=Path, help="a party's own file, to have its records ready")
     given = parser.parse_args(arguments)
     certificates = given.root_certificates
     runtime = Runtime(
@@ -268,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        work(cast("Role", given.role), runtime, runs=given.runs)
+        work(cast("Role", given.role), runtime, runs=given.runs, party=given.party)
     except KeyboardInterrupt:
         sys.exit(0)
 

@@ -111,7 +111,7 @@ def forget_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_args: object) -> None:
         raise AssertionError("a record was read")
 
-    monkeypatch.setattr("fedpriv.federation.deployed_party.read_table", read)
+    monkeypatch.setattr("fedpriv.data.files.read_table", read)
 
 
 # Paying and answering.

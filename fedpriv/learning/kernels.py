@@ -1,0 +1,24 @@
+"""Compiled code, loaded before it is needed: for a process that hands work to copies of itself."""
+
+from __future__ import annotations
+
+import torch
+
+from fedpriv.learning.batch import RecordBatch
+from fedpriv.learning.clipping_linear import clipped_linear_sums
+from fedpriv.learning.losses import Logistic
+
+
+def load_kernels() -> None:
+    """Load every kernel in both precisions; a new installation compiles them now.
+
+    A process that has not done so loads the compiler and the kernel with its first answer. One
+    record of one feature starts no thread.
+    """
+    from fedpriv.learning.row_scores import row_scores
+
+    for precision in (torch.float32, torch.float64):
+        one = torch.ones(1, dtype=precision)
+        batch = RecordBatch(features=one[:, None], labels=one)
+        clipped_linear_sums(one, batch, Logistic(), 1.0)
+        row_scores(batch.features, one[:, None])
