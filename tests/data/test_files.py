@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 import pytest
 
-from fedpriv.data import DataError, Files, KeptFiles, files, keep
+from fedpriv.data import DataError, Files, KeptFiles, files, keep, read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_not_kept_and_who_needs_it_is_told(
 def test_a_table_that_was_edited_while_it_was_read_is_not_kept(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = files.read_schema
+    read = read_schema
 
     def slow(path: Path) -> object:
         (place / "records.csv").write_text(TABLE.replace("1,1", "9,1", 1))
