@@ -46,7 +46,8 @@ _ATTEMPTS = 3
 class DeployedFederation(GridFederation):
     """Parties that may be away for a while: a sum that fails is asked for again.
 
-    That costs nothing: a party gives the same answer to the same query, from its own journal.
+    That costs nothing: a party gives the same answer to the same query, from its own journal. First
+    whoever was silent is waited for: a party that is restarted takes a moment to be there again.
     """
 
     def sum(self, query: Query) -> Sum:
@@ -55,7 +56,7 @@ class DeployedFederation(GridFederation):
             try:
                 return super().sum(query)
             except RoundFailed:
-                continue
+                self.recall()
         return super().sum(query)
 
 

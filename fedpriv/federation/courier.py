@@ -122,6 +122,15 @@ class Courier:
             self._clock.sleep(self._patience.poll)
         return nodes
 
+    def returned(self, nodes: Collection[int]) -> list[int]:
+        """Which of these nodes are there: all of them, or those that came back in time."""
+        deadline = self._clock.now() + self._patience.reply
+        while missing := set(nodes).difference(self.nodes()):
+            if self._clock.now() >= deadline:
+                break
+            self._clock.sleep(self._patience.poll)
+        return sorted(set(nodes) - missing)
+
     def exchange(
         self, step: str, requests: Mapping[int, Request], *, unawaited: Collection[int] = ()
     ) -> Iterator[tuple[int, Reply]]:
@@ -207,5 +216,5 @@ class Courier:
             self._tally.reject("malformed")
             return None, 0
         if reply.refusal:
-            self._tally.reject(f"refused: {reply.refusal.partition(':')[0]}")
+            self._tally.refused(reply.refusal)
         return reply, len(data)

@@ -106,6 +106,14 @@ class GridFederation:
         """What the exchanges so far cost, and what was not accepted."""
         return self._tally.report()
 
+    def recall(self) -> None:
+        """Wait for parties that were silent to come back, before they are given up.
+
+        A round is set up among the parties that are not silent, and a silent one is not waited for.
+        So if a sum has failed for too few parties, another one fails at once unless they are back.
+        """
+        self._members.recall()
+
     def sum(self, query: Query) -> Sum:
         """The sum over the parties that answered.
 
@@ -125,7 +133,7 @@ class GridFederation:
         except SecureAggregationError as error:
             raise RoundFailed(
                 f"no sum for release {query.round}: {error} Nothing was revealed; ask again when "
-                f"more parties are there. Not accepted so far: {dict(self.report.rejected)}."
+                f"more parties are there. {self.report.complaint}"
             ) from None
         self._tally.summed()
         return Sum(
@@ -187,18 +195,16 @@ class _Members:
             return
         courier = self._courier
         nodes = courier.nodes() if self._nodes else courier.arrived(len(self._sizes))
-        new = {node: self._join for node in nodes if node not in self._asked}
-        self._asked |= new.keys()
-        if new:
-            for node, reply in courier.exchange("join", new):
-                for record in reply.records:
-                    self._admit(node, record)
+        self._invite([node for node in nodes if node not in self._asked])
         if not self._nodes:
-            reasons = dict(self._tally.report().rejected)
             raise RoundFailed(
                 f"no party has joined: {len(nodes)} nodes are there for {len(self._sizes)} "
-                f"parties, and this was not accepted of them: {reasons}."
+                f"parties. {self._tally.report().complaint}"
             )
+
+    def recall(self) -> None:
+        """Ask everybody who was silent for a sign of life, and wait for it."""
+        self._invite(self._courier.returned(self._courier.silent))
 
     def present(self) -> tuple[int, ...]:
         """The parties that were heard when they were last asked."""
@@ -222,6 +228,14 @@ class _Members:
                     yield record
                 else:
                     self._tally.reject("stranger")
+
+    def _invite(self, nodes: list[int]) -> None:
+        """Ask nodes who they are."""
+        self._asked.update(nodes)
+        if nodes:
+            for node, reply in self._courier.exchange("join", dict.fromkeys(nodes, self._join)):
+                for record in reply.records:
+                    self._admit(node, record)
 
     def _admit(self, node: int, record: Bound) -> None:
         """Take a party in, if it is one of the task and no other node has its place."""

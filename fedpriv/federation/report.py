@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_MOST_REASONS = 16  # a party chooses its words: a server keeps so many of them
+_OTHER = "other reasons"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
@@ -44,16 +47,25 @@ class Report:
         sums: How many sums were formed.
         traffic: By the name of the exchange.
         rejected: How many replies were not accepted, by reason.
+        refusals: How many steps parties refused, by what they said: rules, and no record.
     """
 
     sums: int = 0
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     rejected: Mapping[str, int] = field(default_factory=dict)
+    refusals: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> Traffic:
         """All exchanges together."""
         return sum(self.traffic.values(), Traffic())
+
+    @property
+    def complaint(self) -> str:
+        """What was not accepted so far, and what parties said when they refused."""
+        counts = f"Not accepted so far: {dict(self.rejected)}."
+        said = [f"{count} × {words}" for words, count in self.refusals.items()]
+        return f"{counts} Parties refused: {' | '.join(said)}" if said else counts
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values."""
@@ -69,6 +81,7 @@ class Report:
                 for step, one in self.traffic.items()
             },
             "rejected": dict(self.rejected),
+            "refusals": dict(self.refusals),
         }
 
 
@@ -79,6 +92,7 @@ class Tally:
         self._sums = 0
         self._traffic: dict[str, Traffic] = {}
         self._rejected: Counter[str] = Counter()
+        self._refusals: Counter[str] = Counter()
 
     def exchange(self, step: str, traffic: Traffic) -> None:
         """Count an exchange."""
@@ -88,6 +102,14 @@ class Tally:
         """Count replies that were not accepted."""
         if count:
             self._rejected[reason] += count
+
+    def refused(self, words: str) -> None:
+        """Count a refusal, by its kind and by what the party said, on one line."""
+        kind = words.partition(":")[0]
+        self.reject(f"refused: {kind}" if kind.isidentifier() else "refused")
+        line = "".join(letter if letter.isprintable() else "?" for letter in words)
+        known = line in self._refusals or len(self._refusals) < _MOST_REASONS
+        self._refusals[line if known else _OTHER] += 1
 
     def summed(self) -> None:
         """Count a sum."""
@@ -99,4 +121,5 @@ class Tally:
             sums=self._sums,
             traffic=MappingProxyType(dict(self._traffic)),
             rejected=MappingProxyType(dict(sorted(self._rejected.items()))),
+            refusals=MappingProxyType(dict(sorted(self._refusals.items()))),
         )

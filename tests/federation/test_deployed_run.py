@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,24 @@ class InterruptedGrid(PartialGrid):
         if self.between and outgoing[0].metadata.message_type == f"query.{self.step}":
             happens, self.between = self.between, None
             happens()
+        return super().push_messages(outgoing)
+
+
+class RebootingGrid(LocalGrid):
+    """All nodes go down when they are first asked for a step, and are back after a few looks."""
+
+    step: str
+    looks = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        self.looks = max(0, self.looks - 1)
+        return [] if self.looks else super().get_node_ids()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        outgoing = list(messages)
+        if outgoing[0].metadata.message_type == f"query.{self.step}":
+            self.step, self.looks = "", 5
+            return []
         return super().push_messages(outgoing)
 
 
@@ -290,6 +309,42 @@ def test_a_party_that_comes_back_is_let_in_again(tmp_path: Path) -> None:
     # The cohort of a round is fixed one round ahead.
     assert sizes == [3, 2, 2, 2, 3]
     assert len(deployment.reserved("south")) == 2
+
+
+@pytest.mark.parametrize("step", ["join", "advertise", "share", "answer", "confirm", "reveal"])
+def test_parties_that_all_go_down_at_once_are_waited_for_and_asked_again(
+    tmp_path: Path, step: str
+) -> None:
+    deployment = deployed(tmp_path, **SHARES)
+    config = deployment.config(strategy={"rounds": 2})
+
+    def open_party(context: Any) -> Any:
+        return deployment.host(NAMES[int(context.node_config["partition-id"])], config)
+
+    grid = RebootingGrid(client_app(open_party), len(NAMES))
+    grid.step = step
+    result = deployment.run(tmp_path / "out", grid=grid, config=config)
+    assert (result["rounds"], grid.step) == (2, "")
+    for name in NAMES:
+        assert len(deployment.reserved(name)) == 2
+
+
+def test_a_run_that_stops_for_too_few_parties_tells_what_the_parties_said(tmp_path: Path) -> None:
+    deployment = deployed(tmp_path)
+    deployment.write_party("north", policy={"min_noise": 100.0})
+    deployment.write_party("east", policy={"max_clip": 0.5})
+    with pytest.raises(RoundFailed, match="no sum for release 0: 1 parties remain") as failed:
+        deployment.run(tmp_path / "out")
+    said = str(failed.value)
+    assert re.search(r"3 × QueryRefused: the release would have noise of .* insists on 100", said)
+    assert "3 × QueryRefused: the query clips at 1, and this party allows at most 0.5." in said
+
+
+def test_a_run_that_nobody_joins_tells_what_the_parties_said(tmp_path: Path) -> None:
+    deployment = deployed(tmp_path, policy={"strategies": ["output-perturbation"]})
+    with pytest.raises(RoundFailed, match="no party has joined: 3 nodes are there") as failed:
+        deployment.run(tmp_path / "out")
+    assert "3 × QueryRefused: this party takes part in no run of strategy" in str(failed.value)
 
 
 # Servers that are restarted, and servers that lie.
