@@ -99,7 +99,7 @@ class DeployedParty:
         event = check_terms(query, self._engagement, file.policy, file.adjacency)
         fit = isinstance(query, RiskGradientQuery)
         asked = _FIT if fit else sha256(codec.to_bytes(query)).digest()
-        with _faults(), self._ledger() as ledger:
+        with _faults(file.name), self._ledger() as ledger:
             last = self._journal.given(query.run)
             if last is not None and (last.release, last.query) != (query.round, asked):
                 _require_later(query, last)
@@ -201,15 +201,20 @@ def _require_unanswered(reservation: Reservation, last: Given | None) -> None:
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
-    """A disk or a ledger that fails is a refusal: no answer leaves, and no path is told."""
+def _faults(name: str) -> Iterator[None]:
+    """A disk or a ledger that fails is a refusal: no answer leaves, and no path is told.
+
+    What is wrong with them is for the log of their owner alone.
+    """
     try:
         yield
     except LedgerError as error:
+        _LOG.warning("party %s: %s", name, error)
         raise QueryRefused(
             f"this party's ledger does not take the release: {type(error).__name__}."
         ) from None
     except OSError as error:
+        _LOG.warning("party %s: %s", name, error)
         raise QueryRefused(
             f"this party's disk does not take the answer: {type(error).__name__}."
         ) from None
