@@ -56,6 +56,15 @@ def new_run(experiment: Experiment, folder: ServerFolder) -> Path:
 
 def submit(directory: Path, folder: ServerFolder) -> Submitted:
     """Hand the run of a directory to Flower: a new one, or one that was interrupted."""
+    write_app(directory, folder)
+    answer = call(submission(directory, folder))
+    run = str(answer["run-id"])
+    (directory / _ID).write_text(json.dumps({"run": run}))
+    return Submitted(run=run, directory=directory)
+
+
+def write_app(directory: Path, folder: ServerFolder) -> None:
+    """Write the Flower App of a run, and its run config."""
     app = directory / "flower"
     app.mkdir(exist_ok=True)
     (app / "pyproject.toml").write_text(to_toml(PROJECT))
@@ -65,10 +74,6 @@ def submit(directory: Path, folder: ServerFolder) -> Submitted:
         "roster": str(folder.roster),
     }
     (app / "run.toml").write_text(to_toml(values))
-    answer = call(submission(directory, folder))
-    run = str(answer["run-id"])
-    (directory / _ID).write_text(json.dumps({"run": run}))
-    return Submitted(run=run, directory=directory)
 
 
 def submission(directory: Path, folder: ServerFolder) -> Program:

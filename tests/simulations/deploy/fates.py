@@ -1,0 +1,232 @@
+"""What befalls the processes that the nursery starts, at named moments, by order of a test.
+
+The product has no switches for this: a process of the nursery wraps what the modules of a
+deployment call. A test leaves orders in a member's directory, each to be carried out once, in turn:
+
+    at a party   ``STEP unread``      before the server sends the messages of the exchange STEP
+                 ``STEP journalled``  when its reply is in the journal, and has not left
+    at a server  ``STEP asked``       when the messages of the exchange STEP are with the SuperLink
+                 ``committed``        when a release is in the ledger, and the model has not moved
+
+What is killed, with SIGKILL, is the member's ``worker``, with the fork that carries out a task, or
+its ``supernode`` or ``superlink``.
+
+A message whose reply is lost with a process has none, and the server would wait for it until its
+patience ends. Here it does not wait for whoever died after being asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.federation import codec
+from fedpriv.federation.courier import Courier, Patience, opened
+from fedpriv.privacy.ledger import Ledger
+from simulations import deployed_server
+from simulations.deploy import supernode, worker
+from simulations.results import write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from pathlib import Path
+
+    from fedpriv.federation.wire import Request
+
+PATIENCE = Patience(arrival=60.0, reply=60.0, poll=0.15)
+_ORDERS, _DEATHS, _LIES, _ATTEMPTS = "orders.json", "deaths.json", "lies.json", "attempts.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is to happen to a member.
+
+    Attributes:
+        moment: When.
+        victim: Which of its processes is killed.
+        gone: Whether it stays away: nobody waits for it until its next order.
+    """
+
+    moment: str
+    victim: str
+    gone: bool = False
+
+
+def give(root: Path, *orders: Order) -> None:
+    """Leave orders for a member, in place of those that are left."""
+    write_json(root / _DEATHS, [])
+    write_json(root / _ORDERS, [vars(each) for each in orders])
+
+
+def deaths(root: Path) -> list[dict[str, Any]]:
+    """The orders that were carried out since the last were given, and when."""
+    found: list[dict[str, Any]] = _read(root / _DEATHS)
+    return found
+
+
+def lie(root: Path, *lies: str) -> None:
+    """What the server's next exchanges of answers ask of a party; "" is the honest question."""
+    write_json(root / _LIES, lies)
+
+
+def attempts(root: Path, count: int) -> None:
+    """How often the server asks for a sum before it gives up."""
+    write_json(root / _ATTEMPTS, [count])
+
+
+def rule(root: Path) -> None:
+    """From here on this process, and every fork of it, is ruled by the orders in ``root``."""
+    supernode.POLL_SECONDS, worker._RETRY_SECONDS = 0.3, 0.2
+    for owner, name, wrapper in (
+        (worker, "pull_task_input", _pull_task_input),
+        (worker, "push_message", _push_message),
+        (Courier, "exchange", _exchange),
+        (Courier, "_push", _push),
+        (Ledger, "commit", _commit),
+        (deployed_server, "serve", _serve),
+    ):
+        setattr(owner, name, wrapper(getattr(owner, name), root))
+
+
+def _fall(root: Path, moment: str) -> None:
+    """Carry out the member's next order, if this is its moment."""
+    orders = _read(root / _ORDERS)
+    if not orders or orders[0]["moment"] != moment:
+        return
+    write_json(root / _ORDERS, orders[1:])
+    write_json(root / _DEATHS, [*deaths(root), {**orders[0], "time": time.time()}])
+    pid = json.loads((root / "processes" / f"{orders[0]['victim']}.pid").read_text())["pid"]
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+        while True:  # the nursery keeps no child that ended
+            os.killpg(pid, 0)
+            time.sleep(0.01)
+
+
+# At a party.
+
+
+def _pull_task_input(pull: Callable[..., Any], root: Path) -> Callable[..., Any]:
+    def pulled(client: Any) -> Any:
+        found = pull(client)
+        (root / "request").write_bytes(opened(found[0]))
+        return found
+
+    return pulled
+
+
+def _push_message(push: Callable[..., None], root: Path) -> Callable[..., None]:
+    def pushed(client: Any, reply: Any, context: Any) -> None:
+        step = reply.metadata.message_type.removeprefix("query.")
+        if not reply.has_error():
+            (root / "reply").write_bytes(opened(reply))
+        _fall(root, f"{step} journalled")
+        push(client, reply, context)
+
+    return pushed
+
+
+# At the server.
+
+
+def _serve(serve: Callable[..., Any], root: Path) -> Callable[..., Any]:
+    def served(*arguments: Any, **more: Any) -> Any:
+        for count in _read(root / _ATTEMPTS):
+            deployed_server._ATTEMPTS = count
+        return serve(*arguments, **more)
+
+    return partial(served, patience=PATIENCE)
+
+
+def _homes(root: Path) -> dict[int, Path]:
+    """The directory of the party behind every node."""
+    return {
+        int(json.loads(note.read_text())["node"]): root.parent / "parties" / note.stem
+        for note in (root / "nodes").glob("*.json")
+    }
+
+
+class _Unawaited:
+    """Who is not waited for, besides those who would not be: whoever died after being asked."""
+
+    def __init__(self, nodes: Collection[int], homes: Mapping[int, Path]) -> None:
+        self._nodes, self._homes, self._asked = nodes, homes, time.time()
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self._nodes
+        for node, home in self._homes.items():
+            if any(
+                death["gone"]
+                or (death["time"] > self._asked and death["moment"].endswith("journalled"))
+                for death in deaths(home)
+            ):
+                yield node
+
+
+def _exchange(exchange: Callable[..., Any], root: Path) -> Callable[..., Any]:
+    def exchanged(
+        self: Courier, step: str, requests: Mapping[int, Request], *, unawaited: Any = ()
+    ) -> Any:
+        homes = _homes(root)
+        if step == "answer":
+            requests = {node: _told(homes[node], each) for node, each in requests.items()}
+        return exchange(self, step, requests, unawaited=_Unawaited(unawaited, homes))
+
+    return exchanged
+
+
+def _push(push: Callable[..., Any], root: Path) -> Callable[..., Any]:
+    def pushed(self: Courier, step: str, requests: Mapping[int, Request]) -> Any:
+        homes = _homes(root)
+        for node in requests:
+            _fall(homes[node], f"{step} unread")
+        sent = push(self, step, requests)
+        _fall(root, f"{step} asked")
+        return sent
+
+    return pushed
+
+
+def _commit(commit: Callable[..., Any], root: Path) -> Callable[..., Any]:
+    def committed(self: Ledger, reservation: Any, release: bytes) -> Any:
+        done = commit(self, reservation, release)
+        _fall(root, "committed")
+        return done
+
+    return committed
+
+
+_TAMPERED: dict[str, Callable[[Any], Any]] = {
+    "": lambda query: query,
+    "less noise": lambda query: replace(query, event=replace(query.event, relative_noise=1e-4)),
+    "larger clip": lambda query: replace(
+        query,
+        clip_norm=2 * query.clip_norm,
+        grid=replace(query.grid, step=2 * query.grid.step),
+    ),
+    "other model": lambda query: replace(query, theta=query.theta + 1.0),
+}
+
+
+def _told(home: Path, request: Request) -> Request:
+    """The request as the server's next lie to this party has it."""
+    lies = _read(home / _LIES)
+    if not lies:
+        return request
+    write_json(home / _LIES, lies[1:])
+    query = _TAMPERED[lies[0]](codec.from_bytes(request.query))
+    return replace(request, query=codec.to_bytes(query))
+
+
+def _read(path: Path) -> list[Any]:
+    try:
+        found: list[Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return []
+    return found

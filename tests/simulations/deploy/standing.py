@@ -1,0 +1,211 @@
+"""A federation that stands, whose processes a test kills and starts again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+import tomllib
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.federation.party_policy import read_party
+from fedpriv.privacy.ledger import Ledger
+from simulations.deploy.federation import parse_federation
+from simulations.deploy.folders import PartyFolder, ServerFolder
+from simulations.deploy.founding import add, found, rebundle
+from simulations.deploy.membership import register, wait_until_up
+from simulations.deploy.processes import Process, processes, stop, tail
+from simulations.deploy.programs import party_programs, server_programs
+from simulations.deploy.submission import Submitted, new_run, result_of, submit
+from simulations.experiment import read_experiment
+from simulations.server_app import FAILURE
+from simulations.toml import to_toml
+from tests.simulations.deploy import fates
+from tests.simulations.deploy.conftest import (
+    NAMES,
+    SCHEMA,
+    SIZES,
+    federation_values,
+    write_records,
+)
+from tests.simulations.deploy.nursery import Nursery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from simulations.deploy.folders import Folder
+    from simulations.experiment import Experiment
+
+BOUND = 150.0  # seconds; on a machine that is not busy nothing takes a third of it
+MEMORY = Path("/dev/shm")  # noqa: S108 (its owner is a test)
+EXPERIMENT: dict[str, Any] = {
+    "model": {"l2": 0.01},
+    "strategy": {"name": "gradient-perturbation", "rounds": 1, "learning_rate": 1.0},
+    "privacy": {"epsilon": 100000.0},
+    "run": {"engine": "deployment", "secure_aggregation": "active"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A server and three parties, at work."""
+
+    root: Path
+    server: ServerFolder
+    parties: tuple[PartyFolder, ...]
+    nursery: Nursery
+    restarted: dict[Path, int] = field(default_factory=dict)
+
+    def party(self, name: str) -> PartyFolder:
+        return self.parties[NAMES.index(name)]
+
+    def start(self, folder: Folder, *names: str) -> None:
+        """Start some of a member's programs, or all that it has."""
+        programs = (
+            server_programs(folder)
+            if isinstance(folder, ServerFolder)
+            else party_programs(PartyFolder(folder.root))
+        )
+        for program in programs:
+            if not names or program.name in names:
+                self.nursery.start(program)
+
+    def written(self, name: str, **changes: dict[str, Any]) -> Experiment:
+        """An experiment. Its name is that of the data, too, and so of the server's ledger."""
+        (self.root / f"{name}.toml").write_text(SCHEMA)
+        values = {
+            "data": {"schema": f"{name}.toml"},
+            **{table: {**keys, **changes.get(table, {})} for table, keys in EXPERIMENT.items()},
+        }
+        path = self.root / f"experiment-{name}.toml"
+        path.write_text(to_toml(values))
+        return read_experiment(path)
+
+    def begin(self, experiment: Experiment) -> Submitted:
+        """Start a run."""
+        return submit(new_run(experiment, self.server), self.server)
+
+    def end(
+        self, directory: Path, *, meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[str, Any] | None:
+        """The result of a run, when it has one; None if it says why it has none."""
+
+        def ended() -> bool:
+            meanwhile()
+            return any((directory / name).exists() for name in ("result.json", FAILURE))
+
+        wait_until(ended, what=directory)
+        return result_of(directory)
+
+    def reserved(self, folder: PartyFolder) -> list[tuple[str, int]]:
+        """Every release that a party paid for, if its ledger is sound."""
+        path = read_party(folder.policy).ledger
+        if not path.exists():
+            return []
+        with Ledger.open(path, read_only=True) as ledger:
+            ledger.verify()
+            assert ledger.spent().within_budget
+            return [
+                (str(row.run), int(row.round or 0))
+                for row in ledger.rows()
+                if row.kind == "reserved"
+            ]
+
+    def change(self, folder: PartyFolder, **changes: dict[str, Any]) -> None:
+        """Change a party's own file."""
+        values = tomllib.loads(folder.policy.read_text())
+        for table, keys in changes.items():
+            values[table] |= keys
+        folder.policy.write_text(to_toml(values))
+
+    def log(self, folder: Folder) -> str:
+        """What a member's worker has said so far."""
+        return (folder.processes / "worker.log").read_text()
+
+    def orders(self, folder: PartyFolder, *orders: fates.Order) -> None:
+        """Give a party new orders."""
+        fates.give(folder.root, *orders)
+        self.restarted.pop(folder.root, None)
+
+    def watch(self, *, meanwhile: Callable[[PartyFolder], object]) -> None:
+        """Start again what was killed at a party, as its unit for systemd does, but sooner.
+
+        A SuperNode whose worker died with a task waits for that task, so that it is ended, too.
+        ``meanwhile`` is called when a party is down.
+        """
+        for folder in self.parties:
+            done = fates.deaths(folder.root)
+            if len(done) <= self.restarted.get(folder.root, 0) or done[-1]["gone"]:
+                continue
+            if any(each.alive for each in processes(folder) if each.name == done[-1]["victim"]):
+                continue
+            self.restarted[folder.root] = len(done)
+            meanwhile(folder)
+            names = [done[-1]["victim"]]
+            if done[-1]["moment"].endswith("journalled") and names == ["worker"]:
+                kill(folder, "supernode")
+                names.append("supernode")
+            self.start(folder, *names)
+
+
+def kill(folder: Folder, *names: str) -> None:
+    """End processes of a member as a power cut does."""
+    for process in processes(folder):
+        if process.name in names:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            wait_until(lambda process=process: not process.alive, what=process)  # type: ignore[misc]
+
+
+def wait_until(happened: Callable[[], bool], *, what: object) -> None:
+    """Wait, but not for ever."""
+    deadline = time.monotonic() + BOUND
+    while not happened():
+        assert time.monotonic() < deadline, f"{what} took too long"
+        time.sleep(0.1)
+
+
+def model(directory: Path) -> Any:
+    with np.load(directory / "model.npz") as arrays:
+        return arrays["theta"]
+
+
+@contextmanager
+def standing(**policy: Any) -> Iterator[Standing]:
+    """Found a federation of three, start it, and end every process of it whatever happens."""
+    with ExitStack() as stack:
+        place = MEMORY if MEMORY.is_dir() else None
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place)))
+        (root / "clinics.toml").write_text(SCHEMA)
+        values = federation_values(
+            schema=str(root / "clinics.toml"), budget={"epsilon": 1e6}, policy=policy
+        )
+        founded = found(parse_federation(values), root / "deployment")
+        for number, folder in enumerate(founded.parties):
+            write_records(folder.root / "records.csv", SIZES[number], seed=number)
+            rebundle(folder)
+            add(folder.bundle, founded.server.root)
+        nursery = Nursery()
+        stack.callback(nursery.close)
+        live = Standing(root=root, server=founded.server, parties=founded.parties, nursery=nursery)
+        for member in (founded.server, *founded.parties):
+            stack.callback(stop, member)
+        live.start(live.server)
+        assert wait_until_up(live.server, superlink(live.server), seconds=BOUND), tail(
+            live.server, "superlink"
+        )
+        register(live.server)
+        for folder in live.parties:
+            live.start(folder)
+        yield live
+
+
+def superlink(folder: ServerFolder) -> Process:
+    (found,) = (each for each in processes(folder) if each.name == "superlink")
+    return found

@@ -1,0 +1,239 @@
+"""A federation whose server lies and ships code, whose parties refuse, whose budgets and disks end.
+
+Real SuperLink, SuperNodes and workers on the loopback, with TLS and node keys, and answers masked
+in active mode. What a party refuses it pays nothing for; why, its own log says, and the server's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tomllib
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fedpriv.federation.party_policy import read_party
+from fedpriv.privacy.ledger import Ledger
+from simulations.deploy.submission import call, new_run, submission, write_app
+from simulations.server_app import FAILURE
+from simulations.toml import to_toml
+from tests.simulations.deploy import fates
+from tests.simulations.deploy.standing import BOUND, EXPERIMENT, standing, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from simulations.deploy.folders import PartyFolder
+    from tests.simulations.deploy.standing import Standing
+
+DISK = 256 * 1024
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Standing]:
+    with standing(min_noise=0.001, max_clip=1.0) as made:
+        yield made
+
+
+def refusals(live: Standing, folder: PartyFolder) -> list[str]:
+    """Why a party said no, as its own log has it."""
+    return re.findall(r"fedpriv worker: refused: (.*)", live.log(folder))
+
+
+def paid(live: Standing) -> dict[str, int]:
+    return {folder.root.name: len(live.reserved(folder)) for folder in live.parties}
+
+
+def test_parties_whose_rules_forbid_a_run_refuse_it_and_the_server_says_why(
+    live: Standing,
+) -> None:
+    north, south, _ = live.parties
+    before = paid(live)
+    live.change(north, policy={"strategies": ["output-perturbation"]})
+    live.change(south, policy={"min_parties": 3})
+    fates.attempts(live.server.root, 1)
+    try:
+        submitted = live.begin(live.written("forbidden"))
+        assert live.end(submitted.directory) is None
+    finally:
+        live.change(north, policy={"strategies": ["gradient-perturbation"]})
+        live.change(south, policy={"min_parties": 2})
+    why = (submitted.directory / FAILURE).read_text()
+    for folder, rule in (
+        (north, "takes part in no run of strategy 'gradient-perturbation'"),
+        (south, "A sum of 2 parties would be opened, and this party insists on 3."),
+    ):
+        assert rule in why
+        assert any(rule in refusal for refusal in refusals(live, folder))
+    assert paid(live) == before
+
+
+def hostile_app(directory: Path, trace: Path) -> None:
+    """Beside the references to the code of every member, code that tells where it is imported."""
+    code = (
+        f"import pathlib, sys\nwith pathlib.Path({str(trace)!r}).open('a') as trace:\n"
+        "    trace.write(f'{sys.argv[0]}\\n')\napp = None\n"
+    )
+    app = directory / "flower"
+    (app / "simulations").mkdir()
+    for name in ("__init__", "server_app", "client_app"):
+        (app / "simulations" / f"{name}.py").write_text(code)
+    project = tomllib.loads((app / "pyproject.toml").read_text())
+    project["tool"]["flwr"]["app"]["fab-include"] = ["simulations/*.py"]
+    (app / "pyproject.toml").write_text(to_toml(project))
+
+
+def test_a_server_that_lies_and_ships_code_gets_what_it_was_due_and_nothing_else(
+    live: Standing, tmp_path: Path
+) -> None:
+    """Parties take the run config from the bundle with the hostile code, and nothing besides."""
+    before, trace = paid(live), tmp_path / "trace"
+    lies = {"north": ("less noise", ""), "south": ("larger clip", ""), "west": ("", "other model")}
+    for name, each in lies.items():
+        fates.lie(live.party(name).root, *each)
+    fates.attempts(live.server.root, 2)
+    directory = new_run(live.written("lies"), live.server)
+    write_app(directory, live.server)
+    hostile_app(directory, trace)
+    call(submission(directory, live.server))
+    result = live.end(directory)
+    assert result is not None, (directory / FAILURE).read_text()
+    for name, rule in (
+        ("north", "noise of 0.0001 sensitivities, and this party insists on 0.001"),
+        ("south", "the query clips at 2, and this party allows at most 1"),
+        ("west", "release 0 of this run was answered already"),
+    ):
+        *_, last = refusals(live, live.party(name))
+        assert rule in last
+        assert result["exchanges"]["refusals"][last] == 1
+    assert paid(live) == {name: count + 1 for name, count in before.items()}
+    for folder in live.parties:
+        with Ledger.open(read_party(folder.policy).ledger, read_only=True) as ledger:
+            *_, row = (row for row in ledger.rows() if row.kind == "reserved")
+        assert json.loads(row.detail)["relative_noise"] > 0.001
+    # Flower's own command line, which belongs to the attacker, imports the code before it sends it.
+    assert {Path(line).name for line in trace.read_text().splitlines()} == {"flwr"}
+
+
+# Budgets and disks that end.
+
+
+@contextmanager
+def full_disk(folder: PartyFolder) -> Iterator[Path]:
+    """A disk for a party's ledger, which has room for no further row until the file is removed."""
+    disk = folder.root / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"a disk of {DISK} bytes cannot be mounted: {mounted.stderr.strip()}")
+    try:
+        file = read_party(folder.policy)
+        Ledger.create(
+            disk / "a.ledger", data_name=file.name, budget=file.budget, adjacency=file.adjacency
+        ).close()
+        rest = disk / "rest"
+        with rest.open("wb", buffering=0) as full, suppress(OSError):
+            while True:
+                full.write(bytes(512))
+        yield rest
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A `fedpriv` that runs in a session of its own, as in a terminal."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait(self) -> int:
+        return self.process.wait(timeout=BOUND)
+
+
+@pytest.fixture
+def fedpriv(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    """Start the command line; whatever happens, it is ended."""
+    with ExitStack() as stack:
+
+        def begin(*words: object) -> Command:
+            log = tmp_path / f"log{len(list(tmp_path.glob('log*')))}"
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    "from simulations.cli import main; main()",
+                    *map(str, words),
+                ],
+                cwd=Path(__file__).parents[3],
+                stdin=subprocess.DEVNULL,
+                stdout=stack.enter_context(log.open("wb")),
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            stack.callback(_ended, process)
+            return Command(process=process, log=log)
+
+        yield begin
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=BOUND)
+
+
+def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without_a_full_disk(
+    live: Standing, fedpriv: Callable[..., Command]
+) -> None:
+    """Every budget pays for one of them. The third party has no room in its ledger for either."""
+    *rich, west = live.parties
+    for folder in live.parties:
+        live.change(folder, budget={"epsilon": EXPERIMENT["privacy"]["epsilon"]})
+        (folder.root / f"{folder.root.name}.ledger").unlink(missing_ok=True)
+        rmtree(folder.root / "state", ignore_errors=True)
+    fates.attempts(live.server.root, 1)
+    live.written("first")
+    with full_disk(west) as rest:
+        live.change(west, party={"ledger": "disk/a.ledger"})
+        command = ("deploy", "run", live.root / "experiment-first.toml")
+        first = fedpriv(*command, "--server", live.server.root)
+        wait_until(lambda: "Starting logstream" in first.said, what=first)
+        second = live.begin(live.written("second"))
+        os.killpg(first.process.pid, signal.SIGINT)
+        assert first.wait() == 130
+        (look,) = re.findall(r"The run goes on. Look again with: fedpriv (.*)", first.said)
+        again = fedpriv(*shlex.split(look))
+        assert again.wait() == 0, again.said
+        assert live.end(second.directory) is None
+        rest.unlink()
+        with Ledger.open(west.root / "disk" / "a.ledger") as ledger:
+            ledger.verify()
+            assert [row.kind for row in ledger.rows()] == ["created"]
+    assert "gradient-perturbation: 3 parties, 1 rounds" in again.said
+    why = (second.directory / FAILURE).read_text()
+    assert "2 × QueryRefused: what is left of this party's budget does not pay for" in why
+    assert "1 × QueryRefused: this party's ledger does not take the release" in why
+    for folder in rich:
+        assert len(live.reserved(folder)) == 1
+        assert any("what is left of this party's budget" in each for each in refusals(live, folder))
+    assert len([each for each in refusals(live, west) if "ledger does not take" in each]) == 2

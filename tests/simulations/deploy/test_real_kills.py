@@ -1,0 +1,249 @@
+"""One run through many deaths: SIGKILL at every step, of every process, over the real wire.
+
+Real SuperLink, SuperNodes and workers on the loopback, with TLS and node keys. Answers are masked
+in active mode, and the parties bring the noise: a second answer would be a second draw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fedpriv.data import Dataset, Records, bound, partition, read_schema, read_table
+from fedpriv.federation.client_app import STEPS
+from fedpriv.federation.journal import Journal
+from fedpriv.federation.memory import Memory
+from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.privacy.ledger import Ledger
+from simulations.deploy.membership import wait_until_up
+from simulations.deploy.submission import submit
+from simulations.deployed import bounds_of, prepare_deployed
+from simulations.deployed_client import open_deployed
+from simulations.run import build_strategy
+from simulations.server_app import FAILURE
+from simulations.streams import streams
+from tests.simulations.deploy import fates
+from tests.simulations.deploy.conftest import NAMES, SIZES
+from tests.simulations.deploy.fates import Order
+from tests.simulations.deploy.standing import BOUND, model, standing, superlink, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from simulations.deploy.folders import PartyFolder
+    from simulations.experiment import Experiment
+    from tests.simulations.deploy.standing import Standing
+
+# "ask" is for answers in the clear. A round whose confirmations are lost goes on to "reveal", and
+# is refused there: it comes last, so that every other step is taken in earnest once.
+EXCHANGES = (*(step for step in STEPS if step not in ("ask", "confirm")), "confirm")
+EVERYBODY, FEWER = (0, 1, 2), (1, 2)
+
+
+@dataclass
+class Story:
+    """What happened to the run, and what is left."""
+
+    live: Standing
+    experiment: Experiment
+    directory: Path
+    config: str
+    failure: str = ""
+    deaths: list[tuple[str, str, str]] = field(default_factory=list)
+    resent: list[bool] = field(default_factory=list)
+    answers: dict[tuple[str, int], set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    paid: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    released: list[int] = field(default_factory=list)
+    result: dict[str, Any] | None = None
+
+    def inspect(self, folder: PartyFolder) -> None:
+        """A party is down: what is in its journal, and what it would say to the same message."""
+        death = fates.deaths(folder.root)[-1]
+        self.deaths.append((*death["moment"].split(), death["victim"]))
+        host = open_deployed(str(folder.policy), self.config)
+        if death["moment"].endswith("journalled"):
+            request, reply = ((folder.root / name).read_bytes() for name in ("request", "reply"))
+            self.resent.append(host.handle(Memory(), request)[1] == reply)
+        for run in {run for run, _ in self.live.reserved(folder)}:
+            given = Journal(folder.root / "state").given(run)
+            if given is not None:
+                self.answers[folder.root.name, given.release].add(given.digest)
+
+    def watch(self) -> None:
+        self.live.watch(meanwhile=self.inspect)
+
+    def server_died(self) -> bool:
+        self.watch()
+        return bool(fates.deaths(self.live.server.root))
+
+
+@pytest.fixture(scope="module")
+def story() -> Iterator[Story]:
+    """Three lives of one run.
+
+    In the first, two parties lose their replies at every step in turn, so that every sum fails, and
+    the third is killed before it reads that message. In the second a SuperNode is killed before
+    each message, and the ServerApp when it has paid for its first release. In the third a party
+    drops out for good, and the SuperLink is killed.
+    """
+    with standing(min_noise=0.001) as live:
+        experiment = live.written(
+            "clinics",
+            strategy={"rounds": 2},
+            privacy={"noise_at": "parties"},
+            run={"dropout": 0.34},
+        )
+        for turn, folder in enumerate(live.parties):
+            fates.give(folder.root, *(_first(step, i + turn) for i, step in enumerate(EXCHANGES)))
+        fates.attempts(live.server.root, len(EXCHANGES))
+        submitted = live.begin(experiment)
+        config = (submitted.directory / "config.toml").read_text()
+        story = Story(live, experiment, submitted.directory, config)
+        assert live.end(story.directory, meanwhile=story.watch) is None
+        story.failure = (story.directory / FAILURE).read_text()
+        story.paid = {folder.root.name: live.reserved(folder) for folder in live.parties}
+        fates.attempts(live.server.root, 1)
+        _second_life(story)
+        _third_life(story)
+        yield story
+
+
+def _first(step: str, turn: int) -> Order:
+    return (
+        Order(moment=f"{step} journalled", victim="worker"),
+        Order(moment=f"{step} journalled", victim="supernode"),
+        Order(moment=f"{step} unread", victim="worker"),
+    )[turn % 3]
+
+
+def _second_life(story: Story) -> None:
+    live = story.live
+    for turn, folder in enumerate(live.parties):
+        steps = (step for i, step in enumerate(EXCHANGES) if i % 3 == turn)
+        live.orders(folder, *(Order(moment=f"{s} unread", victim="supernode") for s in steps))
+    fates.give(live.server.root, Order(moment="committed", victim="worker"))
+    submit(story.directory, live.server)
+    wait_until(story.server_died, what="the second life")
+    story.watch()
+    story.released = [round_ for round_, kind in server_rows(live) if kind == "committed"]
+    live.start(live.server, "worker")
+
+
+def _third_life(story: Story) -> None:
+    live = story.live
+    live.orders(live.parties[0], Order(moment="answer journalled", victim="worker", gone=True))
+    fates.give(live.server.root, Order(moment="confirm asked", victim="superlink"))
+    submit(story.directory, live.server)
+    wait_until(story.server_died, what="the third life")
+    live.start(live.server, "superlink")
+    assert wait_until_up(live.server, superlink(live.server), seconds=BOUND)
+    story.result = live.end(story.directory)
+
+
+def server_rows(live: Standing) -> list[tuple[int, str]]:
+    with Ledger.open(live.server.root / "clinics.ledger", read_only=True) as ledger:
+        ledger.verify()
+        return [(int(row.round or 0), str(row.kind)) for row in ledger.rows() if row.run]
+
+
+def expected(story: Story, members: tuple[tuple[int, ...], ...]) -> Any:
+    """The same run in one computation, over the parties that were in each sum."""
+    experiment = story.experiment
+    prepared = prepare_deployed(experiment, sizes=SIZES)
+    strategy = build_strategy(prepared, run="vectorized")
+    for numbers in members:
+        query = strategy.ask()
+        assert query is not None
+        some = prepare_deployed(experiment, sizes=tuple(SIZES[j] for j in numbers))
+        federation = VectorizedFederation(
+            partition(bound(pooled(story.live, numbers), bounds_of(experiment)), kind="natural"),
+            task=some.task,
+            sampling=streams(prepared, "sampling", run="vectorized"),
+        )
+        strategy.learn(federation.sum(query))
+    return strategy.theta
+
+
+def pooled(live: Standing, numbers: tuple[int, ...]) -> Dataset:
+    """The records of some of the parties."""
+    schema = read_schema(live.server.schema)
+    tables = [read_table(live.parties[j].root / "records.csv", schema)[0] for j in numbers]
+    facts = tables[0]
+    return Dataset(
+        name=facts.name,
+        task=facts.task,
+        train=Records(
+            X=np.concatenate([table.train.X for table in tables]),
+            y=np.concatenate([table.train.y for table in tables]),
+            party=np.repeat(np.arange(len(tables)), [len(table.train) for table in tables]),
+        ),
+        test=facts.test,
+        feature_names=facts.feature_names,
+        max_norm=facts.max_norm,
+        party_names=tuple(NAMES[j] for j in numbers),
+        classes=facts.classes,
+    )
+
+
+def test_every_process_of_a_party_was_killed_at_every_step(story: Story) -> None:
+    points = ("unread", "journalled")
+    wanted = {(s, p, v) for s in EXCHANGES for p in points for v in ("worker", "supernode")}
+    assert set(story.deaths) == wanted
+
+
+def test_a_party_that_was_killed_with_its_reply_gives_the_same_bytes_again(story: Story) -> None:
+    assert len(story.resent) == 2 * len(EXCHANGES)
+    assert all(story.resent)
+
+
+def test_a_release_that_is_asked_for_again_and_again_gets_one_answer_of_a_party(
+    story: Story,
+) -> None:
+    assert {key for key, _ in story.answers} == set(NAMES)
+    assert {len(digests) for digests in story.answers.values()} == {1}
+
+
+def test_a_run_that_has_too_few_parties_left_stops_and_says_so(story: Story) -> None:
+    assert "no sum for release 0" in story.failure
+    assert "Nothing was revealed" in story.failure
+    # Every party answered, in vain, and paid for one release.
+    assert {name: len(rows) for name, rows in story.paid.items()} == dict.fromkeys(NAMES, 1)
+
+
+def test_a_server_that_was_killed_after_it_paid_draws_no_noise_again(story: Story) -> None:
+    assert story.released == [0]
+    rows = Counter(server_rows(story.live))
+    assert {row: count for row, count in rows.items() if row[1] in ("reserved", "committed")} == {
+        (round_, kind): 1 for round_ in (0, 1) for kind in ("reserved", "committed")
+    }
+
+
+def test_no_party_pays_twice_for_a_round(story: Story) -> None:
+    for folder in story.live.parties:
+        rows = story.live.reserved(folder)
+        assert len({run for run, _ in rows}) == 1
+        assert [round_ for _, round_ in rows] == [0, 1]
+
+
+def test_the_model_is_that_of_the_ledger_and_of_the_parties_that_were_there(story: Story) -> None:
+    """Two models with independent noise of a known scale.
+
+    Each coordinate of the difference is Gaussian with a standard deviation below 3.2 times that of
+    one step's noise: 20 of these are exceeded with probability below 1e-9.
+    """
+    assert story.result is not None, (story.directory / FAILURE).read_text()
+    theta = model(story.directory)
+    with Ledger.open(story.live.server.root / "clinics.ledger", read_only=True) as ledger:
+        prepared = prepare_deployed(story.experiment, sizes=SIZES)
+        replay = build_strategy(prepared, run=story.result["run"], release=True, ledger=ledger)
+        assert replay.ask() is None
+    np.testing.assert_array_equal(replay.theta, theta)
+    tolerance = 20 * story.result["noise_stddev"]
+    found = expected(story, (EVERYBODY, FEWER))
+    np.testing.assert_allclose(theta, found, rtol=0, atol=tolerance)
+    assert np.abs(expected(story, (EVERYBODY, EVERYBODY)) - found).max() > 2 * tolerance
