@@ -28,8 +28,8 @@ from flwr.app import Context, RecordDict
 from fedpriv.data import files, keep
 from fedpriv.federation.client_app import client_app
 from fedpriv.federation.courier import Patience
+from fedpriv.federation.kernels import load_kernels
 from fedpriv.federation.local_grid import LocalGrid
-from fedpriv.learning.kernels import load_kernels
 from simulations.client_app import open_party
 from simulations.deploy.federation import parse_federation
 from simulations.deploy.founding import add, found, rebundle

@@ -128,7 +128,7 @@ def work(
             import_module(name)
     app, ahead, pace = module.app, Ahead(), Pace(shortest=_POLL_SECONDS, longest=_IDLE_SECONDS)
     if party is not None:
-        import_module("fedpriv.learning.kernels").load_kernels()
+        import_module("fedpriv.federation.kernels").load_kernels()
         ahead = ahead.looked_at(party)
     proof = SuperExecAuthHttpInterceptor(
         master_secret=runtime.secret, protected_methods=frozenset({ACQUIRE})

@@ -142,7 +142,7 @@ from pathlib import Path
 from simulations.client_app import open_party
 from fedpriv.data import Files
 from fedpriv.learning.clipping_logistic import clipped_logistic_sums
-from fedpriv.learning.kernels import load_kernels
+from fedpriv.federation.kernels import load_kernels
 from fedpriv.learning.row_scores import _fill
 from simulations.deploy.ahead import Ahead
 import torch, pyarrow.csv, numpy as np

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping_linear import clipped_linear_sums
+from fedpriv.learning.crew import Crew
 from fedpriv.learning.losses import Logistic
+from fedpriv.secagg import FixedPoint
 
 
 def load_kernels() -> None:
@@ -17,8 +20,9 @@ def load_kernels() -> None:
     """
     from fedpriv.learning.row_scores import row_scores
 
+    FixedPoint(step=1.0).encode(np.zeros(1))
     for precision in (torch.float32, torch.float64):
         one = torch.ones(1, dtype=precision)
         batch = RecordBatch(features=one[:, None], labels=one)
-        clipped_linear_sums(one, batch, Logistic(), 1.0)
+        clipped_linear_sums(one, batch, Logistic(), 1.0, Crew(1))
         row_scores(batch.features, one[:, None])
