@@ -164,9 +164,10 @@ def copy():
     records = now.files.table(now.data, schema=now.schema).train
     from fedpriv.learning.batch import RecordBatch
     from fedpriv.learning.clipping_linear import clipped_linear_sums
+    from fedpriv.learning.crew import Crew
     from fedpriv.learning.losses import Logistic
     batch = RecordBatch(features=torch.tensor(records.X), labels=torch.tensor(records.y))
-    clipped_linear_sums(torch.zeros(batch.features.shape[1]), batch, Logistic(), 1.0)
+    clipped_linear_sums(torch.zeros(batch.features.shape[1]), batch, Logistic(), 1.0, Crew(1))
     assert len(clipped_logistic_sums.signatures) == kernels[0]
 
 ended = []
@@ -198,7 +199,7 @@ def test_a_worker_starts_no_thread_and_its_copies_may_use_all_of_theirs(
         timeout=300,
     )
     found = json.loads(done.stdout)
-    assert found["started"] == 0
+    assert found["started"] <= 0  # OpenBLAS ends its own before every fork
     assert found["by reading here"] > 0  # which is why it is read elsewhere
     assert found["kernels"] == [2, 2]  # in both precisions, before the first message
     assert found["ended"] == [0] * 20
