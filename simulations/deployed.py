@@ -24,6 +24,7 @@ from fedpriv.data import (
 from fedpriv.data.dataset import no_records
 from fedpriv.data.schema import CategoryColumn
 from fedpriv.federation.task import Task
+from fedpriv.learning.losses import Squared
 from simulations.catalogue import catalogue, checked
 from simulations.evaluation import Evaluator
 from simulations.learner import learner
@@ -85,6 +86,12 @@ def bounds_of(experiment: Experiment) -> Bounds:
 
 def _task(experiment: Experiment, dataset: Dataset, sizes: tuple[int, ...]) -> Task:
     model, loss = learner(experiment.model, dataset)
+    if isinstance(loss, Squared) and loss.label_bound < 1:
+        raise ValueError(
+            f"model.label_bound must be at least 1 in a deployment, got {loss.label_bound!r}: "
+            "labels lie in [-1, 1] by the schema, and whether a party has one beyond a smaller "
+            "bound would show in whether it answers."
+        )
     return Task(
         model=model,
         loss=loss,

@@ -78,7 +78,7 @@ def _engagement(config: str, schema: Schema, *, sizes: tuple[int, ...]) -> Engag
         )
     return Engagement(
         strategy=experiment.strategy.name,
-        run=f"{experiment.strategy.name}-{experiment.config_hash[:12]}",
+        run=experiment.run_name,
         task=public_task(experiment, schema, sizes=sizes),
         bounds=bounds_of(experiment),
         protection=protection(experiment),

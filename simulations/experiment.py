@@ -85,6 +85,17 @@ class Experiment(Section):
         names = ("data", "model", "strategy", "privacy", "run")
         return _digest({name: self._section_values(name) for name in names})
 
+    @property
+    def run_name(self) -> str:
+        """What its runs are called: strategy and hash, in a deployment the whole of it.
+
+        There the name in a query is all that binds a party's peers to the experiment that it was
+        shown. Two experiments with 12 digits in common are found in 2²⁵ attempts, and with them a
+        server could have one party answer, and all others say nothing.
+        """
+        digits = None if self.run.engine == "deployment" else 12
+        return f"{self.strategy.name}-{self.config_hash[:digits]}"
+
     def seed_of(self, purpose: str) -> int:
         """A seed for one purpose that data and ``run.seed`` alone decide, whatever the strategy.
 

@@ -49,7 +49,7 @@ class Prepared:
     @property
     def run(self) -> str:
         """The name of the run, if it is a simulation: the same experiment is the same run."""
-        return f"{self.info.name}-{self.experiment.config_hash[:12]}"
+        return self.experiment.run_name
 
 
 def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:

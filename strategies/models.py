@@ -27,10 +27,16 @@ class FitOptions(Options):
     tolerance: Positive | Literal["auto"] = "auto"
 
     def gradient_norm(self, task: Task, *, records: int) -> float:
-        """The tolerance; left to us, a thousandth of the 2G/n that it adds to, within reason."""
+        """The tolerance; left to us, a thousandth of the 2G/n that it adds to, within reason.
+
+        At least what every party can certify whatever its records are.
+        """
         if self.tolerance != "auto":
             return self.tolerance
-        return min(1e-6, max(1e-11, 1e-3 * task.lipschitz / records))
+        wanted = min(1e-6, max(1e-11, 1e-3 * task.lipschitz / records))
+        if not (task.convex and task.regulariser):
+            return wanted  # there is no minimiser, and the strategy will say so
+        return max(wanted, task.certain_tolerance(task.regulariser))
 
 
 class ModelOptions(FitOptions):

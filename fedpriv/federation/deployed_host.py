@@ -2,7 +2,10 @@
 
 To what `PartyHost` insists on, a deployment adds:
 
-- A run is joined once, for good, and before anything else; all its queries are of one run.
+- A run is joined once, for good, and before anything else; all its queries are of one run, and so
+  are all records of a request. With two places in a run, a party would sign two sets of survivors.
+- Every message is held against the policy, and comes under the experiment and the protection that
+  the run was joined under: a sum that was masked against an active server is opened against one.
 - No sum of fewer parties than the policy states is opened.
 - A release whose noise the parties bring is opened over one set of parties only, in whichever runs
   of the protocol it is asked for: a server that was restarted begins a new one. A sum that failed
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from logging import getLogger
 from typing import TYPE_CHECKING
 
@@ -38,6 +42,7 @@ from fedpriv.secagg.errors import (
     OutOfOrder,
     SecureAggregationError,
     TooFewParties,
+    WrongRound,
 )
 from fedpriv.secagg.keys import KEY_BYTES
 from fedpriv.secagg.messages import Confirmations, Reveal, Survivors
@@ -90,18 +95,28 @@ class DeployedHost:
         run = _run_of(data)
         with self.journal.held():
             try:
-                seat = self.journal.seat(run)
-            except SecureAggregationError as error:
-                return Memory(), _refusal(error)
-            if seat is None:
-                seat = Seat(channel=os.urandom(KEY_BYTES))
-            kept, reply = self._at(seat, run).handle(seat.memory, data)
-            if refusal := Reply.from_bytes(reply).refusal:
-                _LOG.warning("party %d refused: %s", self.number, refusal)
+                seat = self._seat(run)
+                kept, reply = self._at(seat, run).handle(seat.memory, data)
+            except (SecureAggregationError, QueryRefused) as error:
+                kept, reply = Memory(), _refusal(error)
             if kept.run:  # joined, now or before
                 seat = self.journal.seat(run) or seat
                 self.journal.sit(run, replace(seat, memory=kept))
+        if refusal := Reply.from_bytes(reply).refusal:
+            _LOG.warning("party %d refused: %s", self.number, refusal)
         return Memory(), reply
+
+    def _seat(self, run: bytes) -> Seat:
+        """The party's place in a run, or a new one; refuses terms that it did not agree to."""
+        check_engagement(self.engagement, self.policy)
+        stated = (self.engagement.run, self.engagement.protection)
+        terms = sha256(repr(stated).encode()).digest()
+        seat = self.journal.seat(run)
+        if seat is None:
+            return Seat(channel=os.urandom(KEY_BYTES), terms=terms)
+        if seat.terms != terms:
+            raise WrongRound("The run was joined as another experiment, or under other protection.")
+        return seat
 
     def _at(self, seat: Seat, run: bytes) -> _SeatedHost:
         return _SeatedHost(
@@ -113,7 +128,6 @@ class DeployedHost:
                 channel=X25519PrivateKey.from_private_bytes(seat.channel),
                 roster=self.roster,
             ),
-            enrol=lambda _run: check_engagement(self.engagement, self.policy),
             policy=self.policy,
             journal=self.journal,
             seat=seat,
@@ -182,11 +196,11 @@ class _SeatedHost(PartyHost):
 
 
 def _run_of(data: bytes) -> bytes:
-    """Which run a request is of; `PartyHost` refuses one that is of several."""
-    records = Request.from_bytes(data).records
-    if not records:
-        raise MalformedMessage("The request asks for nothing.")
-    return records[0].run
+    """The one run that a request is of."""
+    runs = {record.run for record in Request.from_bytes(data).records}
+    if len(runs) != 1:
+        raise MalformedMessage("The request asks for nothing, or is of several runs.")
+    return runs.pop()
 
 
 def _name(query: bytes) -> str:
@@ -196,5 +210,5 @@ def _name(query: bytes) -> str:
         raise QueryRefused(str(error)) from None
 
 
-def _refusal(error: SecureAggregationError) -> bytes:
+def _refusal(error: Exception) -> bytes:
     return Reply(records=(), refusal=f"{type(error).__name__}: {error}").to_bytes()

@@ -7,6 +7,9 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
     lock                one process at a time
     seats/RUN           a run that was joined: its channel key, name and protocol state
     answers/RUN         the latest answer of a run, with the noise that it carries
+
+Both are kept for the latest runs. Of an older one the name of the seat is left, so that it is not
+joined again, and the ledger's commitments, so that no release of it is answered again.
 """
 
 from __future__ import annotations
@@ -24,13 +27,14 @@ from fedpriv.secagg.codec import Fixed, Ids, Layout, Number, Record, Vector
 from fedpriv.secagg.errors import MalformedMessage, WrongRound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from fedpriv.secagg.fixed_point import Ring
 
 SALT_BYTES = 32
 _OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
+_ANSWERS = 64  # runs whose latest answer is kept: a server must not fill the disk with them
 _FOLDER, _FILE = 0o700, 0o600
 
 
@@ -81,26 +85,33 @@ class Seat:
 
     Attributes:
         channel: Its X25519 key for this run.
+        terms: SHA-256 of what it joined: which experiment, under which protection.
         name: The run as queries call it; empty before the first one.
         memory: Its place in the protocol.
     """
 
     channel: bytes = field(repr=False)
+    terms: bytes
     name: str = ""
     memory: Memory = field(default_factory=Memory, repr=False)
 
     def to_bytes(self) -> bytes:
         """`from_bytes` inverts it."""
-        return pack([self.channel, self.name.encode(), self.memory.to_bytes()])
+        return pack([self.channel, self.terms, self.name.encode(), self.memory.to_bytes()])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Seat:
         """Read back what `to_bytes` wrote."""
         parts = unpack(data)
-        if len(parts) != 3:
-            raise MalformedMessage("A seat has three parts.")
-        channel, name, memory = parts
-        return cls(channel=channel, name=name.decode(), memory=Memory.from_bytes(memory))
+        if len(parts) != 4:
+            raise MalformedMessage("A seat has four parts.")
+        channel, terms, name, memory = parts
+        return cls(
+            channel=channel,
+            terms=terms,
+            name=name.decode(),
+            memory=Memory.from_bytes(memory),
+        )
 
 
 class Journal:
@@ -146,9 +157,8 @@ class Journal:
         new = not path.exists()
         _write(path, seat.to_bytes())
         if new:
-            kept = [other for other in self._seats.glob("[!.]*") if other.stat().st_size]
-            kept.sort(key=lambda other: (other == path, other.stat().st_mtime_ns))
-            for old in kept[:-_OPEN_SEATS]:
+            kept = (other for other in self._seats.glob("[!.]*") if other.stat().st_size)
+            for old in _oldest(kept, newest=path)[:-_OPEN_SEATS]:
                 _write(old, b"")
 
     def given(self, name: str) -> Given | None:
@@ -157,11 +167,21 @@ class Journal:
         return None if data is None else Given.from_bytes(data)
 
     def give(self, name: str, given: Given) -> None:
-        """Replace the latest answer of a run."""
-        _write(self._answer(name), given.to_bytes())
+        """Replace the latest answer of a run. That of a new run may push the oldest ones out."""
+        path = self._answer(name)
+        new = not path.exists()
+        _write(path, given.to_bytes())
+        if new:
+            for old in _oldest(self._answers.glob("[!.]*"), newest=path)[:-_ANSWERS]:
+                old.unlink()
 
     def _answer(self, name: str) -> Path:
         return self._answers / sha256(name.encode()).hexdigest()
+
+
+def _oldest(paths: Iterable[Path], *, newest: Path) -> list[Path]:
+    """Oldest first; ``newest`` last, whatever the clock says."""
+    return sorted(paths, key=lambda path: (path == newest, path.stat().st_mtime_ns))
 
 
 def _read(path: Path) -> bytes | None:

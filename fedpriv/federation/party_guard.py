@@ -118,7 +118,7 @@ def check_terms(
             f"the event is stated under {event.adjacency.value!r} adjacency, and the budget of "
             f"this party under {adjacency.value!r}."
         )
-    _check_bounds(query, event, policy)
+    _check_bounds(query, event, engagement.task, policy)
     _check_noise(query, event, policy)
     return event
 
@@ -141,12 +141,18 @@ def relative_noise(event: Event) -> float:
     return float(getattr(event, "relative_noise", 0.0))
 
 
-def _check_bounds(query: Query, event: Event, policy: PartyPolicy) -> None:
-    """One record's part in the answer, and the sampling that the event counts on."""
+def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:
+    """One record's part in the answer, and in whether there is one; and the sampling."""
     clip = getattr(query, "clip_norm", None) or getattr(query, "clip", None)
     if clip is not None and clip > policy.max_clip:
         raise QueryRefused(
             f"the query clips at {clip:g}, and this party allows at most {policy.max_clip:g}."
+        )
+    if isinstance(query, ErmQuery) and query.tolerance < task.certain_tolerance(query.regulariser):
+        raise QueryRefused(
+            f"the query asks for a gradient norm of {query.tolerance:g}, and with less than "
+            f"{task.certain_tolerance(query.regulariser):.3g} the records of this party would "
+            "decide whether it answers."
         )
     counted_on = getattr(event, "sampling_rate", 1.0)
     sampled = getattr(query, "sampling_rate", 1.0)

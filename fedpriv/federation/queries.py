@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fedpriv.privacy.shares import NoiseShare
     from fedpriv.secagg import FixedPoint
 
+_LONGEST_NAME = 200  # it is stored with every release
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Query:
@@ -47,8 +49,10 @@ class Query:
     share: NoiseShare | None = None
 
     def __post_init__(self) -> None:
-        if type(self.run) is not str or not self.run:
-            raise ValueError(f"run must be a name, got {self.run!r}.")
+        if type(self.run) is not str or not 0 < len(self.run) <= _LONGEST_NAME:
+            raise ValueError(f"run must be a name of at most {_LONGEST_NAME} characters.")
+        if not self.run.isprintable():
+            raise ValueError(f"run must be a name of printable characters, got {self.run!r}.")
         _require_index(round=self.round)
         if self.share is not None and self.event is None:
             raise ValueError("event must be given with a share of noise: a share is sized for it.")

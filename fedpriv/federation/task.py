@@ -15,6 +15,7 @@ from fedpriv._validate import (
     require_non_negative,
     require_positive,
 )
+from fedpriv.learning.erm_certificate import certain_tolerance
 from fedpriv.learning.losses import Squared
 from fedpriv.learning.models import LinearModel
 
@@ -135,6 +136,20 @@ class Task:
         """The weight of a party of ``size`` in an average of models: n_j/N, or 1/m."""
         require_choice(WEIGHTS, weights=weights)
         return size / self.records if weights == "proportional" else 1 / self.parties
+
+    def certain_tolerance(self, regulariser: float) -> float:
+        """The least gradient norm to which every party finds its minimiser, whatever its records.
+
+        Below, whether a party answers would tell something about them.
+        """
+        self.require_convex("a minimiser")
+        return certain_tolerance(
+            self.loss,
+            feature_bound=self.feature_bound,
+            strong_convexity=regulariser,
+            records=self.largest,
+            features=self.model.features,
+        )
 
     def require_convex(self, what: str) -> None:
         """Refuse a model that is not linear."""

@@ -16,6 +16,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from fedpriv.learning.erm_batch import ErmBatch
     from fedpriv.learning.erm_problem import Number
+    from fedpriv.learning.losses import Loss
 
 _U = 2.0**-53
 
@@ -85,6 +86,27 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
     error = bound * (slope_error + _gamma(batch.sizes + 8) * slope) + 8 * _U * pull
     total: Tensor = (norm * (1 + _gamma(k * d + 8)) + error) * (1 + 64 * _U)
     return total
+
+
+def certain_tolerance(
+    loss: Loss, *, feature_bound: float, strong_convexity: float, records: int, features: int
+) -> float:
+    """A tolerance that is certified whatever the records are; with less, they decide whether it is.
+
+    Four times the largest error that `gradient_norm_bound` adds, at ‖θ‖ = G/Λ and the steepest
+    slopes: a computed gradient norm of half the tolerance, which is what the solver stops at, is
+    then above the errors of its own computation, and the certificate below the tolerance. A linear
+    term with ‖b‖ ≤ n·G fits as well.
+    """
+    reach = loss.lipschitz_for(feature_bound)
+    slope = reach / feature_bound
+    slope_error = (
+        loss.smoothness * _gamma(features) * feature_bound * reach / strong_convexity
+        + loss.slope_rounding
+        + 8 * _U * slope
+    )
+    error = feature_bound * (slope_error + _gamma(records + 8) * slope) + 8 * _U * reach
+    return 4 * error
 
 
 def project(theta: Tensor, radius: Tensor) -> Tensor:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 NAMES = ("north", "east", "south")
 SIZES = (40, 25, 60)
+FIVE = (*NAMES, "west", "centre")
+HELD = (*SIZES, 30, 35)
 PATIENCE = Patience(arrival=0.2, reply=0.2, poll=0.01)
 
 SCHEMA = """
@@ -81,10 +83,11 @@ class Deployment:
     budget: Mapping[str, Any] = field(default_factory=dict)
     experiment: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sizes: tuple[int, ...] = SIZES
+    names: tuple[str, ...] = NAMES
 
     def __post_init__(self) -> None:
         authority = new_authority("study")
-        keys = {name: Ed25519PrivateKey.generate() for name in NAMES}
+        keys = {name: Ed25519PrivateKey.generate() for name in self.names}
         self.roster = Roster(
             members=tuple(
                 Member(
@@ -105,7 +108,7 @@ class Deployment:
             write_roster(home / "roster.toml", self.roster)
             (home / "ca.crt").write_bytes(authority.certificate)
             (home / "schema.toml").write_text(SCHEMA)
-            (home / "records.csv").write_text(_records(SIZES[number], seed=number))
+            (home / "records.csv").write_text(_records(HELD[number], seed=number))
             self.write_party(name)
 
     def write_party(
@@ -171,8 +174,8 @@ class Deployment:
         """Nodes that remember nothing by themselves."""
         text = self.config() if config is None else config
         return LocalGrid(
-            client_app(lambda c: self.host(NAMES[int(c.node_config["partition-id"])], text)),
-            len(NAMES),
+            client_app(lambda c: self.host(self.names[int(c.node_config["partition-id"])], text)),
+            len(self.names),
         )
 
     def run(

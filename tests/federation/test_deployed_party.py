@@ -529,7 +529,7 @@ def test_a_seat_is_kept_until_many_newer_runs_have_come_and_then_never_taken_aga
     runs = [bytes([i]) * 32 for i in range(20)]
     with book.held():
         for run in runs:
-            book.sit(run, Seat(channel=run))
+            book.sit(run, Seat(channel=run, terms=bytes(32)))
         for run in runs[:4]:
             with pytest.raises(WrongRound, match="left it for good"):
                 book.seat(run)

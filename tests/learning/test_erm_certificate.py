@@ -13,6 +13,7 @@ from fedpriv.learning.erm import solve
 from fedpriv.learning.erm_batch import ErmBatch
 from fedpriv.learning.erm_certificate import (
     ToleranceNotReachedError,
+    certain_tolerance,
     gradient_norm_bound,
     project,
 )
@@ -243,3 +244,38 @@ def test_answers_lie_within_the_radius_even_when_noise_pushes_them_out() -> None
     assert (found.norm(dim=1) <= certificate.radius).all()
     assert (found.norm(dim=1) > 0.999 * certificate.radius).all()
     torch.testing.assert_close(certificate.radius, torch.full((2,), 1e3, dtype=torch.float64))
+
+
+# ---------------------------------------------------------------------------- what is certain
+
+
+@every_loss
+@pytest.mark.parametrize("kind", ["random", "ill-conditioned", "separable", "constant", "zero"])
+@pytest.mark.parametrize("regulariser", [1e-6, 1e-3, 1.0])
+def test_some_tolerance_is_reached_whatever_the_records_are(
+    loss: Loss, kind: str, regulariser: float
+) -> None:
+    """So that who asks for no less learns nothing from whether there is an answer."""
+    for size, d in ((1, 3), (7, 40), (60, 5)):
+        problem = make_problem(loss, [size], d, kind=kind, regulariser=regulariser, seed=size)
+        tolerance = certain_tolerance(
+            loss, feature_bound=1.0, strong_convexity=regulariser, records=size, features=d
+        )
+        assert solve(problem, tolerance=tolerance).certificate.gradient_norm.max() <= tolerance
+
+
+def test_below_it_the_records_decide() -> None:
+    """The twin: two data sets that differ in one record part ways over one tolerance."""
+
+    def reached(seed: int, tolerance: float) -> bool:
+        problem = make_problem(Logistic(), [40], 3, regulariser=1e-3)
+        problem.features[0] = make_problem(Logistic(), [1], 3, seed=seed).features[0]
+        try:
+            solve(problem, tolerance=tolerance)
+        except ToleranceNotReachedError:
+            return False
+        return True
+
+    tolerances = np.geomspace(5e-16, 5e-15, 100)
+    found = {sum(reached(seed, tolerance) for tolerance in tolerances) for seed in range(8)}
+    assert len(found) > 1
