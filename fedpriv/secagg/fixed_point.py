@@ -55,7 +55,7 @@ class FixedPoint:
                 f"step must be a power of two between 2^-{_MAX_EXPONENT} and 2^{_MAX_EXPONENT}, "
                 f"got {self.step!r}. FixedPoint.for_sum chooses one."
             )
-        if not isinstance(self.bits, int) or self.bits not in _RINGS:  # 64.0 is, too
+        if type(self.bits) is not int or self.bits not in _RINGS:  # 64.0 is, too
             raise ValueError(f"bits must be 32 or 64, got {self.bits!r}.")
 
     @classmethod

@@ -79,6 +79,7 @@ _AHEAD: dict[Role, tuple[str, ...]] = {
 }
 _POLL_SECONDS, _IDLE_SECONDS = 0.2, 1.0
 _RETRY_SECONDS = 1.0
+_MOST_SAID = 10_000  # characters about one failure
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
 
@@ -182,13 +183,18 @@ def _one_message(app: Any, runtime: Runtime, token: str, _runs: Path | None) -> 
         try:
             reply = app(message=message, context=context)
         except Exception as error:  # the server is told its kind only
-            traceback.print_exc()
+            note_failure()
             status, details = SubStatus.FAILED, type(error).__name__
             failed = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, details)
             reply = Message(failed, reply_to=message)
         _note_refusal(reply)
         push_message(client, reply, context)
         push_task_output(client, context, status, details)
+
+
+def note_failure() -> None:
+    """Put the end of what went wrong into the party's log: a server must not fill the disk."""
+    print(traceback.format_exc()[-_MOST_SAID:], file=sys.stderr, flush=True)
 
 
 def _note_refusal(reply: Message) -> None:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flwr.app import Context, RecordDict
 
+from fedpriv._validate import require_choice
 from simulations.deploy import membership, processes
 from simulations.deploy.folders import Folder, party_folder, read_node, server_folder
 from simulations.deploy.processes import Process, start, stop
 from simulations.deploy.programs import Program, flwr, party_programs, server_programs
 from simulations.deploy.superlink import FleetOnly
-from simulations.deploy.worker import require_run_directory
+from simulations.deploy.worker import note_failure, require_run_directory
 from simulations.results import write_json
 
 if TYPE_CHECKING:
@@ -293,3 +294,14 @@ def test_a_run_needs_an_experiment_that_fits_the_federation(
     assert list(made.server.runs.iterdir()) == []
     done = fedpriv("deploy", "run", "--server", made.server.root)
     assert done.code == 2
+
+
+def test_a_server_does_not_fill_a_partys_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error may quote what it was sent: an experiment of a hundred megabytes, for example."""
+    try:
+        require_choice(["known"], name="x" * 10**6)
+    except ValueError:
+        note_failure()
+    said = capsys.readouterr().err
+    assert said.rstrip().endswith("xxx'.")
+    assert len(said) < 11_000
