@@ -3,10 +3,10 @@
 The product has no switches for this: a process of the nursery wraps what the modules of a
 deployment call. A test leaves orders in a member's directory, each to be carried out once, in turn:
 
-    at a party   ``STEP unread``      before the server sends the messages of the exchange STEP
-                 ``STEP journalled``  when its reply is in the journal, and has not left
-    at a server  ``STEP asked``       when the messages of the exchange STEP are with the SuperLink
-                 ``committed``        when a release is in the ledger, and the model has not moved
+    at a party   ``STEP unread VICTIM``      before the server sends the messages of an exchange
+                 ``STEP journalled VICTIM``  when its reply is in the journal, and has not left
+    at a server  ``STEP asked VICTIM``       when the messages of an exchange are with the SuperLink
+                 ``release committed VICTIM``  when it is in the ledger, and the model has not moved
 
 What is killed, with SIGKILL, is the member's ``worker``, with the fork that carries out a task, or
 its ``supernode`` or ``superlink``.
@@ -22,7 +22,7 @@ import os
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,25 +43,13 @@ PATIENCE = Patience(arrival=60.0, reply=60.0, poll=0.15)
 _ORDERS, _DEATHS, _LIES, _ATTEMPTS = "orders.json", "deaths.json", "lies.json", "attempts.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """What is to happen to a member.
+def give(root: Path, *orders: str, gone: bool = False) -> None:
+    """Leave orders for a member, in place of those that are left.
 
-    Attributes:
-        moment: When.
-        victim: Which of its processes is killed.
-        gone: Whether it stays away: nobody waits for it until its next order.
+    Who is ``gone`` when one was carried out is not waited for until the next ones are given.
     """
-
-    moment: str
-    victim: str
-    gone: bool = False
-
-
-def give(root: Path, *orders: Order) -> None:
-    """Leave orders for a member, in place of those that are left."""
     write_json(root / _DEATHS, [])
-    write_json(root / _ORDERS, [vars(each) for each in orders])
+    write_json(root / _ORDERS, [{"order": each, "gone": gone} for each in orders])
 
 
 def deaths(root: Path) -> list[dict[str, Any]]:
@@ -97,11 +85,12 @@ def rule(root: Path) -> None:
 def _fall(root: Path, moment: str) -> None:
     """Carry out the member's next order, if this is its moment."""
     orders = _read(root / _ORDERS)
-    if not orders or orders[0]["moment"] != moment:
+    if not orders or orders[0]["order"].rpartition(" ")[0] != moment:
         return
+    victim = orders[0]["order"].rpartition(" ")[2]
     write_json(root / _ORDERS, orders[1:])
     write_json(root / _DEATHS, [*deaths(root), {**orders[0], "time": time.time()}])
-    pid = json.loads((root / "processes" / f"{orders[0]['victim']}.pid").read_text())["pid"]
+    pid = json.loads((root / "processes" / f"{victim}.pid").read_text())["pid"]
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
         while True:  # the nursery keeps no child that ended
@@ -162,8 +151,7 @@ class _Unawaited:
         yield from self._nodes
         for node, home in self._homes.items():
             if any(
-                death["gone"]
-                or (death["time"] > self._asked and death["moment"].endswith("journalled"))
+                death["gone"] or (death["time"] > self._asked and " journalled " in death["order"])
                 for death in deaths(home)
             ):
                 yield node
@@ -196,7 +184,7 @@ def _push(push: Callable[..., Any], root: Path) -> Callable[..., Any]:
 def _commit(commit: Callable[..., Any], root: Path) -> Callable[..., Any]:
     def committed(self: Ledger, reservation: Any, release: bytes) -> Any:
         done = commit(self, reservation, release)
-        _fall(root, "committed")
+        _fall(root, "release committed")
         return done
 
     return committed

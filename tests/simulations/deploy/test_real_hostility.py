@@ -237,3 +237,4 @@ def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without
         assert len(live.reserved(folder)) == 1
         assert any("what is left of this party's budget" in each for each in refusals(live, folder))
     assert len([each for each in refusals(live, west) if "ledger does not take" in each]) == 2
+    assert "party west: " in live.log(west)  # its owner is told more
