@@ -23,7 +23,6 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation import codec
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.wire import Request
 
-PATIENCE = Patience(arrival=60.0, reply=60.0, poll=0.15)
-_ORDERS, _DEATHS, _LIES, _ATTEMPTS = "orders.json", "deaths.json", "lies.json", "attempts.json"
+_ORDERS, _DEATHS, _LIES, _PATIENCE = "orders.json", "deaths.json", "lies.json", "patience.json"
+_SECONDS = 60.0
 
 
 def give(root: Path, *orders: str, gone: bool = False) -> None:
@@ -63,9 +62,9 @@ def lie(root: Path, *lies: str) -> None:
     write_json(root / _LIES, lies)
 
 
-def attempts(root: Path, count: int) -> None:
-    """How often the server asks for a sum before it gives up."""
-    write_json(root / _ATTEMPTS, [count])
+def patience(root: Path, *, attempts: int, seconds: float = _SECONDS) -> None:
+    """How often the server asks for a sum, and how long it waits for a reply."""
+    write_json(root / _PATIENCE, [attempts, seconds])
 
 
 def rule(root: Path) -> None:
@@ -126,11 +125,11 @@ def _push_message(push: Callable[..., None], root: Path) -> Callable[..., None]:
 
 def _serve(serve: Callable[..., Any], root: Path) -> Callable[..., Any]:
     def served(*arguments: Any, **more: Any) -> Any:
-        for count in _read(root / _ATTEMPTS):
-            deployed_server._ATTEMPTS = count
-        return serve(*arguments, **more)
+        deployed_server._ATTEMPTS, seconds = _read(root / _PATIENCE)
+        waiting = Patience(arrival=_SECONDS, reply=seconds, poll=0.15)
+        return serve(*arguments, patience=waiting, **more)
 
-    return partial(served, patience=PATIENCE)
+    return served
 
 
 def _homes(root: Path) -> dict[int, Path]:

@@ -133,25 +133,30 @@ class Standing:
         fates.give(folder.root, *orders, gone=gone)
         self.restarted.pop(folder.root, None)
 
-    def watch(self, *, meanwhile: Callable[[PartyFolder], object]) -> None:
+    def watch(self, *, meanwhile: Callable[[PartyFolder], object]) -> bool:
         """Start again what was killed at a party, as its unit for systemd does, but sooner.
 
         A SuperNode whose worker died with a task waits for that task, so that it is ended, too.
-        ``meanwhile`` is called when a party is down.
+        ``meanwhile`` is called while a party is down. Whether nobody was down.
         """
-        for folder in self.parties:
-            done = fates.deaths(folder.root)
-            if len(done) <= self.restarted.get(folder.root, 0) or done[-1]["gone"]:
-                continue
-            _, point, victim = done[-1]["order"].split()
+        down = [folder for folder in self.parties if self._died(folder)]
+        for folder in down:
+            *before, last = fates.deaths(folder.root)
+            _, point, victim = last["order"].split()
             if any(each.alive for each in processes(folder) if each.name == victim):
                 continue
-            self.restarted[folder.root] = len(done)
+            self.restarted[folder.root] = len(before) + 1
             meanwhile(folder)
             if (point, victim) == ("journalled", "worker"):
                 kill(folder, "supernode")
                 self.start(folder, "supernode")
             self.start(folder, victim)
+        return not down
+
+    def _died(self, folder: PartyFolder) -> bool:
+        """Whether a party was killed, and neither started again nor is gone for good."""
+        done = fates.deaths(folder.root)
+        return len(done) > self.restarted.get(folder.root, 0) and not done[-1]["gone"]
 
 
 def kill(folder: Folder, *names: str) -> None:

@@ -61,7 +61,7 @@ def test_parties_whose_rules_forbid_a_run_refuse_it_and_the_server_says_why(
     before = paid(live)
     live.change(north, policy={"strategies": ["output-perturbation"]})
     live.change(south, policy={"min_parties": 3})
-    fates.attempts(live.server.root, 1)
+    fates.patience(live.server.root, attempts=1)
     try:
         submitted = live.begin(live.written("forbidden"))
         assert live.end(submitted.directory) is None
@@ -101,7 +101,7 @@ def test_a_server_that_lies_and_ships_code_gets_what_it_was_due_and_nothing_else
     lies = {"north": ("less noise", ""), "south": ("larger clip", ""), "west": ("", "other model")}
     for name, each in lies.items():
         fates.lie(live.party(name).root, *each)
-    fates.attempts(live.server.root, 2)
+    fates.patience(live.server.root, attempts=2)
     directory = new_run(live.written("lies"), live.server)
     write_app(directory, live.server)
     hostile_app(directory, trace)
@@ -211,7 +211,7 @@ def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without
         live.change(folder, budget={"epsilon": EXPERIMENT["privacy"]["epsilon"]})
         (folder.root / f"{folder.root.name}.ledger").unlink(missing_ok=True)
         rmtree(folder.root / "state", ignore_errors=True)
-    fates.attempts(live.server.root, 1)
+    fates.patience(live.server.root, attempts=1)
     live.written("first")
     with full_disk(west) as rest:
         live.change(west, party={"ledger": "disk/a.ledger"})

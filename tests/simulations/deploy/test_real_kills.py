@@ -102,8 +102,8 @@ class Story:
             if given is not None:
                 self.answers[folder.root.name, given.release].add(given.digest)
 
-    def watch(self) -> None:
-        self.live.watch(meanwhile=self.inspect)
+    def watch(self) -> bool:
+        return self.live.watch(meanwhile=self.inspect)
 
     def server_died(self) -> bool:
         self.watch()
@@ -114,9 +114,9 @@ class Story:
 def story() -> Iterator[Story]:
     """Three lives of one run.
 
-    In the first, parties are killed at every step, so that every sum fails. In the second, they are
-    killed again, but no reply is missed, and the ServerApp is, when it has paid for its first
-    release. In the third a party drops out for good, and the SuperLink is killed.
+    In the first, parties are killed at every step, so that every sum fails. In the second they are
+    killed again, and no sum fails for it; then the ServerApp is, with its first release in the
+    ledger. In the third a party drops out for good, and the SuperLink is killed.
     """
     with standing(min_noise=0.001) as live:
         experiment = live.written(
@@ -127,14 +127,14 @@ def story() -> Iterator[Story]:
         )
         for name, orders in FIRST_LIFE.items():
             live.orders(live.party(name), *orders)
-        fates.attempts(live.server.root, FAILED_SUMS)
+        fates.patience(live.server.root, attempts=FAILED_SUMS)
         submitted = live.begin(experiment)
         config = (submitted.directory / "config.toml").read_text()
         story = Story(live, experiment, submitted.directory, config)
         assert live.end(story.directory, meanwhile=story.watch) is None
+        wait_until(story.watch, what="the last restart of the first life")
         story.failure = (story.directory / FAILURE).read_text()
         story.paid = {folder.root.name: live.reserved(folder) for folder in live.parties}
-        fates.attempts(live.server.root, 1)
         _second_life(story)
         _third_life(story)
         yield story
@@ -142,18 +142,21 @@ def story() -> Iterator[Story]:
 
 def _second_life(story: Story) -> None:
     live = story.live
+    fates.patience(live.server.root, attempts=1)
     for name, orders in SECOND_LIFE.items():
         live.orders(live.party(name), *orders)
     fates.give(live.server.root, "release committed worker")
     submit(story.directory, live.server)
     wait_until(story.server_died, what="the second life")
-    story.watch()
+    wait_until(story.watch, what="the last restart of the second life")
     story.released = [round_ for round_, kind in server_rows(live) if kind == "committed"]
     live.start(live.server, "worker")
 
 
 def _third_life(story: Story) -> None:
+    """A SuperLink may die with a message that it has noted as delivered: it is asked for again."""
     live = story.live
+    fates.patience(live.server.root, attempts=3, seconds=20.0)
     live.orders(live.party("north"), "answer journalled worker", gone=True)
     fates.give(live.server.root, "confirm asked superlink")
     submit(story.directory, live.server)
