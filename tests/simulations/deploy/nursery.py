@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import simulations
+from fedpriv.federation.kernels import load_kernels
 from simulations.deploy.processes import Process, log_of
 from simulations.results import write_json
 
@@ -86,6 +87,7 @@ def main() -> None:
         *worker._AHEAD["server"],
     ):
         import_module(name)
+    load_kernels()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who ends is gone at once
     for line in sys.stdin:
         order = json.loads(line)
