@@ -182,7 +182,9 @@ class Holdings:
         if batch is self._batch:
             self._gradient = gradient
         # Converted by numpy in one go: PyTorch would let other threads in between.
-        sums = gradient(torch.from_numpy(query.theta.astype(batch.features.numpy().dtype)))
+        with np.errstate(over="ignore"):  # what is infinite has no gradient
+            theta = query.theta.astype(batch.features.numpy().dtype)
+        sums = gradient(torch.from_numpy(theta))
         return sums.value.numpy(), sums.measures
 
     def _exact_gradients(self, query: RiskGradientQuery) -> NDArray[np.float64]:
