@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from time import time_ns
 from typing import TYPE_CHECKING
 
 from fedpriv.data.errors import DataError
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
     from fedpriv.data.dataset import Dataset
     from fedpriv.data.schema import Schema
 
+_TICK = 2 * 10**9  # ns: the coarsest clock of a file system that is in use
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """What tells a file from what it was: no edit leaves all of it as it was.
+    """What tells a file from what it was: no edit leaves all of it as it was, once it is `settled`.
+
+    Not covered: a program that changes the file in memory (mmap), until the system writes it back;
+    a network disk that shows an old state of the file.
 
     Attributes:
         path: Where it is.
@@ -58,6 +64,11 @@ class Version:
             modified=found.st_mtime_ns,
             changed=found.st_ctime_ns,
         )
+
+    @property
+    def settled(self) -> bool:
+        """Whether an edit from now on has another time than the last one, by any clock."""
+        return time_ns() - self.changed > _TICK
 
 
 class Files:
@@ -110,10 +121,14 @@ class KeptFiles(Files):
 def keep(path: Path, *, schema: Path) -> KeptFiles:
     """A table and its schema, read by another process. What cannot be read is not kept.
 
+    Nor is what was edited a moment ago: the next edit might not show.
+
     Readers start threads, and a copy of a process that has threads may wait for a lock that no
     thread of its own will ever release. Here none are started.
     """
     data, layout = Version.of(path), Version.of(schema)
+    if not all(version is None or version.settled for version in (data, layout)):
+        return KeptFiles()
     found = None
     with suppress(DataError, OSError):
         found = read_schema(schema)
@@ -131,7 +146,7 @@ def _read_elsewhere(path: Path, schema: Schema) -> Dataset | None:
     reader.start()
     sender.close()
     found: Dataset | None = None
-    with receiver, suppress(EOFError):  # the other process was killed
+    with receiver, suppress(EOFError, OSError):  # the other process was killed, or halfway through
         found = receiver.recv()
     reader.join()
     reader.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import struct
+from time import sleep, time_ns
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -12,10 +14,17 @@ from fedpriv.data import DataError, Files, KeptFiles, files, keep, read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from multiprocessing.connection import Connection
     from pathlib import Path
 
 SCHEMA = 'label = "y"\npositive = "1"\n[columns.x]\nkind = "number"\nmin = 0\nmax = 10\n'
 TABLE = "x,y\n1,1\n2,0\n3,1\n"
+
+
+@pytest.fixture(autouse=True)
+def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are kept as if they had been written a while ago."""
+    monkeypatch.setattr(files, "time_ns", lambda: time_ns() + 3 * 10**9)
 
 
 @pytest.fixture
@@ -136,3 +145,48 @@ def test_a_table_that_was_edited_while_it_was_read_is_not_kept(
         source = kept(place)
     assert source.kept_table is None
     assert first(source, place) == pytest.approx(0.8)
+
+
+def test_behind_a_link_the_file_counts_that_it_points_to_now(place: Path) -> None:
+    link = place / "records.csv"
+    old, new = link.rename(place / "old.csv"), place / "new.csv"
+    link.symlink_to(old)
+    source = kept(place)
+    assert first(source, place) == pytest.approx(-0.8)
+    old.write_text(TABLE.replace("1,1", "9,1", 1))
+    assert first(source, place) == pytest.approx(0.8)
+    source = kept(place)
+    new.write_text(TABLE.replace("1,1", "7,1", 1))
+    link.unlink()
+    link.symlink_to(new)
+    assert first(source, place) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("name", ["records.csv", "schema.toml"])
+def test_what_was_edited_a_moment_ago_is_not_kept_but_tried_again(
+    place: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the clock of a disk ticks every two seconds, the next edit has the same time."""
+    sleep(0.02)  # one file is older than the other
+    os.utime(place / name, ns=(0, 0))  # whoever writes may set this time back, not the other
+    now = (place / name).stat().st_ctime_ns + 2 * 10**9
+    monkeypatch.setattr(files, "time_ns", lambda: now)
+    source = kept(place)
+    assert source.kept_table is None
+    assert not source.holds(place / "records.csv", schema=place / "schema.toml")
+    assert first(source, place) == pytest.approx(-0.8)
+
+
+def test_a_reader_that_is_killed_halfway_stops_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one is that runs out of memory while it hands over the records."""
+
+    def half(sender: Connection, *_: object) -> NoReturn:
+        os.write(sender.fileno(), struct.pack("!i", 1000) + b"records")
+        os._exit(1)
+
+    monkeypatch.setattr(files, "_send", half)
+    source = kept(place)
+    assert source.kept_table is None
+    assert first(source, place) == pytest.approx(-0.8)
