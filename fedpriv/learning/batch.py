@@ -70,11 +70,13 @@ class RecordBatch:
 
         0 for unusable records. Kept until another length is asked for.
         """
-        if length not in self._caps:
-            self._caps.clear()
+        kept = self._caps.get(length)
+        if kept is None:
             caps = (length * self.squares.rsqrt()).to(self.features.dtype)
-            self._caps[length] = (-caps, caps)
-        return self._caps[length]
+            kept = (-caps, caps)
+            self._caps.clear()
+            self._caps[length] = kept
+        return kept  # whatever another thread has asked for meanwhile
 
     @cached_property
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from concurrent.futures import ThreadPoolExecutor
-from threading import get_native_id
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -27,27 +28,39 @@ class Crew:
     """The calling thread and ``size`` - 1 helpers, on each of which PyTorch uses one thread.
 
     The caller works too, instead of waiting: a round of a small simulation takes as long as waking
-    a few threads.
+    a few threads. The helpers end with the crew. A part must not give work to its own crew.
     """
 
     def __init__(self, size: int) -> None:
         require_count(size=size)
         self.size = size
-        self._helpers: list[int] = []
-        self._pool = ThreadPoolExecutor(max(1, size - 1), initializer=self._enlist)
+        self._gather()
 
     def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-        """What ``work`` makes of every part, in their order. The caller takes the first."""
+        """What ``work`` makes of every part, in their order. The caller takes the first.
+
+        If a part fails, its error is raised when no part is at work any more: what they share may
+        be used again.
+        """
         first, *others = parts
+        if not all(helper.is_alive() for helper in self._helpers):  # none follows into a fork
+            self._gather()
         _keep_off_this_processor(self._helpers)
-        waiting = [self._pool.submit(work, part) for part in others]
+        # Helpers set what new threads begin with, too: the caller sets it back when all are done.
         with one_thread():
-            done = work(first)
+            waiting = [self._pool.submit(_alone, work, part) for part in others]
+            try:
+                done = work(first)
+            finally:
+                wait(waiting)
         return [done, *(other.result() for other in waiting)]
 
-    def _enlist(self) -> None:
-        torch.set_num_threads(1)
-        self._helpers.append(get_native_id())
+    def _gather(self) -> None:
+        self._helpers: list[Thread] = []
+        # Helpers know the list and not the crew: else it would live as long as they do.
+        self._pool = ThreadPoolExecutor(
+            max(1, self.size - 1), initializer=_enlist, initargs=(self._helpers,)
+        )
 
 
 def processors() -> int:
@@ -55,7 +68,16 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if _LINUX else os.cpu_count() or 1
 
 
-def _keep_off_this_processor(threads: list[int]) -> None:
+def _enlist(helpers: list[Thread]) -> None:
+    helpers.append(current_thread())
+
+
+def _alone(work: Callable[[Part], Result], part: Part) -> Result:
+    torch.set_num_threads(1)
+    return work(part)
+
+
+def _keep_off_this_processor(threads: list[Thread]) -> None:
     """Let threads run anywhere but on the caller's processor, where there is another one.
 
     On a machine with few processors that is more than half busy, Linux wakes a thread where its
@@ -65,5 +87,7 @@ def _keep_off_this_processor(threads: list[int]) -> None:
         return
     others = os.sched_getaffinity(0) - {_LIBRARY.sched_getcpu()}
     if others:
-        for thread in threads:
-            os.sched_setaffinity(thread, others)
+        for number in [thread.native_id for thread in threads]:
+            if number:  # 0 would mean the caller
+                with suppress(OSError):  # not allowed, or the processor is gone: slower, no more
+                    os.sched_setaffinity(number, others)

@@ -1,7 +1,10 @@
 """Work that the caller shares with helpers."""
 
+import gc
 import os
-from threading import Barrier, get_ident
+import signal
+from threading import Barrier, Event, get_ident
+from time import sleep
 
 import pytest
 import torch
@@ -45,6 +48,57 @@ def test_an_error_of_any_part_reaches_the_caller(bad: int) -> None:
     crew = Crew(2)
     with pytest.raises(ValueError, match="refused"):
         crew.each(work, [0, 1])
+    assert crew.each(lambda part: part, [0, 1]) == [0, 1]
+
+
+def test_an_error_is_raised_when_no_part_is_at_work_any_more() -> None:
+    """What the parts share is used again by the next call."""
+    began, done = Event(), []
+
+    def work(part: int) -> None:
+        if part == 0:
+            assert began.wait(30)
+            raise ValueError("refused")
+        began.set()
+        sleep(0.2)
+        done.append(part)
+
+    with pytest.raises(ValueError, match="refused"):
+        Crew(3).each(work, [0, 1, 2])
+    assert sorted(done) == [1, 2]
+
+
+def test_helpers_end_with_their_crew() -> None:
+    """A study makes thousands of crews."""
+    crew = Crew(2)
+    crew.each(lambda part: part, [0, 1])
+    (helper,) = crew._helpers
+    assert helper.is_alive()
+    del crew
+    gc.collect()
+    helper.join(30)
+    assert not helper.is_alive()
+
+
+def test_a_crew_works_in_a_copy_of_its_process() -> None:
+    """Where its helpers are not: waiting for one would last for ever."""
+    crew = Crew(2)
+    crew.each(lambda part: part, [0, 1])
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(0 if crew.each(lambda part: part, [0, 1]) == [0, 1] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert crew.each(lambda part: part, [0, 1]) == [0, 1]
+
+
+def test_processors_that_may_not_be_chosen_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    crew = Crew(2)
+    crew.each(lambda part: part, [0, 1])
+    monkeypatch.setattr(os, "sched_setaffinity", refuse, raising=False)
     assert crew.each(lambda part: part, [0, 1]) == [0, 1]
 
 
