@@ -52,14 +52,17 @@ def _one_pass(theta: Tensor, batch: RecordBatch, caps: Tensor, crew: Crew) -> tu
     sums = np.empty((len(offsets) - 1, features.shape[1]))
     slopes = np.empty_like(labels)
 
-    def fill(first: int, last: int) -> None:
-        own = offsets[first : last + 1]
-        clipped_logistic_sums(features, labels, point, bounds, own, sums[first:last], slopes)
-
     if crew.size == 1:
-        fill(0, len(sums))
-    else:  # whole parties, about as many records to everyone
+        clipped_logistic_sums(features, labels, point, bounds, offsets, sums, slopes)
+    else:
+        # Whole parties, about as many records to everyone.
         shares = np.arange(1, crew.size) * (len(labels) / crew.size)
         cuts = [0, *np.searchsorted(offsets, shares).tolist(), len(sums)]
-        crew.each(lambda parties: fill(*parties), list(pairwise(cuts)))
+
+        def fill(parties: tuple[int, int]) -> None:
+            first, last = parties
+            own = offsets[first : last + 1]
+            clipped_logistic_sums(features, labels, point, bounds, own, sums[first:last], slopes)
+
+        crew.each(fill, list(pairwise(cuts)))
     return torch.from_numpy(sums), torch.from_numpy(slopes)
