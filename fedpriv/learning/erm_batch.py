@@ -169,7 +169,7 @@ class ErmBatch:
     def value(self, theta: Tensor) -> Tensor:
         """J_j(θ), (m,)."""
         values = self.loss.value(self._turn(self.scores(theta)), self._targets)
-        mean = self.mean(values.reshape(self.labels.shape).where(self._real(), 0.0).unsqueeze(1))
+        mean = self.mean(values.reshape(self.labels.shape).where(self.real(), 0.0).unsqueeze(1))
         theta = theta.expand(self.shape)
         total = mean + self.strong_convexity * theta.square().sum((1, 2)) / 2
         return total if self.linear is None else total + (self.linear * theta).sum((1, 2))
@@ -202,7 +202,7 @@ class ErmBatch:
         """Between (b, k, r), as products want it, and (b, r, k), as a loss of k > 1 scores does."""
         return scores if self.loss.outputs == 1 else scores.transpose(1, 2)
 
-    def _real(self) -> Tensor:
+    def real(self) -> Tensor:
         """True for a record, false for the filling, (b, r)."""
         position = _ranges(self.gather(torch.ones(len(self.labels), dtype=torch.int64)))
         left = self.spread(self.sizes) - position * self.labels.shape[1]

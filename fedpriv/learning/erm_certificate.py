@@ -78,8 +78,9 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
     if batch.linear is not None:
         pull = pull + torch.linalg.vector_norm(batch.linear, dim=(1, 2))
     _, k, d = batch.shape
-    # Filling contributes |slope| here too, which only enlarges the bound.
-    slope = batch.mean(torch.linalg.vector_norm(slopes, dim=1, keepdim=True))
+    # Filling has slopes as well, but no part in the sum: the bound must not grow with it.
+    steepness = torch.linalg.vector_norm(slopes, dim=1).where(batch.real(), 0.0)
+    slope = batch.mean(steepness.unsqueeze(1))
     slope_error = (
         loss.smoothness * _gamma(d) * bound * theta_norm + loss.slope_rounding + 8 * _U * slope
     )
@@ -97,6 +98,9 @@ def certain_tolerance(
     slopes: a computed gradient norm of half the tolerance, which is what the solver stops at, is
     then above the errors of its own computation, and the certificate below the tolerance. A linear
     term with ‖b‖ ≤ n·G fits as well.
+
+    Assumes that the solver gets there before its limit of iterations, which no theorem promises: it
+    needs a few for smooth losses, hundreds for a loss with a sharp bend and ill-chosen records.
     """
     reach = loss.lipschitz_for(feature_bound)
     slope = reach / feature_bound

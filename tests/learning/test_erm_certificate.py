@@ -19,6 +19,8 @@ from fedpriv.learning.erm_certificate import (
 )
 from fedpriv.learning.erm_problem import ErmProblem
 from fedpriv.learning.losses import (
+    HuberHinge,
+    HuberRegression,
     Logistic,
     Loss,
     Softmax,
@@ -279,3 +281,29 @@ def test_below_it_the_records_decide() -> None:
     tolerances = np.geomspace(5e-16, 5e-15, 100)
     found = {sum(reached(seed, tolerance) for tolerance in tolerances) for seed in range(8)}
     assert len(found) > 1
+
+
+def test_a_party_with_one_record_is_certified_beside_a_large_one() -> None:
+    """Blocks are filled up to one length; the filling is no reason to doubt an answer."""
+    for loss, d in ((Logistic(), 1), (Softmax(classes=3), 3)):
+        problem = make_problem(loss, [1, 65], d, regulariser=1.0)
+        tolerance = certain_tolerance(
+            loss, feature_bound=1.0, strong_convexity=1.0, records=65, features=d
+        )
+        assert solve(problem, tolerance=tolerance).certificate.gradient_norm.max() <= tolerance
+
+
+@pytest.mark.parametrize(
+    ("loss", "regulariser"),
+    [(HuberHinge(smoothing=5e-5), 5e-8), (HuberRegression(threshold=2e-5), 1e-11)],
+    ids=repr,
+)
+def test_records_that_bend_a_loss_sharply_are_solved_well_within_the_limit(
+    loss: Loss, regulariser: float
+) -> None:
+    """Whoever asks chooses the bend: it must not make the records decide about an answer."""
+    problem = make_problem(loss, [150], 100, regulariser=regulariser, seed=3)
+    tolerance = certain_tolerance(
+        loss, feature_bound=1.0, strong_convexity=regulariser, records=150, features=100
+    )
+    assert solve(problem, tolerance=tolerance).certificate.iterations.max() <= 500
