@@ -1,5 +1,6 @@
+from fractions import Fraction
 from itertools import product
-from math import inf, nan, nextafter, sqrt
+from math import inf, isfinite, nan, nextafter, sqrt
 
 import numpy as np
 import pytest
@@ -63,6 +64,82 @@ def test_a_sum_of_large_integers_is_exact_beyond_the_precision_of_a_float(expone
 def test_a_batch_may_be_any_view_of_memory() -> None:
     answers = np.asfortranarray(np.random.default_rng(0).normal(size=(50, 40)))[::2, ::-1]
     assert (GRID.encode_sum(answers) == GRID.encode_sum(answers.copy())).all()
+
+
+def _exact(answers: np.ndarray, grid: FixedPoint, bound: float) -> list[int] | None:
+    """The definition in integers and fractions, sharing no arithmetic with the code."""
+    top = 2**31 - 1 if grid.bits == 32 else int(nextafter(2.0**63, 0))
+    totals = [0] * answers.shape[1]
+    for row in answers.tolist():
+        for k, value in enumerate(row):
+            if not (isfinite(value) and abs(value) <= bound):
+                return None
+            steps = Fraction(value) / Fraction(grid.step)
+            if abs(steps) > top:
+                return None
+            totals[k] += round(steps)  # ties to even
+    return [total % 2**grid.bits for total in totals]
+
+
+def _laid_out(answers: np.ndarray, layout: str) -> np.ndarray:
+    m, d = answers.shape
+    match layout:
+        case "columns first":
+            return np.asfortranarray(answers)
+        case "backwards":
+            return answers[::-1, ::-1].copy()[::-1, ::-1]
+        case "between others":
+            wide = np.full((2 * m, 3 * d), nan)
+            wide[::2, 1::3] = answers
+            return wide[::2, 1::3]
+        case "odd addresses":
+            odd = np.zeros(answers.nbytes + 1, np.uint8)[1:].view(np.float64).reshape(m, d)
+            odd[...] = answers
+            return odd
+    answers.flags.writeable = False
+    return answers
+
+
+@given(
+    exponent=st.one_of(st.integers(-500, 499), st.sampled_from([-500, -12, 0, 499])),
+    bits=st.sampled_from([32, 64]),
+    shape=st.tuples(st.integers(0, 5), st.sampled_from([0, 1, 3, 8, 17, 1023, 1025, 2050])),
+    scale=st.sampled_from([1, 2, 2**9, 2**29, 2**50, 2**60]),
+    odd=st.sampled_from([0.0, -0.0, 0.5, -1.5, 2.5, 5e-324, 2.0**31, 2.0**63, nan, inf, -inf]),
+    bound=st.sampled_from([0.0, 0.5, 1.5, 2.0**31 - 0.5, inf]),
+    layout=st.sampled_from(
+        ["read-only", "columns first", "backwards", "between others", "odd addresses"]
+    ),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_sum_is_that_of_exact_arithmetic_or_refused(
+    exponent: int,
+    bits: int,
+    shape: tuple[int, int],
+    scale: int,
+    odd: float,
+    bound: float,
+    layout: str,
+    seed: int,
+) -> None:
+    """In any memory layout, at any step, with halves and what is out of bounds at any place."""
+    grid = FixedPoint(step=2.0**exponent, bits=bits)
+    rng = np.random.default_rng(seed)
+    answers = rng.integers(-4 * scale, 4 * scale, size=shape) / 2 * grid.step
+    if answers.size:
+        answers.flat[rng.integers(answers.size)] = odd * grid.step
+    expected = _exact(answers, grid, bound * grid.step)
+    if expected is None:
+        with pytest.raises(ValueError, match="Nothing was encoded"):
+            grid.encode_sum(_laid_out(answers, layout), bound=bound * grid.step)
+    else:
+        total = grid.encode_sum(_laid_out(answers, layout), bound=bound * grid.step)
+        assert total.tolist() == expected
+
+
+def test_numbers_of_another_byte_order_are_refused_and_not_misread() -> None:
+    with pytest.raises(ValueError, match="must be float64"):
+        GRID.encode_sum(np.ones((2, 3)).astype(">f8"))
 
 
 @pytest.mark.parametrize("bits", [32, 64])
