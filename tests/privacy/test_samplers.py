@@ -7,7 +7,7 @@ differences of distribution functions; the sampler itself uses Bessel functions 
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
 from functools import partial
-from math import inf, nan, sqrt
+from math import inf, nan, nextafter, sqrt
 from typing import Any, cast
 
 import numpy as np
@@ -209,6 +209,32 @@ def test_a_sampler_is_a_value() -> None:
     assert repr(sampler) == "DiscreteGaussian(stddev=2.0)"
     with pytest.raises(FrozenInstanceError):
         sampler.stddev = 3.0  # type: ignore[misc]
+
+
+def test_laws_of_equal_numbers_have_tables_of_their_own_which_nobody_changes() -> None:
+    """Tables are kept: what a law gets must not depend on which laws came before it."""
+    makers: list[Callable[[], IntegerSampler]] = [
+        partial(DiscreteGaussian, stddev=3.0),
+        partial(DiscreteGaussian, stddev=3),
+        partial(DiscreteGaussian, stddev=nextafter(3.0, inf)),
+        partial(DiscreteLaplace, scale=3.0),
+        partial(Skellam, variance=3.0),
+        partial(RoundedGaussian, stddev=3.0),
+        partial(RoundedLaplace, scale=3.0),
+    ]
+
+    def drawn(maker: Callable[[], IntegerSampler]) -> list[int]:
+        return maker().draw(500, RandomStream.seeded(1, "kept")).tolist()
+
+    alone = []
+    for maker in makers:
+        RejectionTable.build.cache_clear()
+        alone.append(drawn(maker))
+    assert [drawn(maker) for maker in [*makers, *makers]] == [*alone, *alone]
+    table = makers[0]()._table
+    for kept in (table.counts, table.lower, table.upper, table.bin_of_slot):
+        with pytest.raises(ValueError, match="read-only"):
+            kept[0] = 1
 
 
 # --- The exact law behind a table ---------------------------------------------------------------
