@@ -1,28 +1,31 @@
 """The `vectorized` engine: all parties in one process, and the ideal functionality of a secure sum.
 
-Parties are cut into chunks of whole parties: memory stays bounded, and every worker has one. A
-chunk is computed by one thread with single-threaded kernels: its answers, party by party, rounded
-to the same fixed-point integers as in the real protocol. Integers add up exactly and in any order,
-so the sum has the same bits whatever the number of workers.
+Parties are cut into chunks of whole parties: memory stays bounded, and workers share them. A chunk
+is computed by one thread with single-threaded kernels: its answers, party by party, rounded to the
+same fixed-point integers as in the real protocol. Integers add up exactly and in any order. So the
+sum has the same bits whatever the number of workers: matrix products may round a row by its place
+in a chunk, but then chunks follow from the records alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv._validate import require_count
 from fedpriv.federation.answers import Holdings, draw, draw_local_noise
 from fedpriv.federation.federation import Sum
 from fedpriv.federation.guard import Policy, check_query
 from fedpriv.federation.limits import answer_bound, answer_width, require_minimum
+from fedpriv.federation.queries import GradientQuery
 from fedpriv.federation.records import stack
+from fedpriv.learning.clipping_linear import in_one_pass
 from fedpriv.learning.crew import Crew, processors
+from fedpriv.learning.models import LinearModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 24
 """Most bytes of features in a chunk, about: it bounds the memory for answers."""
+
+CHUNKS = 4
+"""Into how many chunks small data are cut where workers must not matter."""
 
 _SIMULATION = Policy(unpaid=True)
 
@@ -84,15 +90,12 @@ class VectorizedFederation:
     ) -> None:
         if tuple(data.sizes.tolist()) != task.sizes:
             raise ValueError("data must have the party sizes that the task states.")
+        self._data = data
         self._task = task
         self._sampling = sampling
         self._dropouts = dropouts
         self._next_round = first_round
-        count = workers or processors()
-        require_count(workers=count)
-        chunks = _cut(data, task, data.dataset.train.X.nbytes // count)
-        self._stripes = [chunks[first::count] for first in range(min(count, len(chunks)))]
-        self._crew = Crew(len(self._stripes))
+        self._crew = Crew(workers or processors())
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -111,7 +114,7 @@ class VectorizedFederation:
         answer = partial(self._answer, query, draws, present)
         total = np.zeros(answer_width(query, task), grid.dtype)
         counts: Counter[str] = Counter()
-        for ring, more in self._crew.each(partial(_add_up, answer), self._stripes):
+        for ring, more in self._crew.each(partial(_add_up, answer), self._stripes(query)):
             total += ring
             counts.update(more)
         noise = draw_local_noise(query, task, sizes, stream)
@@ -123,6 +126,25 @@ class VectorizedFederation:
             sizes=sizes,
             diagnostics=_diagnostics(counts),
         )
+
+    def _stripes(self, query: Query) -> list[list[_Chunk]]:
+        """The chunks of every worker."""
+        return self._even if _place_free(query, self._task) else self._fixed
+
+    @cached_property
+    def _even(self) -> list[list[_Chunk]]:
+        """As few chunks as the workers need."""
+        return self._dealt(self._crew.size)
+
+    @cached_property
+    def _fixed(self) -> list[list[_Chunk]]:
+        """The same chunks with any number of workers."""
+        return self._dealt(CHUNKS)
+
+    def _dealt(self, least: int) -> list[list[_Chunk]]:
+        """At least so many chunks, if there are as many parties; each worker gets every n-th."""
+        chunks, count = _cut(self._data, self._task, least), self._crew.size
+        return [chunks[first::count] for first in range(min(count, len(chunks)))]
 
     def _present(self) -> NDArray[np.bool_] | None:
         """Who answers this time; None if everybody does."""
@@ -143,10 +165,22 @@ class VectorizedFederation:
         return query.grid.encode_sum(vectors, bound=bound), Counter(answers.counts)
 
 
-def _cut(data: PartitionedDataset, task: Task, share: int) -> list[_Chunk]:
-    """Chunks of whole parties, of a worker's ``share`` of bytes at most; a large party is alone."""
+def _place_free(query: Query, task: Task) -> bool:
+    """Whether no answer depends on which others are computed with it, to the bit."""
+    return (
+        isinstance(query, GradientQuery)
+        and query.centre is query.scale is None
+        and isinstance(task.model, LinearModel)
+        and task.model.classes == 1
+        and in_one_pass(task.loss)
+    )
+
+
+def _cut(data: PartitionedDataset, task: Task, least: int) -> list[_Chunk]:
+    """Chunks of whole parties; a large party is alone."""
     train, offsets = data.dataset.train, data.offsets
-    most = max(1, -(-min(CHUNK_BYTES, share) // train.X[:1].nbytes))
+    share = min(CHUNK_BYTES, train.X.nbytes // least)
+    most = max(1, -(-share // train.X[:1].nbytes))
     chunks, first = [], 0
     while first < data.parties:
         last = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1

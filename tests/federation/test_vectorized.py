@@ -17,7 +17,7 @@ from fedpriv.federation.party import Party
 from fedpriv.federation.queries import ErmQuery, GradientQuery, Query, RiskGradientQuery
 from fedpriv.federation.vectorized import VectorizedFederation
 from fedpriv.learning.erm_certificate import ToleranceNotReachedError
-from fedpriv.learning.losses import Softmax
+from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Softmax
 from fedpriv.learning.models import LinearModel, MlpModel
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent, PureEvent
@@ -111,7 +111,7 @@ def test_a_party_that_cannot_certify_its_minimiser_is_named_by_its_index(
     with pytest.raises(ToleranceNotReachedError) as failure:
         federation(workers=1).sum(replace(ERM, tolerance=1e-30))
     assert failure.value.parties == (0,)
-    last = federation(workers=6)._stripes[-1][0].holdings
+    last = federation(workers=6)._fixed[-1][0].holdings
     with pytest.raises(ToleranceNotReachedError) as failure:
         last.answer(replace(ERM, tolerance=1e-30), answers.Draws())
     assert failure.value.parties == (5,)
@@ -158,6 +158,24 @@ def test_the_bits_do_not_depend_on_the_number_of_workers(
     assert (sums[0] == sums[2]).all()
 
 
+@pytest.mark.parametrize("kind", ["gradient", "minimiser"])
+@pytest.mark.parametrize("loss", [Logistic(), HuberHinge(smoothing=0.5)], ids=["logistic", "svm"])
+def test_nor_do_they_where_a_product_rounds_a_row_by_its_place(kind: str, loss: Loss) -> None:
+    sizes, width = tuple(range(3, 40)), 301
+    data, task = random_data(sizes, width), linear_task(sizes, width, loss=loss)
+    query: Query = replace(ERM, grid=WIDE)
+    if kind == "gradient":
+        query = replace(GRADIENT, grid=WIDE, theta=np.linspace(-2, 2, width))
+    sums = [
+        VectorizedFederation(data, task=task, sampling=streams(0, "p"), workers=workers)
+        .sum(query)
+        .total
+        for workers in (1, 2, 3, 7)
+    ]
+    for other in sums[1:]:
+        assert (other == sums[0]).all()
+
+
 def test_the_callers_threads_are_left_alone() -> None:
     before = torch.get_num_threads()
     federation().sum(GRADIENT)
@@ -173,19 +191,19 @@ def test_chunks_lose_no_record_and_count_none_twice(sizes: list[int], chunk: int
     total = sum(sizes)
     X = (np.arange(total)[:, None] + 1) * 2.0**-12
     data = party_data(X, -np.ones(total), tuple(sizes))
-    before, vectorized.CHUNK_BYTES = vectorized.CHUNK_BYTES, chunk
-    try:
-        federation = VectorizedFederation(
-            data, task=linear_task(tuple(sizes), 1), sampling=streams(0, "p"), workers=2
-        )
-    finally:
-        vectorized.CHUNK_BYTES = before
     # At a huge θ the slope of the logistic loss is 1 for label -1.
     query = GradientQuery(
         run="r", round=0, grid=GRID, event=EVENT, theta=np.array([1e8]), clip_norm=1.0
     )
-    expected = total * (total + 1) / 2 * 2.0**-12
-    assert federation.sum(query).value == pytest.approx([expected], abs=1e-12)
+    federation = VectorizedFederation(
+        data, task=linear_task(tuple(sizes), 1), sampling=streams(0, "p"), workers=2
+    )
+    before, vectorized.CHUNK_BYTES = vectorized.CHUNK_BYTES, chunk
+    try:
+        found = federation.sum(query).value
+    finally:
+        vectorized.CHUNK_BYTES = before
+    assert found == pytest.approx([total * (total + 1) / 2 * 2.0**-12], abs=1e-12)
 
 
 def test_poisson_sampling_takes_every_record_with_its_rate() -> None:
