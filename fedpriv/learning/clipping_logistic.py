@@ -11,8 +11,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
+from fedpriv._compiled import compiled
 from fedpriv.learning.segments import BLOCK
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Sums may be regrouped and multiply-adds fused, which the bounds on rounding allow; NaN and
 # infinity keep their meaning. The lock is released, so that threads may share the records.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(relaxed={"reassoc", "contract", "nsz"})
 def clipped_logistic_sums(
     features: Floats,
     labels: Floats,

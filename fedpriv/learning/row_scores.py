@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from numba import njit
+
+from fedpriv._compiled import compiled
 
 if TYPE_CHECKING:
     from fedpriv.learning.clipping_logistic import Floats
@@ -23,7 +24,7 @@ def row_scores(features: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
     return scores
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(relaxed={"reassoc", "contract", "nsz"})
 def _fill(features: Floats, points: Floats, scores: Floats) -> None:
     zero = features.dtype.type(0)
     for i in range(len(features)):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from fedpriv._compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 _WIDTH = 1024  # coordinates at a time: they stay in the nearest cache
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def add_rounded(
     answers: NDArray[np.float64],
     scale: float,
