@@ -1,4 +1,6 @@
-"""Every run draws the same examples: a failure is a failure for everyone."""
+"""Every run draws the same examples, wherever it is started: a failure is a failure for everyone."""
+
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -10,3 +12,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci")
+
+# A shell lets what it starts in the background ignore Ctrl-C, and so would the programs under test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
