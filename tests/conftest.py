@@ -1,4 +1,4 @@
-"""Every run draws the same examples, wherever it is started: a failure is a failure for everyone."""
+"""Every run draws the same examples, wherever it is started: a failure is everyone's."""
 
 import signal
 
