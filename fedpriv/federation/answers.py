@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fedpriv.federation.limits import gradient_precision, local_mechanism, objective_mechanism
+from fedpriv.federation.limits import local_mechanism, objective_mechanism, summed_in_float64
 from fedpriv.federation.queries import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping import ClippedGradient, Clipping
@@ -163,10 +163,7 @@ class Holdings:
         )
         if draws.sample is not None:
             batch = batch.select(torch.from_numpy(draws.sample))
-        if (
-            query.event is not None
-            and gradient_precision(task, query.event.adjacency) is torch.float64
-        ):
+        if summed_in_float64(query, task):
             return self._wide_sums(query.theta, batch, clipping)
         gradient = self._gradient  # of the full batch: prepared once
         if (

@@ -123,6 +123,12 @@ def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
     return torch.float32 if cheap else torch.float64
 
 
+def summed_in_float64(query: GradientQuery, task: Task) -> bool:
+    """Whether the parties add up their gradients in float64, in whatever their records are."""
+    event = query.event
+    return event is not None and gradient_precision(task, event.adjacency) is torch.float64
+
+
 def _rounding(task: Task, adjacency: Adjacency, precision: torch.dtype) -> float:
     """What rounding adds to a sensitivity, in units of C, at the largest party.
 

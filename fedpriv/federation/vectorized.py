@@ -17,10 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv._validate import require_count
 from fedpriv.federation.answers import Holdings, draw, draw_local_noise
 from fedpriv.federation.federation import Sum
 from fedpriv.federation.guard import Policy, check_query
-from fedpriv.federation.limits import answer_bound, answer_width, require_minimum
+from fedpriv.federation.limits import (
+    answer_bound,
+    answer_width,
+    require_minimum,
+    summed_in_float64,
+)
 from fedpriv.federation.queries import GradientQuery
 from fedpriv.federation.records import stack
 from fedpriv.learning.clipping_linear import in_one_pass
@@ -95,7 +101,9 @@ class VectorizedFederation:
         self._sampling = sampling
         self._dropouts = dropouts
         self._next_round = first_round
-        self._crew = Crew(workers or processors())
+        count = workers or processors()
+        require_count(workers=count)
+        self._crew = Crew(count)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -166,13 +174,17 @@ class VectorizedFederation:
 
 
 def _place_free(query: Query, task: Task) -> bool:
-    """Whether no answer depends on which others are computed with it, to the bit."""
+    """Whether no answer depends on which others are computed with it, to the bit.
+
+    Sums in float64 do: where a large party is cut into parts follows from what is before it.
+    """
     return (
         isinstance(query, GradientQuery)
         and query.centre is query.scale is None
         and isinstance(task.model, LinearModel)
         and task.model.classes == 1
         and in_one_pass(task.loss)
+        and not summed_in_float64(query, task)
     )
 
 

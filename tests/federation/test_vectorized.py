@@ -176,6 +176,27 @@ def test_nor_do_they_where_a_product_rounds_a_row_by_its_place(kind: str, loss: 
         assert (other == sums[0]).all()
 
 
+def test_nor_do_they_where_a_large_party_is_added_up_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "_WIDE_NUMBERS", 5_000)
+    sizes = (30, 5000, 700, 4000, 100, 3000)
+    data, task = random_data(sizes, WIDTH), linear_task(sizes, WIDTH)
+    query = replace(
+        GRADIENT,
+        grid=FixedPoint(step=2.0**-50, bits=64),
+        event=replace(EVENT, adjacency=Adjacency.ADD_REMOVE),
+    )
+    sums = [
+        VectorizedFederation(data, task=task, sampling=streams(0, "p"), workers=workers)
+        .sum(query)
+        .total
+        for workers in (1, 2, 3, 6)
+    ]
+    for other in sums[1:]:
+        assert (other == sums[0]).all()
+
+
 def test_the_callers_threads_are_left_alone() -> None:
     before = torch.get_num_threads()
     federation().sum(GRADIENT)
