@@ -10,6 +10,7 @@ from fedpriv.data.errors import DataError
 from fedpriv.data.files import Files, KeptFiles, keep
 from fedpriv.data.partition import PartitionedDataset, partition
 from fedpriv.data.registry import DEFAULT, Entry, entries, load, names
+from fedpriv.data.releasable import refusing_features, require_releasable
 from fedpriv.data.schema import Schema, parse_schema, read_schema
 from fedpriv.data.synthetic import SyntheticProblem, synthetic
 from fedpriv.data.table import LoadReport, read_table
@@ -41,5 +42,7 @@ __all__ = [
     "partition",
     "read_schema",
     "read_table",
+    "refusing_features",
+    "require_releasable",
     "synthetic",
 ]
