@@ -32,7 +32,7 @@ def catalogue() -> dict[str, StrategyInfo]:
     alone = StrategyInfo(
         name=PARTY_ALONE,
         summary="every party its own model from its own records; the mean over parties",
-        private=False,
+        noise_by="nobody",
         convex_only=True,
         options=NoOptions,
     )

@@ -195,7 +195,7 @@ def check_cell(cell: Cell) -> None:
 def run_cell(cell: Cell) -> dict[str, Any]:
     """The result of one cell."""
     with _naming(cell):
-        from simulations.outcome import simulate
+        from simulations.summary import simulate
 
         return simulate(cell.experiment, workers=1)
 

@@ -24,6 +24,8 @@ from simulations.deploy.roster import read_roster, write_roster
 from simulations.deployed import prepare_deployed
 from simulations.experiment import parse_experiment
 from simulations.parties import protection
+from simulations.releasable import require_releasable
+from simulations.results import private
 from simulations.run import build_strategy, check
 
 if TYPE_CHECKING:
@@ -71,16 +73,16 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     experiment = parse_experiment(tomllib.loads(str(run_config["config"])))
     ledger = place.parent.resolve() / f"{experiment.data.title}.ledger"
     preparing = partial(prepare_deployed, sizes=roster.sizes)
-    if (output / "run.json").exists():
-        _require_same(output / place.name, roster)
+    kept = private(output) / place.name
+    if sessions.started(output):
+        _require_same(kept, roster)
         session = sessions.reopen(
             output, expected=experiment, release=True, ledger=ledger, preparing=preparing
         )
         return session, roster
     prepared = preparing(experiment)
     _require_deployable(prepared)
-    output.mkdir(parents=True, exist_ok=True)
-    write_roster(output / place.name, roster)
+    write_roster(kept, roster)
     return sessions.start(prepared, output, release=True, ledger=ledger), roster
 
 
@@ -112,14 +114,14 @@ def _require_same(path: Path, roster: Roster) -> None:
     """Refuse to go on with other parties, or other numbers of records, than a run began with."""
     if read_roster(path) != roster:
         raise ValueError(
-            f"the roster was changed since the run in {str(path.parent)!r} started, and its noise "
-            "was planned for the old one. Put that back, or start a new run."
+            f"the roster was changed since the run in {str(path.parents[1])!r} started, and its "
+            "noise was planned for the old one. Put that back, or start a new run."
         )
 
 
 def _require_deployable(prepared: Prepared) -> None:
     """Refuse what parties would not pay for rightly."""
-    sessions.require_releasable(prepared)
+    require_releasable(prepared.experiment)
     check(prepared)
     strategy = build_strategy(prepared, run=prepared.run)
     if isinstance(strategy, AdaptiveStrategy):

@@ -101,7 +101,7 @@ class Experiment(Section):
 
         So strategies of a comparison meet the same parties, and more parties include fewer.
         """
-        data = {**self._section_values("data"), "parties": None}
+        data = {**self._section_values("data"), "parties": None, "records": None}
         return int(_digest([purpose, self.run.seed, data])[:32], 16)
 
     def _section_values(self, name: str) -> dict[str, Any]:

@@ -87,11 +87,11 @@ class Study:
     def of(cls, rows: Sequence[Row]) -> Study:
         """Sort rows into those without noise and, by label and budget, those with it."""
         noisy: dict[str, dict[float, Row]] = {}
-        for row in sorted(rows, key=lambda row: row.epsilon or 0.0):
-            if row.epsilon is not None:
-                noisy.setdefault(row.label, {})[row.epsilon] = row
+        for row in sorted(rows, key=lambda row: row.epsilon_budget or 0.0):
+            if row.epsilon_budget is not None:
+                noisy.setdefault(row.label, {})[row.epsilon_budget] = row
         return cls(
-            frame={row["strategy"]: row for row in rows if row.epsilon is None},
+            frame={row["strategy"]: row for row in rows if row.epsilon_budget is None},
             settings=tuple(Setting(label=label, rows=found) for label, found in noisy.items()),
         )
 

@@ -1,122 +1,89 @@
-"""The summary of a finished run: what `run --json` prints, and `result.json` holds."""
+"""The outcome: the files and fields that a release consists of, and where each comes from.
+
+A guarantee speaks of an outcome, and holds for it only if nothing in it depends on a record except
+through noise. So it is stated here, field by field, and what is not stated is not written: `sift`
+refuses it. Everything else that a run leaves behind (its identity, its checkpoint, what it cost in
+time and bytes, the number of exchanges of a joint fit) stays with the owner, in `private/`.
+"""
 
 from __future__ import annotations
 
-from statistics import fmean
-from time import perf_counter
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import fedpriv
-from simulations.baselines import train_alone
-from simulations.catalogue import PARTY_ALONE
-from simulations.record import Record
-from simulations.run import build_federation, build_strategy, prepare, train
-
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fedpriv.privacy.plan import Plan
-    from simulations.experiment import Experiment
-    from simulations.run import Prepared
+    from collections.abc import Mapping
 
 
-def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str, Any]:
-    """One of many runs on the same data, without writing anything down; its result."""
-    prepared = prepare(experiment, keep=True)
-    if prepared.info.name == PARTY_ALONE:
-        return outcome_alone(prepared, run=prepared.run)[0]
-    strategy = build_strategy(prepared, run=prepared.run)
-    federation = build_federation(
-        prepared, run=prepared.run, workers=workers, rounds=strategy.rounds
-    )
-    record = Record(prepared=prepared, strategy=strategy, metrics=False)
-    record.follow(federation)
-    train(strategy, federation, lambda query, answer: bool(record.add(query, answer)))
-    return outcome(record, run=prepared.run)
+class Origin(StrEnum):
+    """Where a field comes from, and so why it may be published."""
+
+    PUBLIC = "follows from the experiment, the schema and public counts"
+    NOISY = "follows from the noisy releases"
+    TESTED = "follows from the noisy releases and from test records that are public"
+    DRAWN = "a date, a random name, or a hash under a secret salt"
 
 
-def outcome(record: Record, *, run: str) -> dict[str, Any]:
-    """The result of a run of a strategy, as JSON-ready values."""
-    plan = record.strategy.plan
-    score = record.score()
-    clipped = [entry.clipped for entry in record.rounds if entry.clipped is not None]
-    return {
-        **_identity(record.prepared, run=run, simulated=not record.release),
-        **_guarantee(record.prepared, plan),
-        "accuracy": score.accuracy if score else None,
-        "loss": score.loss if score else None,
-        # A release found in the ledger was made, though not in this process.
-        "rounds": max(len(record.rounds), record.strategy.round),
-        "stopped": record.strategy.stopped or None,
-        "seconds": record.seconds,
-        "noise_stddev": record.noise,
-        "clip_fraction": fmean(clipped) if clipped else None,
-        "bytes": record.bytes_sent,
-        "exchanges": None if record.report is None else record.report.to_dict(),
-    }
+_PUBLIC, _NOISY, _TESTED, _DRAWN = Origin
+
+RESULT: dict[str, Origin] = {
+    "run": _DRAWN,
+    **dict.fromkeys(
+        (
+            "experiment", "config_hash", "fedpriv", "simulated", "data", "model", "strategy",
+            "label", "options", "private", "unit", "engine", "secure_aggregation", "parties",
+            "records", "smallest_party", "dimension", "delta", "adjacency", "epsilon_budget",
+        ),
+        _PUBLIC,
+    ),
+    # Of a plan that is fixed beforehand public; else what the filter admitted on the way.
+    **dict.fromkeys(("epsilon", "rounds", "stopped", "noise_stddev"), _NOISY),
+    **dict.fromkeys(("accuracy", "loss", "test_records"), _TESTED),
+}  # fmt: skip
+"""The fields of result.json."""
+
+ROUND: dict[str, Origin] = {
+    "round": _NOISY,
+    "epsilon": _NOISY,
+    "accuracy": _TESTED,
+    "loss": _TESTED,
+}
+"""The columns of metrics.csv and metrics.json: one row per release."""
+
+MODEL: dict[str, Origin] = {"theta": _NOISY, "features": _PUBLIC, "classes": _PUBLIC}
+"""The arrays of model.npz."""
+
+FILES: dict[str, str] = {
+    "config.toml": "the experiment",
+    "plan.json": "noise and events of every release",
+    "metrics.csv": "per release: what was spent so far, and metrics on public test records",
+    "metrics.json": "the same",
+    "model.npz": "the released parameters",
+    "statement.txt": "what the run guarantees",
+    "statement.json": "the same",
+    "statement.yaml": "the same, for a public registry",
+    "result.json": "the summary",
+}
+"""The files of a release. Beside them there is only the folder of what stays with the owner."""
+
+SENTENCE = (
+    f"the outcome is {', '.join(FILES)}, and nothing else: what else the run left behind, in "
+    "private/, is for the owner alone"
+)
+"""For the statement."""
 
 
-def outcome_alone(prepared: Prepared, *, run: str) -> tuple[dict[str, Any], NDArray[Any]]:
-    """The result of every party by itself, averaged, and all the parties' models."""
-    started = perf_counter()
-    alone = train_alone(prepared.data, prepared.task, prepared.evaluator)
-    values = {
-        **_identity(prepared, run=run, simulated=True),
-        **_guarantee(prepared, None),
-        "accuracy": alone.accuracy,
-        "loss": alone.loss,
-        "worst_accuracy": min(alone.accuracies, default=None),
-        "best_accuracy": max(alone.accuracies, default=None),
-        "rounds": 0,
-        "stopped": None,
-        "seconds": perf_counter() - started,
-        "noise_stddev": None,
-        "clip_fraction": None,
-        "bytes": 0,
-    }
-    return values, alone.models.numpy()
+def sift(values: Mapping[str, Any], stated: Mapping[str, Origin]) -> dict[str, Any]:
+    """Those of ``values`` that a release may publish.
 
-
-def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any]:
-    experiment, task = prepared.experiment, prepared.task
-    return {
-        "run": run,
-        "experiment": experiment.name,
-        "config_hash": experiment.config_hash,
-        "fedpriv": fedpriv.__version__,
-        "simulated": simulated,
-        "data": experiment.data.title,
-        "model": experiment.model.name,
-        "strategy": prepared.info.name,
-        "label": experiment.strategy.title,
-        "options": experiment.strategy.options,
-        "private": prepared.info.private,
-        "unit": "record",
-        "engine": experiment.run.engine,
-        "secure_aggregation": _aggregation(prepared, simulated=simulated),
-        "seed": experiment.run.seed if simulated else None,
-        "parties": task.parties,
-        "records": task.records,
-        "smallest_party": task.smallest,
-        "dimension": task.dimension,
-        "test_records": len(prepared.data.dataset.test),
-        "majority_accuracy": prepared.evaluator.majority() if simulated else None,
-    }
-
-
-def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
-    """How answers were protected on the way to a sum, as statements call it."""
-    section = prepared.experiment.run
-    return "ideal" if section.engine == "vectorized" and simulated else section.level
-
-
-def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
-    """What was spent, by the plan, and what the experiment allowed: a form for study may differ."""
-    if plan is None:
-        return {"epsilon": None, "delta": None, "adjacency": None, "budget": None}
-    return {
-        "epsilon": plan.epsilon,
-        "delta": plan.budget.delta,
-        "adjacency": plan.adjacency.value,
-        "budget": prepared.experiment.privacy.model_dump(include={"epsilon", "delta"}),
-    }
+    What is None says nothing, and is left out. Whatever else is not stated is an error, and
+    nothing is written: a new field says where it comes from, or stays private.
+    """
+    found = {key: value for key, value in values.items() if value is not None}
+    unstated = sorted(found.keys() - stated.keys())
+    if unstated:
+        raise RuntimeError(
+            f"{', '.join(unstated)} must be stated in simulations/outcome.py before a release may "
+            "contain it. Nothing was written."
+        )
+    return {key: values[key] for key in values if key in stated}

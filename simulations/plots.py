@@ -20,10 +20,10 @@ def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
 
     ε is spaced logarithmically, one column for each budget.
     """
-    noisy = [row for row in rows if row.epsilon is not None]
+    noisy = [row for row in rows if row.epsilon_budget is not None]
     if not noisy:
         return ""
-    budgets = sorted({row.epsilon for row in noisy if row.epsilon is not None})
+    budgets = sorted({row.epsilon_budget for row in noisy if row.epsilon_budget is not None})
     labels = list(dict.fromkeys(row.label for row in noisy))
     means = [row.interval.mean for row in rows]
     low, high = min(means), max(means)
@@ -38,12 +38,12 @@ def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
         share = (log10(epsilon) - first) / (last - first) if last > first else 0.5
         return 2 + round(share * (width - 5))
 
-    frame = [row for row in rows if row.epsilon is None]
+    frame = [row for row in rows if row.epsilon_budget is None]
     for row, dash in zip(frame, "─┄┈╌", strict=False):
         grid[line(row.interval.mean)] = [dash] * width
     for row in reversed(noisy):  # where marks fall together, the first strategy shows
         mark = _MARKS[labels.index(row.label) % len(_MARKS)]
-        grid[line(row.interval.mean)][column(float(row.epsilon or 0))] = mark
+        grid[line(row.interval.mean)][column(float(row.epsilon_budget or 0))] = mark
     shown = [
         f"{_tick(high - span * i / (_HEIGHT - 1), rows[0].metric):>8} ┤{''.join(cells)}"
         for i, cells in enumerate(grid)
@@ -92,18 +92,18 @@ def save_plot(rows: Sequence[Row], stem: Path, *, title: str) -> list[Path]:
     for number, (label, group) in enumerate(by_label.items()):
         mean = [scale * row.interval.mean for row in group]
         half = [scale * (row.interval.half_width or 0.0) for row in group]
-        if group[0].epsilon is None:
+        if group[0].epsilon_budget is None:
             style = "--" if number % 2 else "-"
             axes.axhline(mean[0], linestyle=style, color="0.4", label=label)
             axes.axhspan(mean[0] - half[0], mean[0] + half[0], color="0.4", alpha=0.1, linewidth=0)
         else:
             # A little aside, so that intervals at one ε do not hide one another.
             shift = 1 + 0.015 * (number - len(by_label) / 2)
-            budgets = [shift * float(row.epsilon or 0) for row in group]
+            budgets = [shift * float(row.epsilon_budget or 0) for row in group]
             style = "--" if group[0]["strategy"].startswith("local-") else "-"
             axes.errorbar(budgets, mean, half, fmt=f"o{style}", ms=4, capsize=2, label=label)
     axes.set_xscale("log")
-    shown = sorted({row.epsilon for row in rows if row.epsilon is not None})
+    shown = sorted({row.epsilon_budget for row in rows if row.epsilon_budget is not None})
     axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
     axes.minorticks_off()
     axes.set_xlabel("ε")

@@ -55,9 +55,18 @@ def _measure(public: str, prepared: Prepared, options: dict[str, Any]) -> list[f
         )
     task.require_convex("an influence measured on public data")
     chosen = experiment.replaced(
-        data={"name": public, "partition": "iid", "parties": 1, "exponent": None, "alpha": None}
+        data={
+            "name": public,
+            "path": None,
+            "schema": None,
+            "records": None,
+            "partition": "iid",
+            "parties": 1,
+            "exponent": None,
+            "alpha": None,
+        }
     )
-    records = party_records(chosen).dataset.train.take(slice(0, _RECORDS))
+    records = party_records(chosen).data.dataset.train.take(slice(0, _RECORDS))
     if records.X.shape[1] != task.model.features:
         raise ValueError(
             f"schedule.public must have the features of the private data, {task.model.features}; "

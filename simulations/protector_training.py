@@ -23,7 +23,7 @@ from fedpriv.learning.protector import (
     to_bytes,
 )
 from fedpriv.learning.threads import one_thread
-from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
 from fedpriv.privacy.gaussian import gdp_mu
 from simulations.results import read_json, write_atomic, write_json
 
@@ -58,7 +58,7 @@ class Order:
     root: str | None = None
     epsilons: tuple[float, ...] = EPSILONS
     delta: float = 1e-8
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    adjacency: Adjacency = DEFAULT_ADJACENCY
     clip: float = 0.1
     epochs: int = 60
     seed: int = 0

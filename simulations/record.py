@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ class Round:
     accuracy: float | None = None
     loss: float | None = None
     clipped: float | None = None
-    seconds: float = 0.0
+    seconds: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,9 @@ class Record:
         release: whether the run is real: then nothing about the records is written down, neither
             the share of clipped gradients nor, unless the test set is public, a metric.
         metrics: whether to compute metrics on the way; the last model is always scored.
-        rounds: one entry an exchange.
+        rounds: one entry per exchange; of a real run one per release: how many exchanges a joint
+            fit needs depends on the records.
+        exchanges: how many there were; private.
         bytes_sent: by one party to the server.
         noise: see `acting_noise`; known with the first query, or as found if chosen on the way.
         before: seconds of earlier sessions of the run.
@@ -54,6 +56,7 @@ class Record:
     release: bool = False
     metrics: bool = True
     rounds: list[Round] = field(default_factory=list)
+    exchanges: int = 0
     bytes_sent: int = 0
     noise: float | None = None
     before: float = 0.0
@@ -88,25 +91,37 @@ class Record:
         """Of training, over all starts of the run."""
         return self.before + perf_counter() - self.started
 
+    @property
+    def made(self) -> int:
+        """How many rounds there were: of a real run, releases.
+
+        A release found in the ledger was made, though not in this process.
+        """
+        made = self.strategy.round
+        return made if self.release else max(len(self.rounds), made)
+
     def add(self, query: Query, answer: Sum) -> Round:
-        """Note one exchange."""
-        number = len(self.rounds) + 1
+        """Note one exchange; what is known after it, for whoever watches."""
+        self.exchanges += 1
         plan = self.strategy.plan
         # Noise that is chosen on the way is known for the releases that were made.
         if plan is not None and (self.noise is None or isinstance(plan, AdaptivePlan)):
             self.noise = acting_noise(query, plan, self.prepared.task)
         self.bytes_sent += self._sent(query)
-        due = self.metrics and not self.release and number % self._every == 0
+        due = self.metrics and not self.release and self.exchanges % self._every == 0
         score = self.score() if due else None
         added = Round(
-            round=number,
+            round=self.exchanges,
             epsilon=self._epsilon(query),
             accuracy=score.accuracy if score else None,
             loss=score.loss if score else None,
             clipped=None if self.release else answer.diagnostics.get("clipped"),
             seconds=self.seconds,
         )
-        self.rounds.append(added)
+        if not self.release:
+            self.rounds.append(added)
+        elif self.made > (self.rounds[-1].round if self.rounds else 0):
+            self.rounds.append(replace(added, round=self.made, seconds=None))
         return added
 
     def _sent(self, query: Query) -> int:
@@ -128,6 +143,8 @@ class Record:
         """Metrics of the current model, if they may be computed."""
         if self.release and not self.prepared.experiment.data.public_test:
             return None
+        if not len(self.prepared.data.dataset.test):
+            return None
         return self.prepared.evaluator.score(self.strategy.theta)
 
     def state(self) -> dict[str, Any]:
@@ -139,6 +156,7 @@ class Record:
             "strategy": self.strategy.checkpoint(),
             "rounds": columns,
             "noise": self.noise,
+            "exchanges": self.exchanges,
             "bytes_sent": self.bytes_sent,
             "seconds": self.seconds,
         }
@@ -151,5 +169,6 @@ class Record:
             Round(**dict(zip(columns, entry, strict=True)))
             for entry in zip(*columns.values(), strict=True)
         ]
-        self.noise, self.bytes_sent = state["noise"], state["bytes_sent"]
+        self.noise, self.exchanges = state["noise"], state["exchanges"]
+        self.bytes_sent = state["bytes_sent"]
         self.before = state["seconds"]

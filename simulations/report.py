@@ -47,7 +47,7 @@ def table(rows: Sequence[Row], experiment: Experiment) -> Table:
     for place, row in enumerate(rows):
         last = place + 1 == len(rows) or _group(rows[place + 1]) != _group(row)
         cells = [column[place] for column in columns.values()]
-        made.add_row(*cells, end_section=last, style="dim" if row.epsilon is None else None)
+        made.add_row(*cells, end_section=last, style="dim" if row.epsilon_budget is None else None)
     made.caption = f"{_average(rows)}; {NOISE}"
     made.caption_justify = "left"
     return made
@@ -94,14 +94,14 @@ def _average(rows: Sequence[Row]) -> str:
 
 
 def _group(row: Row) -> tuple[int, float | None]:
-    return int(row["parties"]), row.epsilon
+    return int(row["parties"]), row.epsilon_budget
 
 
 def _columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]]:
     """The cells of every column; one that says nothing is left out."""
     accuracy = rows[0].metric == "accuracy"
     columns = {
-        "ε": ["–" if row.epsilon is None else f"{row.epsilon:g}" for row in rows],
+        "ε": ["–" if row.epsilon_budget is None else f"{row.epsilon_budget:g}" for row in rows],
         "parties": [str(row["parties"]) for row in rows],
         "strategy": [_name(row, experiment) for row in rows],
         "accuracy %" if accuracy else "loss": [_mean(row) for row in rows],
@@ -126,7 +126,7 @@ def _published(rows: Sequence[Row], axes: CompareSection) -> dict[str, list[str]
         columns["lost"] = [_or_dash(_lost(row, rows), ".4f") for row in rows]
         columns["published"] = [_or_dash(losses.get(row.label), ".2g") for row in rows]
     if curves:
-        found = [curves.get(row.label, {}).get(row.epsilon or 0.0) for row in rows]
+        found = [curves.get(row.label, {}).get(row.epsilon_budget or 0.0) for row in rows]
         columns["published %"] = [_or_dash(None if x is None else 100 * x, ".1f") for x in found]
     return columns
 
@@ -134,11 +134,15 @@ def _published(rows: Sequence[Row], axes: CompareSection) -> dict[str, list[str]
 def _name(row: Row, experiment: Experiment) -> str:
     """The label; a form that is known to cost more than it claims carries its true cost."""
     spent, label = row["epsilon"], row.label
-    if row.epsilon is None:
+    if row.epsilon_budget is None:
         return label
     if row["adjacency"] != experiment.privacy.adjacency:
         label = f"{label} ({row['adjacency']})"
-    return label if within(spent, row.epsilon) else f"{label} (really ε = {rounded_up(spent, 3)})"
+    return (
+        label
+        if within(spent, row.epsilon_budget)
+        else f"{label} (really ε = {rounded_up(spent, 3)})"
+    )
 
 
 def _mean(row: Row) -> str:

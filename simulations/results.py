@@ -1,13 +1,14 @@
 """The directory of one run: written so that at any moment a crash leaves the old file or the new.
 
-config.toml      the whole experiment, nothing left out
-run.json         identity of the run: its id, config hash, whether it is real
-plan.json        noise and events of every release
-metrics.csv      one line a round, and the same as metrics.json
-model.npz        the released parameters
-statement.txt    what the run guarantees; also .json and .yaml
-result.json      the summary; its presence means that the run is complete
-checkpoint.npz   the state to go on from; gone when the run is complete
+What a release consists of is stated in `simulations.outcome`: the files of the directory itself.
+Beside them, for the owner alone:
+
+private/run.json         identity of the run: its id, config hash, whether it is real
+private/checkpoint.npz   the state to go on from; gone when the run is complete
+private/costs.json       seconds, bytes and exchanges, which depend on the records
+private/failure.txt      why there is no result
+
+``result.json`` comes last: its presence means that the run is complete.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 RESULTS = Path("results")
+PRIVATE = "private"
 _STATE = "state"
 
 
@@ -58,6 +60,13 @@ def _make(path: Path, *, exist_ok: bool = True) -> None:
         raise
     except OSError as error:
         raise ValueError(f"{str(path)!r} cannot be made: {error.strerror}.") from None
+
+
+def private(directory: Path) -> Path:
+    """The folder of a run for what is no part of its outcome; its owner alone may read it."""
+    folder = directory / PRIVATE
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:

@@ -25,19 +25,19 @@ class Row:
     """The results of one setting, seed by seed, all under one (ε, δ), unit and adjacency.
 
     Attributes:
-        epsilon: the budget; None for a strategy without noise, which is the same at every ε.
+        epsilon_budget: ε that was allowed; None for a strategy without noise, which is the same
+            at every ε.
         results: the result of every seed, in the order of the seeds.
     """
 
-    epsilon: float | None
+    epsilon_budget: float | None
     results: tuple[Mapping[str, Any], ...]
 
     @classmethod
     def of(cls, results: Sequence[Mapping[str, Any]]) -> Row:
         """Results that differ by their seed only."""
-        budget = results[0]["budget"]
         return cls(
-            epsilon=None if budget is None else budget["epsilon"],
+            epsilon_budget=results[0]["epsilon_budget"],
             results=tuple(sorted(results, key=lambda result: int(result["seed"]))),
         )
 
@@ -75,8 +75,8 @@ class Row:
         interval = self.interval
         return {
             **{key: self[key] for key in _SHARED},
-            "epsilon": self.epsilon,
-            "epsilon_spent": self["epsilon"],
+            "epsilon": self["epsilon"],
+            "epsilon_budget": self.epsilon_budget,
             "accuracy": self.mean("accuracy"),
             **{key: self.mean(key) for key in _AVERAGED},
             "rounds": round(self.mean("rounds") or 0),
@@ -95,8 +95,8 @@ def sorted_rows(rows: Sequence[Row], labels: Sequence[str]) -> list[Row]:
         rows,
         key=lambda row: (
             row["parties"],
-            row.epsilon is not None,
-            row.epsilon or 0,
+            row.epsilon_budget is not None,
+            row.epsilon_budget or 0,
             order[row.label],
         ),
     )

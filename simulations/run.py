@@ -38,6 +38,8 @@ class Prepared:
         data: who holds which records.
         task: the public facts of the learning problem.
         evaluator: of models, on the common test set.
+        own_test: whether the test records were set apart by their source, and so can be public;
+            those that a hash draws from a table are protected like all others.
     """
 
     experiment: Experiment
@@ -45,6 +47,7 @@ class Prepared:
     data: PartitionedDataset
     task: Task
     evaluator: Evaluator
+    own_test: bool = True
 
     @property
     def run(self) -> str:
@@ -60,14 +63,15 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
             "engine 'deployment' runs on a SuperLink, with parties on machines of their own: see "
             "docs/deployment.md."
         )
-    data = party_records(resolved, keep=keep)
+    holding = party_records(resolved, keep=keep)
+    data = holding.data
     model, loss = learner(resolved.model, data.dataset)
     task = Task(
         model=model,
         loss=loss,
         regulariser=resolved.model.l2,
         feature_bound=resolved.data.feature_norm,
-        sizes=tuple(map(int, data.sizes)),
+        sizes=holding.sizes,
     )
     return Prepared(
         experiment=resolved,
@@ -75,6 +79,7 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         data=data,
         task=task,
         evaluator=Evaluator.of(model, loss, data.dataset.test),
+        own_test=holding.own_test,
     )
 
 

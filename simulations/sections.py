@@ -31,13 +31,17 @@ class DataSection(Section):
         schema_path: its schema (key ``schema``); alone in a deployment, where parties hold the
             records.
         root: the folder of `.npz` archives, instead of FEDPRIV_DATA.
-        partition: how records are given to parties.
+        partition: how records are given to parties; ``natural`` and ``hashed`` look at one record
+            at a time, which a release needs.
         parties: how many; with ``natural``, so many of the natural ones, chosen by the seed.
         exponent: of the sizes, for ``sized``.
         alpha: concentration, for ``dirichlet``.
-        min_records: fewest records of a party.
-        test_fraction: share of each party's records to test on; a data set's own split, unless it
-            differs by more than a hundredth.
+        records: the public number of records, in all or by party, that every number of a run is
+            computed from; needed by a release under add-remove adjacency, where the true one is
+            private. If not given, the records are counted.
+        min_records: fewest records of a party; no demand if not given.
+        test_fraction: share of the records to test on, drawn by a seeded hash of each; 0 for none.
+            If not given: the data set's own split, or 0.2.
         public_test: whether the test records are public: a real release computes no metric on
             records that are not.
         feature_norm: bound on ‖x‖₂, the intercept included.
@@ -50,12 +54,13 @@ class DataSection(Section):
     path: str | None = None
     schema_path: str | None = Field(default=None, alias="schema")
     root: str | None = None
-    partition: Literal["natural", "iid", "sized", "dirichlet"] = "natural"
+    partition: Literal["natural", "hashed", "iid", "sized", "dirichlet"] = "natural"
     parties: Count | None = None
     exponent: Annotated[float, Field(ge=0)] | None = None
     alpha: Positive | None = None
-    min_records: Count = 1
-    test_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
+    records: Count | Annotated[tuple[Count, ...], Sequence] | None = None
+    min_records: Count | None = None
+    test_fraction: Annotated[float, Field(ge=0, lt=1)] | None = None
     public_test: bool = False
     feature_norm: Positive = 1.0
     intercept: float = 1.0

@@ -16,7 +16,7 @@ from simulations import deployed_server
 from simulations import session as sessions
 from simulations.parties import grid_experiment, grid_federation
 from simulations.refusals import refusals
-from simulations.results import new_directory, write_atomic
+from simulations.results import PRIVATE, new_directory, write_atomic
 from simulations.run import check, prepare
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PROGRESS = "fedpriv-progress"
 """How a line of the log that tells about progress begins."""
-FAILURE = "failure.txt"
+FAILURE = f"{PRIVATE}/failure.txt"
 """Where the reason is found if there is no result."""
 
 _PATIENCE = Patience(arrival=30.0, reply=600.0, poll=0.02)

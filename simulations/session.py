@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from simulations.catalogue import PARTY_ALONE, checked
 from simulations.experiment import parse_experiment
-from simulations.outcome import outcome, outcome_alone
+from simulations.outcome import MODEL, ROUND, sift
 from simulations.record import Record
+from simulations.releasable import require_releasable
 from simulations.results import (
+    PRIVATE,
+    private,
     read_checkpoint,
     read_json,
     write_arrays,
@@ -27,6 +30,7 @@ from simulations.results import (
 )
 from simulations.run import Prepared, build_federation, build_strategy, prepare, train
 from simulations.statements import write_statement
+from simulations.summary import costs, summary, summary_alone
 from simulations.toml import to_toml
 
 if TYPE_CHECKING:
@@ -38,6 +42,9 @@ if TYPE_CHECKING:
     from fedpriv.privacy.ledger import Ledger
     from simulations.experiment import Experiment
     from simulations.record import Round
+
+
+_IDENTITY, _CHECKPOINT, _COSTS = "run.json", "checkpoint.npz", "costs.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,41 +81,18 @@ class Session:
         return (self.directory / "result.json").exists()
 
 
-def require_releasable(prepared: Prepared) -> None:
-    """Refuse to publish what has no guarantee."""
-    if not prepared.info.private:
-        raise ValueError(
-            f"--release needs a strategy with a guarantee, and {prepared.info.name!r} adds no "
-            "noise: its model may reveal any record."
-        )
-    engine = prepared.experiment.run.engine
-    if engine == "deployment":  # its parties never draw twice, and have keys of their own
-        return
-    if prepared.info.name.startswith("local-") or prepared.info.name == "pathak":
-        raise ValueError(
-            f"--release needs noise that the server adds, and in {prepared.info.name!r} parties "
-            "add their own: a round that is asked again after a crash would show a second draw. "
-            "Simulate it, or release with its aggregated twin."
-        )
-    if engine != "vectorized" or prepared.experiment.run.dropout:
-        raise ValueError(
-            f"--release needs engine = 'vectorized' and no drop-outs, got engine = {engine!r} and "
-            f"dropout = {prepared.experiment.run.dropout:g}: the other engines simulate parties, "
-            "with keys that follow from the seed."
-        )
-    if prepared.experiment.privacy.noise_at == "parties":
-        raise ValueError(
-            "--release needs privacy.noise_at = 'server': here one process holds all records and "
-            "sees every sum. Noise at the parties is for deployments and simulations."
-        )
-
-
 def start(
     prepared: Prepared, directory: Path, *, release: bool = False, ledger: Path | None = None
 ) -> Session:
     """Write down what a new run is."""
     if release:
-        require_releasable(prepared)
+        require_releasable(prepared.experiment)
+        if prepared.experiment.data.public_test and not prepared.own_test:
+            raise ValueError(
+                "--release with data.public_test needs test records that their source set apart: a "
+                "test_column in the schema, or a built-in data set's own split. Records that a "
+                "hash draws from the table are protected like all others."
+            )
     # Two real runs of one experiment are two runs, with two charges; two simulations are the same.
     suffix = f"-{secrets.token_hex(4)}" if release else ""
     identity = Identity(
@@ -120,8 +104,13 @@ def start(
     )
     directory.mkdir(parents=True, exist_ok=True)
     write_atomic(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
-    write_json(directory / "run.json", asdict(identity))
+    write_json(private(directory) / _IDENTITY, asdict(identity))
     return Session(directory=directory, prepared=prepared, identity=identity)
+
+
+def started(directory: Path) -> bool:
+    """Whether a run was started in ``directory``."""
+    return (directory / PRIVATE / _IDENTITY).exists()
 
 
 def reopen(
@@ -133,9 +122,9 @@ def reopen(
     preparing: Callable[[Experiment], Prepared] = prepare,
 ) -> Session:
     """Read back a run that was started in ``directory``: of the ``expected`` experiment, if any."""
-    if not (directory / "run.json").exists():
+    if not started(directory):
         raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
-    identity = Identity(**read_json(directory / "run.json"))
+    identity = Identity(**read_json(private(directory) / _IDENTITY))
     config = (directory / "config.toml").read_text(encoding="utf-8")
     prepared = preparing(parse_experiment(tomllib.loads(config)))
     if prepared.experiment.config_hash != identity.config_hash:
@@ -176,10 +165,10 @@ def carry_on(
     real = ledger if identity.release else None
     strategy = build_strategy(prepared, run=identity.run, release=identity.release, ledger=real)
     record = Record(prepared=prepared, strategy=strategy, release=identity.release)
-    checkpoint = directory / "checkpoint.npz"
+    checkpoint = private(directory) / _CHECKPOINT
     if checkpoint.exists():
         record.restore(read_checkpoint(checkpoint))
-    rounds, done = strategy.rounds, len(record.rounds)
+    rounds, done = strategy.rounds, record.exchanges
     parties = (
         build_federation(
             prepared, run=identity.run, release=identity.release, rounds=rounds, done=done
@@ -208,14 +197,17 @@ def carry_on(
         return None
     if isinstance(strategy.plan, AdaptivePlan):  # as found, with the noise that was chosen
         write_json(directory / "plan.json", strategy.plan.to_dict())
-    result = outcome(record, run=identity.run)
-    write_arrays(
-        directory / "model.npz",
-        theta=strategy.theta,
-        features=list(prepared.data.dataset.feature_names),
-        classes=list(prepared.data.dataset.classes),
-    )
-    write_metrics(directory, [asdict(entry) for entry in record.rounds])
+    result, rows = summary(record, run=identity.run), [asdict(entry) for entry in record.rounds]
+    if identity.release:
+        rows = [sift(row, ROUND) for row in rows]
+        write_json(private(directory) / _COSTS, costs(record))
+    arrays = {
+        "theta": strategy.theta,
+        "features": list(prepared.data.dataset.feature_names),
+        "classes": list(prepared.data.dataset.classes),
+    }
+    write_arrays(directory / "model.npz", **sift(arrays, MODEL))
+    write_metrics(directory, rows)
     write_statement(
         directory,
         prepared,
@@ -236,7 +228,7 @@ def note(session: Session, ledger: Ledger, result: dict[str, Any]) -> None:
 
 def _alone(session: Session) -> dict[str, Any]:
     directory = session.directory
-    result, models = outcome_alone(session.prepared, run=session.identity.run)
+    result, models = summary_alone(session.prepared, run=session.identity.run)
     write_arrays(directory / "model.npz", theta=models)
     write_metrics(directory, [{"round": 0, "accuracy": result["accuracy"], "loss": result["loss"]}])
     write_statement(directory, session.prepared, None, run=session.identity.run, ledger=None)
@@ -246,7 +238,7 @@ def _alone(session: Session) -> dict[str, Any]:
 def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
     """The result comes last: it says that everything else is there."""
     write_json(session.directory / "result.json", result)
-    (session.directory / "checkpoint.npz").unlink(missing_ok=True)
+    (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
     return result
 
 

@@ -11,9 +11,9 @@ from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from simulations.outcome import simulate
 from simulations.public import shares_records
 from simulations.records import party_records
+from simulations.summary import simulate
 
 if TYPE_CHECKING:
     from simulations.experiment import Experiment
@@ -35,10 +35,13 @@ def tuned(experiment: Experiment) -> Experiment:
     settings = _settings(section)
     if not settings:
         return experiment
-    parties = party_records(experiment).parties
+    parties = len(party_records(experiment).sizes)
     public = experiment.replaced(
         data={
             "name": section.on,
+            "path": None,
+            "schema": None,
+            "records": None,
             "partition": "iid",
             "parties": parties,
             "exponent": None,

@@ -211,7 +211,7 @@ class AdaptiveClipping(AdaptiveStrategy):
 INFO = StrategyInfo(
     name=AdaptiveClipping.name,
     summary="noisy descent whose clipping follows the released gradients or a noisy quantile",
-    private=True,
+    noise_by="server",
     convex_only=False,
     options=ClippingOptions,
 )

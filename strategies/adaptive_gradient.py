@@ -207,7 +207,7 @@ class AdaptiveGradient(AdaptiveStrategy):
 INFO = StrategyInfo(
     name=AdaptiveGradient.name,
     summary="descend with noise and steps that follow from what was released",
-    private=True,
+    noise_by="server",
     convex_only=False,
     options=AdaptiveOptions,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,18 +33,25 @@ class StrategyInfo:
     Attributes:
         name: What an experiment calls it.
         summary: What it does, in a sentence.
-        private: Whether it makes a promise, and so needs a budget.
         convex_only: Whether it needs a convex problem.
+        noise_by: Who draws its noise: the server, which draws a release once, or each party for
+            its own answer; "nobody" if it adds none. Whether a run in one place may be released
+            depends on it, so every strategy must say.
         options: What can be set.
         shares: Whether the parties can bring its noise in shares.
     """
 
     name: str
     summary: str
-    private: bool
+    noise_by: Literal["server", "parties", "nobody"]
     convex_only: bool
     options: type[BaseModel]
     shares: bool = False
+
+    @property
+    def private(self) -> bool:
+        """Whether it makes a promise, and so needs a budget."""
+        return self.noise_by != "nobody"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,7 +123,7 @@ class GradientPerturbation(SumStrategy):
 INFO = StrategyInfo(
     name=GradientPerturbation.name,
     summary="descend along noisy sums of clipped gradients",
-    private=True,
+    noise_by="server",
     convex_only=False,
     options=GradientOptions,
     shares=True,

@@ -225,7 +225,7 @@ class LearnedProtection(AdaptiveStrategy):
 INFO = StrategyInfo(
     name=LearnedProtection.name,
     summary="noise and steps chosen by networks that were trained on public data",
-    private=True,
+    noise_by="server",
     convex_only=False,
     options=LearnedOptions,
 )

@@ -74,7 +74,7 @@ class LocalGradientPerturbation(GradientPerturbation):
 INFO = StrategyInfo(
     name=LocalGradientPerturbation.name,
     summary="baseline: every party adds noise to its own gradients",
-    private=True,
+    noise_by="parties",
     convex_only=False,
     options=LocalGradientOptions,
 )

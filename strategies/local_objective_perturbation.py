@@ -76,7 +76,7 @@ class LocalObjectivePerturbation(OutputPerturbation):
 INFO = StrategyInfo(
     name=LocalObjectivePerturbation.name,
     summary="baseline: every party perturbs its own objective",
-    private=True,
+    noise_by="parties",
     convex_only=True,
     options=LocalObjectiveOptions,
 )

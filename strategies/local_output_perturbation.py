@@ -56,7 +56,7 @@ class LocalOutputPerturbation(OutputPerturbation):
 INFO = StrategyInfo(
     name=LocalOutputPerturbation.name,
     summary="baseline: every party adds noise to its own minimiser",
-    private=True,
+    noise_by="parties",
     convex_only=True,
     options=LocalOutputOptions,
 )

@@ -54,7 +54,7 @@ class NonPrivate(SumStrategy):
 INFO = StrategyInfo(
     name=NonPrivate.name,
     summary="no privacy: the average of the parties' minimisers",
-    private=False,
+    noise_by="nobody",
     convex_only=True,
     options=ModelOptions,
 )

@@ -70,7 +70,7 @@ class ObjectivePerturbation(JointStrategy):
 INFO = StrategyInfo(
     name=ObjectivePerturbation.name,
     summary="minimise an objective with a random linear term, jointly",
-    private=True,
+    noise_by="server",
     convex_only=True,
     options=ObjectiveOptions,
 )

@@ -121,7 +121,7 @@ class JointOutputPerturbation(JointStrategy):
 INFO = StrategyInfo(
     name=OutputPerturbation.name,
     summary="average the parties' minimisers, and add noise once",
-    private=True,
+    noise_by="server",
     convex_only=True,
     options=OutputOptions,
     shares=True,

@@ -43,7 +43,7 @@ class Pathak(OutputPerturbation):
 INFO = StrategyInfo(
     name=Pathak.name,
     summary="baseline: average of minimisers, with noise for the smallest party alone",
-    private=True,
+    noise_by="server",
     convex_only=True,
     options=PathakOptions,
 )

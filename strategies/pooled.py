@@ -32,7 +32,7 @@ class Pooled(JointStrategy):
 INFO = StrategyInfo(
     name=Pooled.name,
     summary="no privacy: the joint minimiser of all records",
-    private=False,
+    noise_by="nobody",
     convex_only=True,
     options=FitOptions,
 )

@@ -1,10 +1,10 @@
 """Data: built-in data sets, a user's own tables, public feature bounds, and partitions.
 
-The usual road: `load` or `read_table`, then `bound`, then `partition`.
+The usual road: `load` or `read_table`, then `hold_out`, `bound`, and `partition`.
 """
 
 from fedpriv.data.bounds import Bounds, bound, enforce
-from fedpriv.data.dataset import Dataset, Records, Task, hold_out
+from fedpriv.data.dataset import Dataset, Records, Task
 from fedpriv.data.describe import Description, describe
 from fedpriv.data.errors import DataError
 from fedpriv.data.files import Files, KeptFiles, keep
@@ -12,6 +12,7 @@ from fedpriv.data.partition import PartitionedDataset, partition
 from fedpriv.data.registry import DEFAULT, Entry, entries, load, names
 from fedpriv.data.releasable import refusing_features, require_releasable
 from fedpriv.data.schema import Schema, parse_schema, read_schema
+from fedpriv.data.split import hold_out, pooled
 from fedpriv.data.synthetic import SyntheticProblem, synthetic
 from fedpriv.data.table import LoadReport, read_table
 
@@ -40,6 +41,7 @@ __all__ = [
     "names",
     "parse_schema",
     "partition",
+    "pooled",
     "read_schema",
     "read_table",
     "refusing_features",

@@ -6,12 +6,12 @@ public names only, so that one that strays into a log reveals no record.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fedpriv._validate import require_choice, require_count, require_positive
+from fedpriv._validate import require_choice, require_positive
 from fedpriv.data.errors import DataError
 
 if TYPE_CHECKING:
@@ -92,8 +92,6 @@ class Dataset:
     def __post_init__(self) -> None:
         require_choice(TASKS, task=self.task)
         require_positive(max_norm=self.max_norm)
-        if not len(self.train):
-            raise DataError(f"{self.name}: there are no training records.")
         if self.task == "binary" and len(self.classes) != 2:
             raise DataError(f"{self.name}: a binary task has 2 classes, got {len(self.classes)}.")
         if bool(self.party_names) != (self.train.party is not None):
@@ -132,27 +130,6 @@ def no_records(features: int, task: Task) -> Records:
     """An empty set of records, for a data set without a test set."""
     y = np.empty(0, np.int64) if task == "multiclass" else np.empty(0, np.float32)
     return Records(X=np.empty((0, features), np.float32), y=y)
-
-
-def hold_out(dataset: Dataset, *, every: int = 5) -> Dataset:
-    """Move every ``every``-th record of each party from the training to the test set.
-
-    The choice depends on the position of a record in its party alone: it is the same on every
-    machine and needs no seed, and the first record of each party stays, so no party is emptied.
-    """
-    require_count(every=every)
-    if every < 2:
-        raise DataError("every must be at least 2, got 1: the training set would be empty.")
-    if len(dataset.test):
-        raise DataError(f"{dataset.name} already has a test set of {len(dataset.test)} records.")
-    n = len(dataset.train)
-    party = np.zeros(n, np.int32) if dataset.train.party is None else dataset.train.party
-    order = np.argsort(party, kind="stable")
-    first = np.searchsorted(party[order], party[order])
-    rank = np.empty(n, np.int64)
-    rank[order] = np.arange(n) - first
-    in_test = rank % every == every - 1
-    return replace(dataset, train=dataset.train.take(~in_test), test=dataset.train.take(in_test))
 
 
 def _finite(array: NDArray[Any]) -> bool:

@@ -14,12 +14,20 @@ import numpy as np
 from fedpriv._validate import require_choice, require_count, require_non_negative, require_positive
 from fedpriv.data.dataset import Dataset, Records
 from fedpriv.data.errors import DataError
+from fedpriv.data.marks import cells, marks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Kind = Literal["natural", "iid", "sized", "dirichlet"]
-KINDS: tuple[Kind, ...] = ("natural", "iid", "sized", "dirichlet")
+Kind = Literal["natural", "hashed", "iid", "sized", "dirichlet"]
+KINDS: tuple[Kind, ...] = ("natural", "hashed", "iid", "sized", "dirichlet")
+
+BY_RECORD: tuple[Kind, ...] = ("natural", "hashed")
+"""Kinds in which the party of a record follows from that record alone: what a release may use.
+
+The others deal the records out: one record more moves others to other parties, and with
+``dirichlet`` one flipped label does.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,7 +58,7 @@ class PartitionedDataset:
 
     @property
     def smallest(self) -> int:
-        """The size of the smallest party, on which the noise of equally weighted sums depends."""
+        """The number of records of the smallest party."""
         return int(self.sizes.min())
 
     def party(self, index: int) -> Records:
@@ -68,16 +76,17 @@ def partition(
     rng: np.random.Generator | None = None,
     exponent: float | None = None,
     alpha: float | None = None,
-    min_records: int = 1,
+    min_records: int | None = None,
 ) -> PartitionedDataset:
-    """Distribute the training records over parties, none of them empty.
+    """Distribute the training records over parties.
 
     The result is a function of the data set, the arguments and the state of ``rng``. Within a
     party the records keep the order of the data set.
 
     Args:
         dataset: What to distribute. The test set stays common.
-        kind: ``natural``: by the data set's own parties. ``iid``: at random, in equal sizes (± 1).
+        kind: ``natural``: by the data set's own parties. ``hashed``: every record by its own mark
+            (see `fedpriv.data.marks`), about equally. ``iid``: at random, in equal sizes (± 1).
             ``sized``: at random, in sizes that fall as a power of the rank. ``dirichlet``: for each
             class, shares of the parties from a symmetric Dirichlet law (Hsu, Qi and Brown 2019).
         parties: How many; not for ``natural``.
@@ -85,36 +94,29 @@ def partition(
         exponent: ``sized`` only: party j gets ``min_records`` and a share ∝ (j + 1)^−exponent of
             the rest, up to rounding; 0 makes the sizes equal.
         alpha: ``dirichlet`` only: the concentration; small values give each party few classes.
-        min_records: The fewest records a party may hold. ``natural`` refuses data with a smaller
-            party; ``dirichlet`` first gives each party so many records regardless of their class.
+        min_records: The fewest records a party may hold. ``natural`` and ``hashed`` refuse data
+            with a smaller party; if it is not given, a party may be empty. The others deal so many
+            to every party first, at least 1.
     """
     require_choice(KINDS, kind=kind)
-    require_count(min_records=min_records)
+    if min_records is not None:
+        require_count(min_records=min_records)
     for name, value, owner in (("exponent", exponent, "sized"), ("alpha", alpha, "dirichlet")):
         if (value is not None) != (kind == owner):
             raise ValueError(f"{name} must be given for kind = {owner!r}, and for no other kind.")
     if kind == "natural":
         if parties is not None:
             raise ValueError("parties must not be given for kind = 'natural': the data decide.")
-        return _sort_by_party(dataset, kind, *_natural(dataset, min_records))
+        return _sort_by_party(dataset, kind, *_natural(dataset), least=min_records)
 
     if parties is None or rng is None:
         raise ValueError(f"parties and rng must be given for kind = {kind!r}.")
     require_count(parties=parties)
-    n = len(dataset.train)
-    if parties * min_records > n:
-        raise ValueError(
-            f"parties must be at most {n // min_records} for {n} training records and "
-            f"min_records = {min_records}, got {parties}."
-        )
-    if alpha is not None:
-        if dataset.task == "regression":
-            raise ValueError("kind = 'dirichlet' needs classes; a regression task has none.")
-        require_positive(alpha=alpha)
-        holder = _label_skewed(dataset.train.y, parties, alpha, min_records, rng)
+    if kind == "hashed":
+        drawn = marks(dataset.train, purpose="party", seed=int(rng.integers(1 << 62)))
+        holder = cells(parties, drawn)
     else:
-        sizes = _power_law(n, parties, exponent or 0.0, min_records)
-        holder = rng.permutation(np.repeat(np.arange(parties), sizes))
+        holder = _dealt(dataset, parties, rng, exponent, alpha, least=min_records or 1)
     # The natural parties of the test set would be read as indices of the new ones.
     renamed = replace(
         dataset,
@@ -122,24 +124,40 @@ def partition(
         test=Records(X=dataset.test.X, y=dataset.test.y),
         party_names=(),
     )
-    return _sort_by_party(renamed, kind, holder, tuple(f"party-{j}" for j in range(parties)))
+    names = tuple(f"party-{j}" for j in range(parties))
+    return _sort_by_party(renamed, kind, holder, names, least=min_records)
 
 
-def _natural(
-    dataset: Dataset, min_records: int
-) -> tuple[NDArray[np.integer[Any]], tuple[str, ...]]:
+def _dealt(
+    dataset: Dataset,
+    parties: int,
+    rng: np.random.Generator,
+    exponent: float | None,
+    alpha: float | None,
+    *,
+    least: int,
+) -> NDArray[np.int64]:
+    """Records dealt out to parties by their places, and for ``dirichlet`` by their labels."""
+    n = len(dataset.train)
+    if parties * least > n:
+        raise ValueError(
+            f"parties must be at most {n // least} for {n} training records and "
+            f"min_records = {least}, got {parties}."
+        )
+    if alpha is None:
+        sizes = _power_law(n, parties, exponent or 0.0, least)
+        return rng.permutation(np.repeat(np.arange(parties), sizes))
+    if dataset.task == "regression":
+        raise ValueError("kind = 'dirichlet' needs classes; a regression task has none.")
+    require_positive(alpha=alpha)
+    return _label_skewed(dataset.train.y, parties, alpha, least, rng)
+
+
+def _natural(dataset: Dataset) -> tuple[NDArray[np.integer[Any]], tuple[str, ...]]:
     if dataset.train.party is None:
         raise DataError(
             f"{dataset.name} has no natural parties: choose another kind of partition, "
             "or name the party column in the schema."
-        )
-    sizes = np.bincount(dataset.train.party, minlength=len(dataset.party_names))
-    small = np.flatnonzero(sizes < min_records)
-    if small.size:
-        raise DataError(
-            f"{dataset.name}: {small.size} of {sizes.size} parties hold fewer than "
-            f"min_records = {min_records} training records; the first is party {small[0]}, "
-            "counted from 0. Leave such parties out."
         )
     return dataset.train.party, dataset.party_names
 
@@ -178,9 +196,19 @@ def _sort_by_party(
     kind: Kind,
     holder: NDArray[np.integer[Any]],
     names: tuple[str, ...],
+    *,
+    least: int | None,
 ) -> PartitionedDataset:
+    sizes = np.bincount(holder, minlength=len(names))
+    small = np.flatnonzero(sizes < (least or 0))
+    if small.size:
+        raise DataError(
+            f"{dataset.name}: {small.size} of {sizes.size} parties hold fewer than "
+            f"min_records = {least} training records; the first is party {small[0]}, "
+            "counted from 0. Leave such parties out."
+        )
     order = np.argsort(holder, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(holder, minlength=len(names)))])
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
     train = Records(X=dataset.train.X[order], y=dataset.train.y[order], party=holder[order])
     order.flags.writeable = offsets.flags.writeable = False
     return PartitionedDataset(

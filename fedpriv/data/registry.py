@@ -1,4 +1,4 @@
-"""Data sets by name. A name stands for one fixed data set: same records, same split, same scale."""
+"""Data sets by name. A name stands for one fixed data set: same records, same scale, own split."""
 
 from __future__ import annotations
 

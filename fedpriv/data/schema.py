@@ -147,6 +147,8 @@ class Schema(_Table):
         missing: What to do with a missing value: ``reject`` the file, or ``drop`` the record.
         missing_values: Texts that mean a missing value, beside the empty one.
         delimiter: What separates the values of a row of CSV.
+        test_column: A column whose values are public, and say which records are for testing.
+        test_values: Those of its values that mean so.
     """
 
     label: Text
@@ -157,6 +159,8 @@ class Schema(_Table):
     missing: Literal["reject", "drop"] = "reject"
     missing_values: Annotated[tuple[Text, ...], Field(strict=False)] = ()
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    test_column: Text | None = None
+    test_values: Annotated[tuple[Text, ...], Field(strict=False)] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -165,6 +169,10 @@ class Schema(_Table):
             raise ValueError("party must be another column than label")
         if not self.features:
             raise ValueError("columns must describe at least one feature")
+        if (self.test_column is None) != (not self.test_values):
+            raise ValueError("test_column and test_values must be given together")
+        if self.test_column == self.label:
+            raise ValueError("test_column must be another column than label")
         if self.positive is None and label is None:
             raise ValueError(
                 f"give positive, or describe the label in [columns.{self.label}]: "

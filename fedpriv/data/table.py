@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.data.bounds import to_unit_interval
-from fedpriv.data.dataset import Dataset, Records, no_records, signs
+from fedpriv.data.dataset import Dataset, Records, signs
 from fedpriv.data.errors import DataError, import_optional
 from fedpriv.data.schema import CategoryColumn, NumberColumn, Schema
 from fedpriv.data.source import Source, read_source
@@ -51,7 +51,10 @@ class LoadReport:
 
 
 def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
-    """Read a CSV or Parquet file; all its records are for training (see `hold_out`).
+    """Read a CSV or Parquet file of one's own, under the rules of its schema.
+
+    All records are for training (see `hold_out`), but those that the schema's public
+    ``test_column`` sets apart.
 
     Numbers are scaled from their public bounds to [−1, 1], categories become columns of 0 and 1.
     Missing is what is empty, null, NaN, or one of the schema's ``missing_values``. An infinite
@@ -63,10 +66,10 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
     """
     path = Path(path)
     features = schema.features
-    party_column = () if schema.party is None else (schema.party,)
+    others = (schema.label, schema.party, schema.test_column)
     source = read_source(
         path,
-        (*features, schema.label, *party_column),
+        tuple(dict.fromkeys((*features, *(name for name in others if name is not None)))),
         delimiter=schema.delimiter,
         missing_values=schema.missing_values,
     )
@@ -89,14 +92,13 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
     kept = ~reader.dropped
     if not kept.any():
         raise DataError(f"{source.file}: every row has missing values; no record is left.")
-    if party is not None:
-        party = party[kept]
-        _refuse_empty_party(source.file, schema, party, party_names)
+    party = None if party is None else party[kept]
+    records, in_test = Records(X=X[kept], y=y[kept], party=party), reader.tested()[kept]
     dataset = Dataset(
         name=path.stem,
         task=schema.task,
-        train=Records(X=X[kept], y=y[kept], party=party),
-        test=no_records(X.shape[1], schema.task),
+        train=records.take(~in_test),
+        test=records.take(in_test),
         feature_names=schema.feature_names,
         # Each column of the table adds at most 1 to ‖x‖²: a number in [−1, 1], or a single 1.
         max_norm=sqrt(len(features)),
@@ -105,7 +107,7 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
     )
     report = LoadReport(
         rows_read=source.rows,
-        rows_kept=len(dataset.train),
+        rows_kept=len(records),
         missing=reader.missing,
         clamped=reader.clamped,
         ignored_columns=source.ignored,
@@ -177,6 +179,17 @@ class _Reader:
         declared = CategoryColumn(kind="category", values=tuple(sorted(found)) or ("none",))
         return self._declared_codes(name, declared), declared.values
 
+    def tested(self) -> Mask:
+        """Which rows the public column sets apart for testing; none without one."""
+        name = self._schema.test_column
+        if name is None:
+            return np.zeros(self._source.rows, np.bool_)
+        pa = import_optional("pyarrow", extra="data")
+        pc = import_optional("pyarrow.compute", extra="data")
+        text = self._source.text(name)
+        chosen = pc.is_in(text, value_set=pa.array(self._schema.test_values, text.type))
+        return _to_mask(chosen)
+
     def _two_labels(self, name: str) -> Mask:
         pa = import_optional("pyarrow", extra="data")
         pc = import_optional("pyarrow.compute", extra="data")
@@ -242,20 +255,6 @@ class _Reader:
                 f"Column {name!r}: {count} {are} {what}, first in row {where.argmax() + 1}. "
                 f"{remedy}"
             )
-
-
-def _refuse_empty_party(
-    file: str, schema: Schema, party: NDArray[np.int64], names: tuple[str, ...]
-) -> None:
-    empty = np.flatnonzero(np.bincount(party, minlength=len(names)) == 0)
-    if empty.size:
-        # Declared names are public; names found in the file are values of the file.
-        declared = schema.party in schema.columns
-        which = f", among them {names[empty[0]]!r}" if declared else ""
-        raise DataError(
-            f"{file}: {empty.size} of {len(names)} parties have no record{which}. Give them "
-            "records, or take them out of the schema."
-        )
 
 
 def _to_mask(booleans: Any) -> Mask:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
 from fedpriv.privacy.rounding import rounded_up
 from simulations.commands.output import print_json
 
@@ -64,7 +64,7 @@ def account(
         typer.Option(help="Instead of both: a JSON file with a list of multipliers, one a round."),
     ] = None,
     sampling_rate: Rate = 1.0,
-    adjacency: Relation = Adjacency.ADD_REMOVE,
+    adjacency: Relation = DEFAULT_ADJACENCY,
     mechanism: Noise = Mechanism.GAUSSIAN,
     accountant: Name = "auto",
     every: Annotated[
@@ -77,7 +77,7 @@ def account(
     [bold]Example[/]: 1000 rounds of sampled gradient descent:
 
         fedpriv account --noise-multiplier 1.1 --rounds 1000 --sampling-rate 0.01
-        --delta 1e-5
+        --delta 1e-5 --adjacency add-remove
     """
     from fedpriv.privacy import accountants
 
@@ -122,7 +122,7 @@ def calibrate(
     delta: Delta,
     rounds: Annotated[int, typer.Option(help="How many rounds share the budget.")],
     sampling_rate: Rate = 1.0,
-    adjacency: Relation = Adjacency.ADD_REMOVE,
+    adjacency: Relation = DEFAULT_ADJACENCY,
     mechanism: Noise = Mechanism.GAUSSIAN,
     accountant: Name = "auto",
     as_json: AsJson = False,

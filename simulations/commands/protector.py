@@ -39,7 +39,7 @@ def train(
         typer.Option(help="A budget that it must know; may be repeated. 0.0125 … 0.8."),
     ] = None,
     delta: Annotated[float, typer.Option(help="δ of all budgets.")] = 1e-8,
-    adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "add-remove",
+    adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "replace-one",
     clip: Annotated[float | None, typer.Option(help="C, for features of norm at most 1.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of 50 batches of 20 steps.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,

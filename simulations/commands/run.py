@@ -110,7 +110,9 @@ def _session(
     ledger: Path | None,
 ) -> Session:
     from simulations import session
+    from simulations.catalogue import checked
     from simulations.experiment import read_experiment
+    from simulations.releasable import require_releasable
     from simulations.results import new_directory
     from simulations.run import check, prepare
     from simulations.tuning import tuned
@@ -130,9 +132,9 @@ def _session(
         )
     if ledger is not None and not release and not ledger.exists():
         raise ValueError(f"--ledger {str(ledger)!r} does not exist: a simulation makes none.")
+    if release:  # before a record is read
+        require_releasable(checked(wanted))
     prepared = prepare(wanted)
-    if release:
-        session.require_releasable(prepared)
     check(prepared)
     directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
     return session.start(prepared, directory, release=release, ledger=ledger)
@@ -200,11 +202,11 @@ def _facts(entry: Round) -> str:
 def _print(result: dict[str, Any], session: Session) -> None:
     from fedpriv.privacy.rounding import rounded_up
 
-    kind = "simulated" if result["simulated"] else "released"
+    took = f"{result['seconds']:.2f} s (simulated)" if result["simulated"] else "released"
     typer.echo(
         f"{result['label']} on {result['data']}: {result['parties']} parties, "
         f"{result['records']} records, {result['rounds']} "
-        f"round{'' if result['rounds'] == 1 else 's'}, {result['seconds']:.2f} s ({kind})"
+        f"round{'' if result['rounds'] == 1 else 's'}, {took}"
     )
     if result["epsilon"] is None:
         typer.echo("no privacy is promised: the strategy adds no noise")
@@ -214,7 +216,7 @@ def _print(result: dict[str, Any], session: Session) -> None:
             f"{rounded_up(result['delta'])}   (one record, {result['adjacency']})"
         )
     if result["loss"] is None:
-        typer.echo("metrics: none; the test records are not declared public (data.public_test)")
+        typer.echo("metrics: none; there are no test records that are declared public")
     elif result["accuracy"] is None:
         typer.echo(f"loss {result['loss']:.4f} on {result['test_records']} test records")
     else:

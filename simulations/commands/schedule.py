@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
 from simulations.commands.accounting import AsJson, Delta, Relation
 from simulations.commands.output import print_json
 
@@ -41,7 +41,7 @@ def plan(
     dimension: Dimension,
     kappa: Kappa,
     clip: Clip = 1.0,
-    adjacency: Relation = Adjacency.ADD_REMOVE,
+    adjacency: Relation = DEFAULT_ADJACENCY,
     most: Annotated[int, typer.Option(help="Most rounds that you would wait for.")] = 10_000,
     as_json: AsJson = False,
 ) -> None:
@@ -91,7 +91,7 @@ def show(
     dimension: Dimension = 100,
     kappa: Kappa = 26.0,
     clip: Clip = 1.0,
-    adjacency: Relation = Adjacency.ADD_REMOVE,
+    adjacency: Relation = DEFAULT_ADJACENCY,
     svg: Annotated[Path | None, typer.Option(help="Draw into this file, too.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulations.deploy.programs import CONNECTION, flwr
 from simulations.flower_app import PROJECT
-from simulations.results import read_json
+from simulations.results import private, read_json
 from simulations.toml import to_toml
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def submit(directory: Path, folder: ServerFolder) -> Submitted:
     write_app(directory, folder)
     answer = call(submission(directory, folder))
     run = str(answer["run-id"])
-    (directory / _ID).write_text(json.dumps({"run": run}))
+    (private(directory) / _ID).write_text(json.dumps({"run": run}))
     return Submitted(run=run, directory=directory)
 
 
 def write_app(directory: Path, folder: ServerFolder) -> None:
     """Write the Flower App of a run, and its run config."""
-    app = directory / "flower"
+    app = private(directory) / "flower"
     app.mkdir(exist_ok=True)
     (app / "pyproject.toml").write_text(to_toml(PROJECT))
     values = {
@@ -78,7 +78,7 @@ def write_app(directory: Path, folder: ServerFolder) -> None:
 
 def submission(directory: Path, folder: ServerFolder) -> Program:
     """The command that hands over a run."""
-    app = directory / "flower"
+    app = private(directory) / "flower"
     return flwr(
         folder, "run", str(app), CONNECTION, "--run-config", str(app / "run.toml"),
         "--format", "json",
@@ -130,7 +130,7 @@ def result_of(directory: Path) -> dict[str, Any] | None:
 
 def known_run(directory: Path) -> Submitted | None:
     """A run as it was submitted last."""
-    path = directory / _ID
+    path = private(directory) / _ID
     return Submitted(run=read_json(path)["run"], directory=directory) if path.exists() else None
 
 

@@ -27,4 +27,4 @@ def test_the_examples_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.Monke
     names: dict[str, Any] = {}
     for example in examples:
         exec(example, names)  # noqa: S102 (our own guide)
-    assert len(names["dataset"].test) == 2
+    assert len(names["dataset"].train) + len(names["dataset"].test) == 4

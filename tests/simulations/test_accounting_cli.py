@@ -47,7 +47,7 @@ def test_replacing_a_record_costs_what_half_the_noise_would() -> None:
 def test_all_sets_every_accountant_side_by_side() -> None:
     arguments = (
         "account", "--noise-multiplier", "4", "--sampling-rate", "0.01", "--rounds", "1000",
-        "--delta", "1e-5", "--all",
+        "--delta", "1e-5", "--adjacency", "add-remove", "--all",
     )  # fmt: skip
     found = fedpriv_json(*arguments)
     assert found["accountants"]["tcdp"] == pytest.approx(1.408415, rel=1e-6)
@@ -62,9 +62,18 @@ def test_all_sets_every_accountant_side_by_side() -> None:
 def test_a_schedule_is_read_from_json(tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
     path.write_text(json.dumps([5, 4, 3, 2, 1]))
-    found = fedpriv_json("account", "--schedule", str(path), "--delta", "1e-6")
+    found = fedpriv_json(
+        "account", "--schedule", str(path), "--delta", "1e-6", "--adjacency", "add-remove"
+    )
     assert found["epsilon"] == pytest.approx(6.078120150, rel=1e-9)
     assert found["rounds"] == 5
+
+
+def test_replace_one_is_the_default_of_every_command() -> None:
+    noise = ("account", "--noise-multiplier", "10", "--rounds", "3", "--delta", "1e-6")
+    assert fedpriv_json(*noise) == fedpriv_json(*noise, "--adjacency", "replace-one")
+    budget = ("calibrate", "--epsilon", "2", "--delta", "1e-6", "--rounds", "3")
+    assert fedpriv_json(*budget) == fedpriv_json(*budget, "--adjacency", "replace-one")
 
 
 def test_calibrate_and_account_are_inverse() -> None:

@@ -205,7 +205,7 @@ def test_a_release_charges_the_ledger_for_both_releases_of_every_round(
 
 def test_a_study_runs_it_like_any_other_and_repeats_it_by_its_seed(experiment: Path) -> None:
     from simulations.experiment import read_experiment
-    from simulations.outcome import simulate
+    from simulations.summary import simulate
 
     study = read_experiment(experiment)
     one, again, other = (

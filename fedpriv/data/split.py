@@ -1,0 +1,61 @@
+"""The test split: which records a model is tested on, decided for each record by itself.
+
+A split by position would break privacy under every adjacency: when one record leaves a table, the
+places of all later ones change, and with a test set of one fifth two fifths of them change sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.data.dataset import Dataset, Records
+from fedpriv.data.errors import DataError
+from fedpriv.data.marks import below, marks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def hold_out(dataset: Dataset, *, fraction: float = 0.2, seed: int = 0) -> Dataset:
+    """The test split: move about a ``fraction`` of the training records to the test set.
+
+    Guarantee. Whether a record is tested on follows from its features, its label and the seed: no
+    other record, no order and no count matters. Copies of a record are told apart by a number (see
+    `fedpriv.data.marks`). So if one record joins or leaves a table, one joins or leaves the
+    training set, or none; if one is exchanged, one of each at the most.
+
+    The number of training records is thereby random and not public, under either adjacency. What a
+    release divides by is the public number of all records times 1 − ``fraction``.
+    """
+    if not 0 < fraction < 1:
+        raise DataError(f"fraction must lie strictly between 0 and 1, got {fraction!r}.")
+    if len(dataset.test):
+        raise DataError(f"{dataset.name} already has a test set of {len(dataset.test)} records.")
+    in_test = below(fraction, marks(dataset.train, purpose="test split", seed=seed))
+    return replace(dataset, train=dataset.train.take(~in_test), test=dataset.train.take(in_test))
+
+
+def pooled(dataset: Dataset) -> Dataset:
+    """The data set with its test records back in the training set, for another split, or none."""
+    train, test = dataset.train, dataset.test
+    if not len(test):
+        return dataset
+    party = _pooled_parties(train, test)
+    return replace(
+        dataset,
+        train=Records(
+            X=np.concatenate([train.X, test.X]), y=np.concatenate([train.y, test.y]), party=party
+        ),
+        test=test.take(slice(0, 0)),
+        party_names=() if party is None else dataset.party_names,
+    )
+
+
+def _pooled_parties(train: Records, test: Records) -> NDArray[np.integer[Any]] | None:
+    """Who holds each record; nobody, if that is not known of the test records."""
+    if train.party is None or test.party is None:
+        return None
+    return np.concatenate([train.party, test.party])
