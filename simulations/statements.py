@@ -17,6 +17,7 @@ from fedpriv.privacy.statement import (
     to_text,
 )
 from fedpriv.privacy.statement.statement import SIMULATED
+from simulations.outcome import SENTENCE
 from simulations.parties import protection
 from simulations.results import write_atomic, write_json
 
@@ -83,6 +84,7 @@ def _facts(experiment: Experiment, plan: Plan, *, run: str, simulated: bool) -> 
         sampler="full batch" if plan.sampling_rate == 1 else "Poisson",
         records_per_person=experiment.data.records_per_person,
         tuning=tuning_sentence(experiment.tuning),
+        outcome="" if simulated else SENTENCE,
         # A simulation shows metrics on records that the parties hold; a real release does not.
         metrics_published=simulated and not experiment.data.public_test,
         # A simulation can be repeated to the letter, hence carries no date.

@@ -86,6 +86,7 @@ class RunFacts:
         sampler: how records were really chosen: "full batch", "Poisson", or another name.
         records_per_person: most records that one person has in the data.
         tuning: what was done to choose hyper-parameters, and who paid for it.
+        outcome: which files a release consists of, in a sentence; empty for a simulation.
         metrics_published: whether accuracy or loss on party data is published without noise.
         audit_epsilon: an empirical lower bound on ε, if an audit was made.
         date: ISO date, if the statement is to carry one.
@@ -98,6 +99,7 @@ class RunFacts:
     sampler: str
     records_per_person: int = 1
     tuning: str = "none: all hyper-parameters were fixed beforehand"
+    outcome: str = ""
     metrics_published: bool = False
     audit_epsilon: float | None = None
     date: str | None = None

@@ -183,9 +183,10 @@ def _share(plan: Plan) -> NoiseShare | None:
 
 
 def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
-    sizes = "the number of parties and of each party's records"
-    if plan.adjacency.value == "add-remove":
-        sizes += " (add-remove protects a size only if it is not published)"
+    sizes = {
+        "replace-one": "the number of parties and of each party's records",
+        "add-remove": "the number of parties, and the number of records that was declared",
+    }[plan.adjacency.value]
     metrics = ("accuracy and loss on party data, published without noise",)
     return (
         sizes,

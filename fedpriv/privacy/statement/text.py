@@ -49,9 +49,16 @@ _ROLES = ("privacy officer", "data owner", "operator")
 
 def _guarantee(statement: Statement) -> list[str]:
     plan, facts = statement.plan, statement.facts
-    relation = {
-        "replace-one": "exchanging one record for another",
-        "add-remove": "adding or removing one record",
+    relation, number = {
+        "replace-one": (
+            "exchanging one record for another at its place and its party",
+            f"N = {plan.records} records, a number that is public",
+        ),
+        "add-remove": (
+            "adding or removing one record",
+            f"N = {plan.records} records, a number that was declared beforehand; the true one is "
+            "protected, and nothing was computed from it",
+        ),
     }[plan.adjacency.value]
     epsilon, person = rounded_up(statement.epsilon), statement.per_person
     advantage = rounded_up(statement.advantage)
@@ -61,10 +68,7 @@ def _guarantee(statement: Statement) -> list[str]:
             f"(epsilon, delta) = ({epsilon}, {rounded_up(statement.delta)}), within a budget of "
             f"{plan.budget}"
         ),
-        (
-            f"delta is {rounded_up(statement.delta_times_records, 2)} of 1/N, "
-            f"N = {plan.records} records"
-        ),
+        f"delta is {rounded_up(statement.delta_times_records, 2)} of 1/N, {number}",
         (
             f"records of one person: at most {facts.records_per_person}, hence for a person "
             f"({rounded_up(person.epsilon)}, {rounded_up(person.delta)})"
@@ -94,7 +98,7 @@ def _accounting(statement: Statement) -> list[str]:
             f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "
             f"of the sum: {_noise(plan)}"
         ),
-        f"parties: {plan.parties}, the smallest with {plan.smallest_party} records",
+        f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} records",
         f"sampling assumed: {assumed}, rate {plan.sampling_rate:g}; actual: {facts.sampler}",
         f"hyper-parameter tuning: {facts.tuning}",
     ]
@@ -130,6 +134,7 @@ def _released(statement: Statement) -> list[str]:
     return [
         f"each party is asked for {plan.query}",
         f"released: {plan.released}",
+        *((statement.facts.outcome,) if statement.facts.outcome else ()),
         *(f"not protected: {line}" for line in statement.unprotected),
         *(() if statement.facts.metrics_published else ("no metric on party data was published",)),
     ]
