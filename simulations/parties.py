@@ -78,7 +78,10 @@ def party_host(
     party = Party(
         prepared.data.party(number),
         task=task,
-        sampling=simulated_sampling(streams(prepared, "sampling", run=run), task.sizes, number),
+        size=task.sizes[number],
+        sampling=simulated_sampling(
+            streams(prepared, "sampling", run=run), tuple(prepared.data.sizes.tolist()), number
+        ),
         noise=streams(prepared, "party noise", number, run=run),
         policy=Policy(unpaid=True),
     )

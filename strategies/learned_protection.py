@@ -26,7 +26,7 @@ import torch
 
 from fedpriv._validate import require_choice
 from fedpriv.federation.adaptive import AdaptiveStrategy, Step
-from fedpriv.federation.limits import grid_of
+from fedpriv.federation.limits import grid_of, headroom
 from fedpriv.federation.queries import GradientQuery
 from fedpriv.learning.protector import (
     LEAST_NOISE,
@@ -288,10 +288,11 @@ def norm_mechanism(
 
     The norm moves by no more: |‖S‖ − ‖S′‖| ≤ ‖S − S′‖. Rounded to the grid it moves by one step
     more. Float64 computes it within a factor 1 ± γ_(d+4) (Higham 2002, §3.1), and it is at most
-    C for every record, one more included, and √d steps for the rounding of every party.
+    C for every record, of all that there may be, and √d steps for the rounding of every party.
     """
     task = setup.task
-    longest = (task.records + 1) * clip_norm + task.parties * sqrt(task.dimension) * step
+    most = headroom(setup.adjacency) * task.records
+    longest = most * clip_norm + task.parties * sqrt(task.dimension) * step
     operations = task.dimension + 4
     gamma = operations * _U / (1 - operations * _U)
     moved = sensitivity + step + 2 * gamma * longest

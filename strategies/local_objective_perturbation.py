@@ -18,7 +18,7 @@ from strategies.building import Setup, Share, StrategyInfo
 from strategies.models import ModelOptions, mean_model
 from strategies.objective_perturbation import objective_noise, plan_objective
 from strategies.output_perturbation import OutputPerturbation
-from strategies.plans import require_replace_one
+from strategies.plans import UNCERTIFIED, require_replace_one
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +86,7 @@ def build(setup: Setup, options: LocalObjectiveOptions) -> LocalObjectivePerturb
     """The strategy, planned within its budget."""
     task = setup.task
     task.require_strongly_convex(LocalObjectivePerturbation.name)
-    require_replace_one(setup, LocalObjectivePerturbation.name)
+    require_replace_one(setup, LocalObjectivePerturbation.name, because=UNCERTIFIED)
     tolerance = options.gradient_norm(task, records=task.largest)
     objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
     weight = min(task.model_weight(options.weights, size) for size in task.sizes)

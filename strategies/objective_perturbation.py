@@ -4,6 +4,9 @@
     θ ← argmin (1/N)Σ f(θ; x, y) + ((λ + Δ)/2)‖θ‖² + bᵀθ/N          (joint, by secure sums)
     θ ← θ + a little noise, because no solver is exact
 
+N is public: under add-remove adjacency it is a declared constant, the same for neighbours, and the
+sum runs over the records that there are. The loss must be Lipschitz everywhere: b is unbounded.
+
 Chaudhuri, Monteleoni and Sarwate 2011 (pure ε); Kifer, Smith and Thakurta 2012 (Gaussian b); the
 joint form of Jayaraman et al. 2018; approximate minima of Iyengar et al. 2019. Only the last θ is
 released. The server sees exact sums of gradients on the way, and has drawn b itself: it must be
@@ -50,7 +53,11 @@ class ObjectivePerturbation(JointStrategy):
     name: ClassVar[str] = "objective-perturbation"
 
     def __init__(self, *, task: Task, plan: Plan, tolerance: float, run: Run) -> None:
-        super().__init__(task=task, plan=plan, tolerance=tolerance, run=run)
+        super().__init__(
+            task=task, plan=plan, adjacency=plan.adjacency, tolerance=tolerance, run=run
+        )
+        # What the rules demand of the loss holds of this task, and not only of the plan's.
+        objective_problem(task, task.records, regulariser=task.regulariser, tolerance=tolerance)
         (mechanism,) = plan.mechanisms
         if not isinstance(mechanism, ObjectiveMechanism):
             raise ValueError(f"plan must perturb the objective, got {mechanism.name!r}.")

@@ -59,7 +59,7 @@ class OutputPerturbation(SumStrategy):
     def __init__(
         self, *, task: Task, plan: Plan, weights: Weights, tolerance: float, run: Run
     ) -> None:
-        task.require_strongly_convex(self.name)
+        task.require_stable_minimiser(self.name)
         super().__init__(task=task, plan=plan, run=run)
         self._plan = plan
         self._weights: Weights = weights
@@ -138,7 +138,9 @@ def build(setup: Setup, options: OutputOptions) -> SumStrategy:
         setup, law=options.law, weights=options.weights, tolerance=tolerance, joint=joint
     )
     if joint:
-        return JointOutputPerturbation(task=task, plan=plan, tolerance=tolerance, run=setup.run)
+        return JointOutputPerturbation(
+            task=task, plan=plan, adjacency=setup.adjacency, tolerance=tolerance, run=setup.run
+        )
     return OutputPerturbation(
         task=task, plan=plan, weights=options.weights, tolerance=tolerance, run=setup.run
     )

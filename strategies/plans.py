@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 Calibration = Literal["exact", "textbook", "unsound-textbook"]
 CALIBRATIONS: tuple[Calibration, ...] = ("exact", "textbook", "unsound-textbook")
 
+# Why some sums are for replace-one adjacency, under which the numbers of records are public.
+UNCERTIFIED = (
+    "with a declared number of records n_j a minimiser would move by G/(n_jλ), but whether it is "
+    "certified to its tolerance is proved for at most n_j of them, and the true number is private"
+)
+_UNEQUAL = "they make parties count alike by their true numbers of records, which are private"
+
 
 def plan_gradients(
     setup: Setup,
@@ -53,7 +60,7 @@ def plan_gradients(
     require_choice(CALIBRATIONS, calibration=calibration)
     _refuse_study(calibration, setup)
     if weights == "equal":
-        require_replace_one(setup, "equal weights")
+        require_replace_one(setup, "equal weights", because=_UNEQUAL)
     task, budget, adjacency = setup.task, setup.budget, setup.adjacency
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
     if setup.sharing is not None:
@@ -144,8 +151,8 @@ def plan_output(
     """
     _refuse_study(law, setup)
     task, budget = setup.task, setup.budget
-    task.require_strongly_convex("output perturbation")
-    require_replace_one(setup, "an average of minimisers")
+    task.require_stable_minimiser("output perturbation")
+    require_replace_one(setup, "output perturbation", because=UNCERTIFIED)
     if setup.sharing is not None and (law != "auto" or joint):
         raise ValueError(
             "law must be 'auto' and fit 'average' with noise at the parties: the shares have a law "
@@ -190,13 +197,12 @@ def plan_output(
     return replace(plan, mechanisms=(unsound,), budget=spent, accountant="basic")
 
 
-def require_replace_one(setup: Setup, what: str) -> None:
-    """Refuse add-remove adjacency where an answer depends on how many records its party has."""
+def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
+    """Refuse add-remove adjacency where an answer rests on how many records its party has."""
     if setup.adjacency is not Adjacency.REPLACE_ONE:
         raise ValueError(
-            f"adjacency must be 'replace-one' for {what}, got {setup.adjacency.value!r}: a record "
-            "more or less would change the weight of all others. Use gradient-perturbation with "
-            "proportional weights."
+            f"adjacency must be 'replace-one' for {what}, got {setup.adjacency.value!r}: "
+            f"{because}. Use gradient-perturbation with proportional weights."
         )
 
 

@@ -42,4 +42,6 @@ def build(setup: Setup, options: FitOptions) -> Pooled:
     """The strategy; it promises nothing, so there is no plan."""
     task = setup.task
     tolerance = options.gradient_norm(task, records=task.records)
-    return Pooled(task=task, plan=None, tolerance=tolerance, run=setup.run)
+    return Pooled(
+        task=task, plan=None, adjacency=setup.adjacency, tolerance=tolerance, run=setup.run
+    )

@@ -2,20 +2,28 @@
 
 The same code serves one party alone and thousands in one process. It knows nothing of noise on a
 sum; noise that parties add themselves, their own or a share, is drawn in `draw_local_noise`.
+
+How many records a party has is nobody else's business: divisors and weights follow from its *size*,
+the number that the task states for it, whether it has as many records, or more, or none.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from operator import mul
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from fedpriv.federation.limits import local_mechanism, objective_mechanism, summed_in_float64
+from fedpriv.federation.limits import (
+    answer_bound,
+    local_mechanism,
+    objective_mechanism,
+    summed_in_float64,
+)
 from fedpriv.federation.queries import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping import ClippedGradient, Clipping
@@ -91,12 +99,20 @@ class Holdings:
     Args:
         task: The public facts.
         batch: The records, checked against the task.
+        sizes: The public n_j of these parties.
         first: The index of their first party, for errors.
     """
 
-    def __init__(self, task: Task, batch: RecordBatch, *, first: int = 0) -> None:
+    def __init__(
+        self, task: Task, batch: RecordBatch, *, sizes: tuple[int, ...], first: int = 0
+    ) -> None:
+        if len(sizes) != batch.parties:
+            raise ValueError(
+                f"sizes must be one a party, {batch.parties}, got {len(sizes)} of them."
+            )
         self._task = task
         self._batch = batch
+        self._sizes = sizes
         self._first = first
         self._gradient: ClippedGradient | None = None
 
@@ -104,7 +120,23 @@ class Holdings:
         return len(self._batch)
 
     def answer(self, query: Query, draws: Draws) -> Answers:
-        """The answer of every party, before fixed point."""
+        """The answer of every party, before fixed point: at most `answer_bound` of its size."""
+        answers = self._computed(query, draws)
+        if isinstance(query, RiskGradientQuery) or not self._crowded:
+            return answers
+        bounds = _column([answer_bound(query, self._task, size) for size in self._sizes])
+        return replace(answers, vectors=answers.vectors.clip(-bounds, bounds))
+
+    @cached_property
+    def _crowded(self) -> bool:
+        """Whether a party has more records than its size says, and a sum might exceed its bound.
+
+        Clamping moves no two answers apart, in any norm, and keeps their order by coordinates: what
+        one record can do to a sum, it can do to the clamped one.
+        """
+        return bool((self._batch.segments.offsets.diff() > torch.tensor(self._sizes)).any())
+
+    def _computed(self, query: Query, draws: Draws) -> Answers:
         match query:
             case GradientQuery():
                 return self._clipped_gradients(query, draws)
@@ -119,8 +151,8 @@ class Holdings:
     def _clipped_gradients(self, query: GradientQuery, draws: Draws) -> Answers:
         vectors, measures = self._gradient_sums(query, draws)
         if query.weights == "equal":
-            sizes = self._batch.segments.offsets.diff().tolist()  # all records: weights are public
-            vectors = vectors * _column([self._task.gradient_weight("equal", n) for n in sizes])
+            weights = [self._task.gradient_weight("equal", size) for size in self._sizes]
+            vectors = vectors * _column(weights)
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not kept
             squares = reduce(mul, [measure.numpy() for measure in measures])
         kept = squares <= query.clip_norm**2
@@ -220,6 +252,7 @@ class Holdings:
             loss=self._task.loss,
             regulariser=query.regulariser,
             feature_bound=self._task.feature_bound,
+            counts=torch.tensor(self._sizes),
             linear=_tensor(draws.linear),
             extra_regulariser=_tensor(draws.extra_regulariser),
         )
@@ -228,16 +261,21 @@ class Holdings:
         except ToleranceNotReachedError as error:
             failed = tuple(self._first + index for index in error.parties)
             raise ToleranceNotReachedError(query.tolerance, failed) from None
-        weights = [self._task.model_weight(query.weights, n) for n in problem.sizes.tolist()]
+        weights = [self._task.model_weight(query.weights, size) for size in self._sizes]
         vectors: NDArray[np.float64] = theta.reshape(len(theta), -1).numpy() * _column(weights)
         return vectors
 
 
-def draw(query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream) -> Draws:
-    """The random choices of parties with ``sizes``: samples, or terms of their objectives."""
+def draw(
+    query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream, *, records: int
+) -> Draws:
+    """The random choices of parties with ``sizes``: samples, or terms of their objectives.
+
+    A sample is one of the ``records`` that they really have, together; a term follows from sizes.
+    """
     match query:
         case GradientQuery(sampling_rate=rate) if rate < 1:
-            sample = poisson_sample(sum(sizes), rate=rate, uniforms=stream.uniform)
+            sample = poisson_sample(records, rate=rate, uniforms=stream.uniform)
             return Draws(sample=sample)
         case ErmQuery(objective=objective) if objective is not None:
             linear = np.empty((len(sizes), task.dimension))

@@ -148,6 +148,7 @@ class DeployedParty:
         return Party(
             records,
             task=self._engagement.task,
+            size=self._size,
             sampling=_fresh,
             noise=_fresh,
             policy=Policy(queries=self._file.policy.queries),

@@ -20,6 +20,7 @@ from fedpriv.federation.limits import (
     share_mechanism,
 )
 from fedpriv.federation.queries import QUERIES, ErmQuery, GradientQuery, LossQuery
+from fedpriv.learning.erm_problem import require_lipschitz_minimiser
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.shares import colluders_of
 
@@ -75,7 +76,7 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
             f"points must have {task.dimension} coordinates, got shape {query.points.shape}."
         )
     if isinstance(query, ErmQuery):
-        task.require_convex("a minimiser")
+        _check_loss(query, task)
     if not fits(query, task):
         raise QueryRefused(
             f"the sum of all answers could wrap around: a step of {query.grid.step:g} in "
@@ -83,6 +84,21 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
         )
     _check_local_noise(query, task)
     _check_share(query, task, policy)
+
+
+def _check_loss(query: ErmQuery, task: Task) -> None:
+    """The loss must be one for which the sensitivity of a minimiser, or the rule of b, is proved.
+
+    It follows from the query and the task, so it is known before a record is used.
+    """
+    try:
+        task.require_convex("a minimiser")
+        if query.objective is not None:
+            objective_mechanism(query, query.objective, task, task.smallest)
+        else:
+            require_lipschitz_minimiser(task.loss, query.regulariser)
+    except ValueError as error:
+        raise QueryRefused(str(error)) from None
 
 
 def _check_local_noise(query: Query, task: Task) -> None:
@@ -128,7 +144,8 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
         )
     if weighted and found.adjacency is not Adjacency.REPLACE_ONE:
         raise QueryRefused(
-            "the adjacency must be 'replace-one' where an answer is weighted by its party's size."
+            "the adjacency must be 'replace-one' where an answer rests on its party's true number "
+            "of records: a minimiser, or equal weights."
         )
 
 

@@ -1,6 +1,9 @@
 """A joint fit: the minimiser of all records together, by secure sums of exact gradients.
 
 The server learns every exact sum on the way, and must be trusted with it; only the end is released.
+N is the public number of records of the task. Under add-remove adjacency it is a declared one: the
+objective of any data set is divided by it, and bounds that grow with the true number allow for
+`HEADROOM` times as many records. They serve the solver alone.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fedpriv.federation.limits import finest_grid
+from fedpriv.federation.limits import finest_grid, headroom
 from fedpriv.federation.queries import RiskGradientQuery
 from fedpriv.federation.strategy import SumStrategy
 from fedpriv.learning.erm_minimise import minimise
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
     from fedpriv.federation.strategy import Run
     from fedpriv.federation.task import Task
+    from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.plan import Plan
     from fedpriv.secagg import FixedPoint
 
@@ -41,9 +45,22 @@ class JointStrategy(SumStrategy):
 
     server_also_sees: ClassVar[str] = "exact sums of gradients over all parties"
 
-    def __init__(self, *, task: Task, plan: Plan | None, tolerance: float, run: Run) -> None:
+    def __init__(
+        self,
+        *,
+        task: Task,
+        plan: Plan | None,
+        adjacency: Adjacency,
+        tolerance: float,
+        run: Run,
+    ) -> None:
         task.require_strongly_convex(self.name)
+        if plan is not None and plan.adjacency is not adjacency:
+            raise ValueError(
+                f"adjacency must be the plan's, {plan.adjacency.value!r}, got {adjacency.value!r}."
+            )
         super().__init__(task=task, plan=plan, run=run)
+        self._headroom = headroom(adjacency)
         self._tolerance = tolerance
         self._fit: Fit | None = None
 
@@ -69,6 +86,7 @@ class JointStrategy(SumStrategy):
             event=self._event(),
             theta=fit.wanted,
             exchange=fit.exchanges,
+            headroom=self._headroom,
         )
 
     def _release(self, answer: Sum) -> Vector | None:
@@ -94,6 +112,7 @@ class JointStrategy(SumStrategy):
             linear=linear / self.task.records,
             strong_convexity=self.task.regulariser + extra,
             tolerance=self._tolerance,
+            headroom=self._headroom,
         )
         return self._fit
 
@@ -103,12 +122,27 @@ class Fit:
 
     The minimiser calls for gradients, while here they arrive from outside. It is deterministic, so
     it is run again from its start on all gradients so far, until it asks for one more.
+
+    Args:
+        task: The problem.
+        linear: b/N.
+        strong_convexity: λ + Δ.
+        tolerance: The gradient norm to certify.
+        headroom: The parties hold at most so many times N records: the objective is then
+            (headroom·c + λ + Δ)-smooth, and its mean gradient at most headroom·G.
     """
 
     def __init__(
-        self, *, task: Task, linear: Vector, strong_convexity: float, tolerance: float
+        self,
+        *,
+        task: Task,
+        linear: Vector,
+        strong_convexity: float,
+        tolerance: float,
+        headroom: int = 1,
     ) -> None:
         self._task = task
+        self._headroom = headroom
         self._linear = linear
         self._strong_convexity = strong_convexity
         self._tolerance = tolerance
@@ -124,7 +158,8 @@ class Fit:
     @property
     def grid(self) -> FixedPoint:
         """The finest grid for the sum that is wanted."""
-        return finest_grid(bound=self._task.records * self._task.gradient_bound(self.wanted))
+        most = self._headroom * self._task.records
+        return finest_grid(bound=most * self._task.gradient_bound(self.wanted))
 
     def tell(self, mean: Vector) -> Vector | None:
         """Take the mean gradient at ``wanted``; the minimiser, once it is certified."""
@@ -143,7 +178,7 @@ class Fit:
                 gradient,
                 np.zeros(self._task.dimension),
                 strong_convexity=self._strong_convexity,
-                smoothness=self._task.curvature + self._strong_convexity,
+                smoothness=self._headroom * self._task.curvature + self._strong_convexity,
                 tolerance=self._tolerance,
                 oracle_error=self._oracle_error(),
                 max_queries=_MAX_EXCHANGES,
@@ -156,18 +191,19 @@ class Fit:
     def _oracle_error(self) -> float:
         """How far a gradient told here can be from the exact one, at the point returned.
 
-        That point is no longer than (G + ‖b/N‖ + tolerance)/Λ. Float64 moves a score by at most
-        γ_d·B‖θ‖, a slope by c times that and its own error, a sum of n terms by γ_n of their sizes
-        (Higham 2002, §3.1); the grid moves each party's coordinate by half a step.
+        With r times N records, r ≤ headroom, that point is no longer than
+        (rG + ‖b/N‖ + tolerance)/Λ. Float64 moves a score by at most γ_d·B‖θ‖, a slope by c times
+        that and its own error, a sum of n terms by γ_n of their sizes (Higham 2002, §3.1), all of
+        them r times in the mean; the grid moves each party's coordinate by half a step.
         """
-        task, pull = self._task, float(np.linalg.norm(self._linear))
-        reach = (task.lipschitz + pull + self._tolerance) / self._strong_convexity
-        gamma = 1.01 * _U * (task.largest + task.dimension + 16)
+        task, pull, most = self._task, float(np.linalg.norm(self._linear)), self._headroom
+        reach = (most * task.lipschitz + pull + self._tolerance) / self._strong_convexity
+        gamma = 1.01 * _U * (most * task.largest + task.dimension + 16)
         smooth = task.curvature * gamma * reach
         slopes = task.feature_bound * task.loss.slope_rounding + 8 * gamma * task.lipschitz
         local = gamma * (self._strong_convexity * reach + pull)
         grid = task.parties * sqrt(task.dimension) * self._coarsest / (2 * task.records)
-        return smooth + slopes + local + grid
+        return most * (smooth + slopes) + local + grid
 
 
 class _Wanted(Exception):

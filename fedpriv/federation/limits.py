@@ -1,12 +1,14 @@
 """How large an answer can be and how far one record can move it, from public facts alone.
 
 A grid is chosen by these numbers before the run and checked by them at the party: the server's
-choice and the party's check cannot drift apart.
+choice and the party's check cannot drift apart. Sizes here are those of the task, public constants:
+under add-remove adjacency a party may hold more records than its size says, or fewer, and no number
+of this module depends on how many.
 """
 
 from __future__ import annotations
 
-from math import ceil, log2, sqrt
+from math import ceil, isinf, log2, sqrt
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,12 +30,28 @@ if TYPE_CHECKING:
     from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning_objective import ObjectiveMechanism, ObjectiveNoise
 
+HEADROOM = 2
+"""So many times its declared number of records a party may hold under add-remove adjacency.
+
+What is proved of rounding, of exact sums and of joint minimisers is proved up to that. Data sets
+beyond it are outside of the guarantee: a declared number must be at least half the true one.
+"""
+
 _MOST_ROUNDING = 0.02  # of the sensitivity: beyond that, float64 is worth its time
 _SLACK = 1 + 2.0**-30  # float64 rounding of an answer that sits exactly on its bound
 
 
+def headroom(adjacency: Adjacency) -> int:
+    """How many times its size a party's records may be: 1 where their number is public."""
+    return 1 if adjacency is Adjacency.REPLACE_ONE else HEADROOM
+
+
 def answer_bound(query: Query, task: Task, size: int) -> float:
-    """The largest |coordinate| of the answer of a party of ``size``, before any local noise."""
+    """The largest |coordinate| of the answer of a party of ``size``, before any local noise.
+
+    Sums over more records than ``size`` are clamped to it, which moves no two of them apart; but
+    for exact gradients, whose minimum would not be that of a risk: they have `HEADROOM`.
+    """
     match query:
         case GradientQuery():
             bound = size * query.clip_norm * task.gradient_weight(query.weights, size)
@@ -43,7 +61,7 @@ def answer_bound(query: Query, task: Task, size: int) -> float:
             weight = task.model_weight(query.weights, size)
             bound = weight * task.lipschitz / query.regulariser
         case RiskGradientQuery():
-            bound = size * task.gradient_bound(query.theta)
+            bound = query.headroom * size * task.gradient_bound(query.theta)
         case LossQuery():
             bound = size * query.clip
         case _:
@@ -132,14 +150,13 @@ def summed_in_float64(query: GradientQuery, task: Task) -> bool:
 def _rounding(task: Task, adjacency: Adjacency, precision: torch.dtype) -> float:
     """What rounding adds to a sensitivity, in units of C, at the largest party.
 
-    Under add-remove adjacency it may hold one record more than it does.
+    Under add-remove adjacency it may hold more records than are declared, and then one more.
     """
-    replace_one = adjacency is Adjacency.REPLACE_ONE
     return rounding_sensitivity(
         clip_norm=1.0,
-        records=task.largest if replace_one else task.largest + 1,
+        records=headroom(adjacency) * task.largest,
         dtype=precision,
-        replace_one=replace_one,
+        replace_one=adjacency is Adjacency.REPLACE_ONE,
     )
 
 
@@ -150,11 +167,15 @@ def model_sensitivity(
 
     Party j's certified minimiser moves by at most 2G/(n_jλ) + 2·tolerance/λ under replace-one, and
     the sum by w_j times that; the worst party decides.
+
+    Raises:
+        ValueError: The G of the loss is not known to hold at the minimisers.
     """
     return max(
         task.model_weight(weights, size)
         * minimiser_sensitivity(
-            lipschitz=task.lipschitz,
+            task.loss,
+            feature_bound=task.feature_bound,
             records=float(size),
             strong_convexity=regulariser,
             tolerance=tolerance,
@@ -229,7 +250,11 @@ def require_minimum(query: Query, parties: int) -> None:
 def objective_mechanism(
     query: ErmQuery, objective: ObjectiveNoise, task: Task, size: int
 ) -> ObjectiveMechanism:
-    """The noise that a party of ``size`` adds to its own objective, and to what it finds."""
+    """The noise that a party of ``size`` adds to its own objective, and to what it finds.
+
+    Raises:
+        ValueError: The rules of objective perturbation do not hold for the loss.
+    """
     return objective.mechanism(
         objective_problem(task, size, regulariser=query.regulariser, tolerance=query.tolerance),
         step=query.grid.step,
@@ -240,16 +265,16 @@ def objective_mechanism(
 def objective_problem(
     task: Task, records: int, *, regulariser: float, tolerance: float
 ) -> ObjectiveProblem:
-    """The facts that objective perturbation of ``records`` records rests on."""
-    if task.loss.outputs != 1:
-        raise ValueError(
-            "objective perturbation needs a loss of one score a record: its Jacobian is bounded "
-            f"for rank-1 Hessians, and {type(task.loss).__name__} has {task.loss.outputs} scores. "
-            "Use output-perturbation."
-        )
+    """The facts that objective perturbation of ``records`` records rests on.
+
+    Raises:
+        ValueError: The rules of objective perturbation do not hold for the loss.
+    """
     return ObjectiveProblem(
         lipschitz=task.lipschitz,
+        lipschitz_everywhere=isinf(task.loss.domain_radius),
         curvature=task.curvature,
+        curvature_rank=task.loss.outputs,
         records=records,
         regulariser=regulariser,
         dimension=task.dimension,

@@ -44,8 +44,10 @@ class Party:
     an error.
 
     Args:
-        records: Its own, as many as one of the sizes that the task states.
+        records: Its own.
         task: The public facts; checked against the records.
+        size: n_j, the public number that the task states for it, whatever the number of its
+            records. None if it has as many: where that is public.
         sampling: The stream that it draws its sample from in a round.
         noise: The stream of the noise that it adds itself; what is left of that of the sample, if
             not given.
@@ -58,24 +60,29 @@ class Party:
         *,
         task: Task,
         sampling: Callable[[int], RandomStream],
+        size: int | None = None,
         noise: Callable[[int], RandomStream] | None = None,
         policy: Policy | None = None,
     ) -> None:
-        if len(records) not in task.sizes:
+        if size is None and len(records) not in task.sizes:
             raise ValueError(
                 f"records must be as many as the task states for a party: {task.sizes}."
             )
+        self._size = len(records) if size is None else size
+        if self._size not in task.sizes:
+            raise ValueError(f"size must be one that the task states: {task.sizes}, got {size}.")
         self._task = task
         self._sampling = sampling
         self._noise = noise
         self._policy = policy or Policy()
-        self._holdings = Holdings(task, stack(records, np.array([0, len(records)]), task))
+        batch = stack(records, np.array([0, len(records)]), task)
+        self._holdings = Holdings(task, batch, sizes=(self._size,))
         self._once = OncePerRound()
 
     @property
     def size(self) -> int:
         """n_j; public."""
-        return len(self._holdings)
+        return self._size
 
     def answer(self, query: Query) -> Ring:
         """The answer to ``query``, in fixed point; what secure aggregation then masks.
@@ -95,7 +102,13 @@ class Party:
         task, grid = self._task, query.grid
         stream = (self._noise or self._sampling)(query.round)
         apart = self._noise is not None and getattr(query, "sampling_rate", 1.0) < 1
-        draws = draw(query, task, (self.size,), self._sampling(query.round) if apart else stream)
+        draws = draw(
+            query,
+            task,
+            (self.size,),
+            self._sampling(query.round) if apart else stream,
+            records=len(self._holdings),
+        )
         vectors = self._holdings.answer(query, draws).vectors
         answer = grid.encode_sum(vectors, bound=answer_bound(query, task, self.size))
         noise = draw_local_noise(query, task, (self.size,), stream)

@@ -166,7 +166,8 @@ def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -
     )
     if weighted and event.adjacency is not Adjacency.REPLACE_ONE:
         raise QueryRefused(
-            "the adjacency must be 'replace-one' where an answer is weighted by its party's size."
+            "the adjacency must be 'replace-one' where an answer rests on its party's true number "
+            "of records: a minimiser, or equal weights."
         )
 
 

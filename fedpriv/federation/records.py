@@ -42,5 +42,5 @@ def stack(records: Records, offsets: NDArray[np.int64], task: Task) -> RecordBat
 
 
 def _longest(X: NDArray[np.float32]) -> float:
-    """The largest row norm, in float64; einsum makes no float64 copy of the records."""
-    return sqrt(float(np.einsum("ij,ij->i", X, X, dtype=np.float64).max()))
+    """The largest row norm, in float64, 0 of none; einsum makes no float64 copy of the records."""
+    return sqrt(float(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0)))

@@ -44,7 +44,8 @@ def simulated_sampling(
     """One party's part of the stream from which all parties' samples are drawn.
 
     `VectorizedFederation` draws one word a record, for the parties one after the other. A party
-    skips those of the parties before it, and so draws the same sample alone.
+    skips those of the parties before it, and so draws the same sample alone. ``sizes`` are the true
+    numbers of records: two parties must never read the same word.
     """
     before = sum(sizes[:party])
 

@@ -16,6 +16,7 @@ from fedpriv._validate import (
     require_positive,
 )
 from fedpriv.learning.erm_certificate import certain_tolerance
+from fedpriv.learning.erm_problem import require_lipschitz_minimiser
 from fedpriv.learning.losses import Squared
 from fedpriv.learning.models import LinearModel
 
@@ -167,3 +168,8 @@ class Task:
                 f"regulariser must be positive for {what}, got 0: without strong convexity one "
                 "record can move the minimiser by any amount. Set model.l2, for example 0.001."
             )
+
+    def require_stable_minimiser(self, what: str) -> None:
+        """Refuse a problem whose minimiser one record can move by more than 2G/(nλ)."""
+        self.require_strongly_convex(what)
+        require_lipschitz_minimiser(self.loss, self.regulariser)

@@ -75,7 +75,7 @@ class VectorizedFederation:
     two runs agree to the bit on one machine, whatever ``workers`` is.
 
     Args:
-        data: The records, sorted by party.
+        data: The records, sorted by party; a party may hold more or fewer than its size says.
         task: The public facts; checked against the records.
         sampling: The stream from which the parties draw in a round: their Poisson samples, or noise
             of their own.
@@ -94,8 +94,10 @@ class VectorizedFederation:
         dropouts: Dropouts | None = None,
         first_round: int = 0,
     ) -> None:
-        if tuple(data.sizes.tolist()) != task.sizes:
-            raise ValueError("data must have the party sizes that the task states.")
+        if data.parties != task.parties:
+            raise ValueError(
+                f"data must have the {task.parties} parties of the task, got {data.parties}."
+            )
         self._data = data
         self._task = task
         self._sampling = sampling
@@ -118,7 +120,7 @@ class VectorizedFederation:
         sizes = task.sizes if present is None else tuple(compress(task.sizes, present))
         require_minimum(query, len(sizes))
         stream = self._sampling(query.round)
-        draws = draw(query, task, task.sizes, stream)
+        draws = draw(query, task, task.sizes, stream, records=int(self._data.offsets[-1]))
         answer = partial(self._answer, query, draws, present)
         total = np.zeros(answer_width(query, task), grid.dtype)
         counts: Counter[str] = Counter()
@@ -192,17 +194,24 @@ def _cut(data: PartitionedDataset, task: Task, least: int) -> list[_Chunk]:
     """Chunks of whole parties; a large party is alone."""
     train, offsets = data.dataset.train, data.offsets
     share = min(CHUNK_BYTES, train.X.nbytes // least)
-    most = max(1, -(-share // train.X[:1].nbytes))
+    most = max(1, -(-share // max(1, train.X[:1].nbytes)))
     chunks, first = [], 0
     while first < data.parties:
         last = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
         last = max(last, first + 1)
         records = slice(int(offsets[first]), int(offsets[last]))
         own = offsets[first : last + 1] - offsets[first]
-        holdings = Holdings(task, stack(train.take(records), own, task), first=first)
         parties = slice(first, last)
-        sizes = frozenset(task.sizes[parties])
-        chunks.append(_Chunk(parties=parties, records=records, sizes=sizes, holdings=holdings))
+        sizes = task.sizes[parties]
+        batch = stack(train.take(records), own, task)
+        chunks.append(
+            _Chunk(
+                parties=parties,
+                records=records,
+                sizes=frozenset(sizes),
+                holdings=Holdings(task, batch, sizes=sizes, first=first),
+            )
+        )
         first = last
     return chunks
 

@@ -58,6 +58,9 @@ def solve(
 ) -> Solution:
     """Minimise every J_j to a certified gradient norm, then project to ‖θ_j‖₂ ≤ G/Λ_j.
 
+    With more than n_j records a minimiser can be longer than that; the projection keeps the answer
+    within bounds that are public, and as it is 1-Lipschitz, no record moves it by more.
+
     Args:
         problem: The parties' problems.
         tolerance: The bound on ‖∇J_j‖₂ to certify.
@@ -111,7 +114,7 @@ def _groups(
     chosen = dual.nonzero().squeeze(1)
     chosen = chosen[sizes[chosen].argsort(stable=True)]  # alike sizes together: little filling
     need = 16 * sizes[chosen] * d + 32 * sizes[chosen] ** 2
-    size_class = (sizes[chosen].log() / log(_SIZE_SPREAD)).floor()
+    size_class = (sizes[chosen].clamp(min=1).log() / log(_SIZE_SPREAD)).floor()
     for group in _runs(need, memory_limit, size_class):
         yield chosen[group], DualSpace
 
@@ -119,11 +122,12 @@ def _groups(
 def _dual_is_accurate(problem: ErmProblem, tolerance: float) -> Tensor:
     """Where rounding in dual coordinates stays well below the tolerance.
 
-    Opposing records have large α of opposite signs, Σ|α| ≤ G/(ΛB): scores Kα are off by up to
-    γ_n·B·G/Λ, and slopes by c times that.
+    Opposing records have large α of opposite signs, Σ|α| ≤ rG/(ΛB), with r the true number of
+    records over n: scores Kα are off by up to γ·B·rG/Λ, and slopes by c times that.
     """
     worst = problem.loss.smoothness_for(problem.feature_bound) * problem.radius
-    return problem.sizes * 2.0**-53 * worst <= tolerance / 4
+    excess = problem.sizes.to(torch.float64) / problem.divisors
+    return problem.sizes * 2.0**-53 * worst * excess <= tolerance / 4
 
 
 def _runs(need: Tensor, limit: int, kind: Tensor | None = None) -> Iterator[slice]:

@@ -32,7 +32,8 @@ class ErmBatch:
         features: (b, r, d), float64.
         labels: (b, r).
         owner: (b,): the party of a block; None if every party is exactly one block, in order.
-        sizes: (m,), float64: the true numbers n_j of records.
+        sizes: (m,), float64: the true numbers of records.
+        counts: (m,), float64: n_j, the public divisors of the sums over records.
         loss: The loss of a record.
         feature_bound: B, the public bound on ‖x‖₂.
         strong_convexity: (m,): Λ_j.
@@ -43,6 +44,7 @@ class ErmBatch:
     labels: Tensor
     owner: Tensor | None
     sizes: Tensor
+    counts: Tensor
     loss: Loss
     feature_bound: float
     strong_convexity: Tensor
@@ -56,11 +58,12 @@ class ErmBatch:
         if parties is None:
             parties = torch.arange(problem.parties)
         first, sizes = problem.offsets[parties], problem.sizes[parties]
-        longest = int(sizes.max())
+        counts = problem.divisors[parties].to(torch.float64)
+        longest = max(1, int(sizes.max()))
         equal = bool((sizes == longest).all())
         d = problem.features.shape[1]
         length = longest if whole or equal else min(longest, max(_SHORTEST_BLOCK, d))
-        blocks = (sizes + length - 1) // length
+        blocks = ((sizes + length - 1) // length).clamp(min=1)  # without records, one of filling
         m, b = len(parties), int(blocks.sum())
         if equal and bool((first.diff() == longest).all()):  # a view, or one conversion
             rows = slice(int(first[0]), int(first[0]) + m * longest)
@@ -79,12 +82,13 @@ class ErmBatch:
         linear = None
         if problem.linear is not None:
             shares = problem.linear.to(torch.float64)[parties].reshape(m, -1, d)
-            linear = shares / sizes.view(-1, 1, 1)
+            linear = shares / counts.view(-1, 1, 1)
         return cls(
             features=features.reshape(b, length, d),
             labels=labels.reshape(b, length),
             owner=None if b == m else torch.arange(m).repeat_interleave(blocks),
             sizes=sizes.to(torch.float64),
+            counts=counts,
             loss=problem.loss,
             feature_bound=problem.feature_bound,
             strong_convexity=problem.strong_convexity[parties],
@@ -115,6 +119,7 @@ class ErmBatch:
             labels=self.labels[blocks],
             owner=owner,
             sizes=self.sizes[keep],
+            counts=self.counts[keep],
             strong_convexity=self.strong_convexity[keep],
             linear=None if self.linear is None else self.linear[keep],
         )
@@ -150,8 +155,8 @@ class ErmBatch:
         return zeros.index_add_(0, self.owner, per_block)
 
     def mean(self, per_record: Tensor) -> Tensor:
-        """The mean over a party's records of numbers that vanish on the filling, (m,)."""
-        return self.gather(per_record.sum((1, 2))) / self.sizes
+        """Σ/n_j over a party's records of numbers that vanish on the filling, (m,)."""
+        return self.gather(per_record.sum((1, 2))) / self.counts
 
     # The loss at given scores.
 
@@ -181,7 +186,7 @@ class ErmBatch:
     def gradient(self, theta: Tensor, slopes: Tensor | None = None) -> Tensor:
         """∇J_j(θ), (m, k, d); the slopes at θ save the way through the scores."""
         slopes = self.slopes(self.scores(theta)) if slopes is None else slopes
-        return self.combine(slopes) / self.sizes.view(-1, 1, 1) + self.pull(theta)
+        return self.combine(slopes) / self.counts.view(-1, 1, 1) + self.pull(theta)
 
     def pull(self, theta: Tensor) -> Tensor:
         """The part of the gradient that no record has a hand in: Λθ + b/n."""
@@ -191,7 +196,7 @@ class ErmBatch:
     def hessian_product(self, scores: Tensor, direction: Tensor) -> Tensor:
         """∇²J_j times a direction (m, k, d), at the point with these scores."""
         curved = self.curved(scores, self.scores(direction))
-        smooth = self.combine(curved) / self.sizes.view(-1, 1, 1)
+        smooth = self.combine(curved) / self.counts.view(-1, 1, 1)
         return smooth + self.strong_convexity.view(-1, 1, 1) * direction
 
     @property

@@ -49,8 +49,8 @@ class Certificate:
         tolerance: What was asked for.
         iterations: (m,): Newton steps used.
         sensitivity: (m,): 2G/(n_jΛ_j) + 2·tolerance/Λ_j, the L2 sensitivity of the *projected*
-            point under replace-one adjacency, n_j public: the projection is 1-Lipschitz, so the
-            bound for the point found survives it.
+            point under replace-one adjacency, n_j the divisor: the projection is 1-Lipschitz, so
+            the bound for the point found survives it.
         radius: (m,): G/Λ_j.
     """
 
@@ -67,7 +67,7 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
     With γ_k = ku/(1 - ku), u = 2⁻⁵³, and sums in any order (Higham 2002, ch. 3): a score is off by
     at most γ_d‖x‖‖θ‖, hence a slope by c·γ_d‖x‖‖θ‖ plus its own evaluation error; a sum of n terms
     slope·x by γ_n Σ|slope|‖x‖; the rest are single operations. Assumes ‖x‖ ≤ B, no underflow, and
-    elementary functions to 2 ulp.
+    elementary functions to 2 ulp. The number of terms is the true one, the divisor the public one.
     """
     loss, bound = batch.loss, batch.feature_bound
     slopes = batch.slopes(batch.scores(theta))
@@ -99,8 +99,9 @@ def certain_tolerance(
     then above the errors of its own computation, and the certificate below the tolerance. A linear
     term with ‖b‖ ≤ n·G fits as well.
 
-    Assumes that the solver gets there before its limit of iterations, which no theorem promises: it
-    needs a few for smooth losses, hundreds for a loss with a sharp bend and ill-chosen records.
+    Assumes no more records than ``records``, the divisor of the objective. Assumes that the solver
+    gets there before its limit of iterations, which no theorem promises: it needs a few for smooth
+    losses, hundreds for a loss with a sharp bend and ill-chosen records.
     """
     reach = loss.lipschitz_for(feature_bound)
     slope = reach / feature_bound

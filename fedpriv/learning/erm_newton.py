@@ -5,10 +5,11 @@ Global convergence, deterministically and for every convex loss here. A step p s
 norm seen so far; that can happen only finitely often before the target is met. Otherwise the
 length is searched along φ(t) = J(θ + tp), using φ′ alone, until -|φ′(0)|/100 ≤ φ′(t) ≤ 0, or t = 1
 if φ′(1) ≤ 0. As φ is convex, φ′ ≤ 0 all the way from 0 to t, and as ∇J is M-Lipschitz, J falls by
-at least a fixed multiple of φ′(0)²/(M‖p‖²): linear convergence with Λ ≤ ∇²J ≤ M. Near the minimum
-of a twice differentiable loss the full step wins and convergence is quadratic; for Huber losses it
-ends after finitely many steps. Function values are never compared: at gradient norms near 1e-8 they
-no longer differ in float64.
+at least a fixed multiple of φ′(0)²/(M‖p‖²): linear convergence with Λ ≤ ∇²J ≤ M. M is not used, so
+records beyond the n of the objective, which add to it, need no care. Near the minimum of a twice
+differentiable loss the full step wins and convergence is quadratic; for Huber losses it ends after
+finitely many steps. Function values are never compared: at gradient norms near 1e-8 they no longer
+differ in float64.
 """
 
 from __future__ import annotations

@@ -1,22 +1,28 @@
 """Regularised empirical risk minimisation at m parties: the problems, and what they promise.
 
-Party j holds n_j records (x, y) and wants the minimiser of
+Party j holds records (x, y) and wants the minimiser of
 
     J_j(θ) = (1/n_j) Σ f(θ; x, y) + (λ/2)‖θ‖² [+ bⱼᵀθ/n_j + (Δ_j/2)‖θ‖²],
 
-where the bracket serves objective perturbation. J_j is Λ_j-strongly convex, Λ_j = λ + Δ_j.
+where the bracket serves objective perturbation. J_j is Λ_j-strongly convex, Λ_j = λ + Δ_j. The
+divisor n_j is a *public constant*: as many as there are records where their number is public, and
+otherwise a declared number, with more records in the sum, or fewer, or none. J_j is then
+(r_j·c + Λ_j)-smooth, where r_j is the true number over n_j.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from math import isinf
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 
 from fedpriv._validate import require_non_negative, require_positive
-from fedpriv.learning.losses import Loss, Squared
+
+if TYPE_CHECKING:
+    from fedpriv.learning.losses import Loss
 
 Number = TypeVar("Number", float, Tensor)
 
@@ -29,15 +35,16 @@ class ErmProblem:
 
     Refused here, because the sensitivity of the minimiser rests on it: a record with
     ‖x‖₂ > ``feature_bound`` (the intercept counts as a feature, and is regularised like one),
-    a label outside the loss's domain, a party without records.
+    a label outside the loss's domain, a loss whose G may fail at the minimiser.
 
     Attributes:
         features: (N, d), float32 or float64; solved in float64.
         labels: (N,).
-        offsets: (m+1,) integers from 0 to N, strictly increasing; [0, N] for one party.
+        offsets: (m+1,) integers from 0 to N, not decreasing; [0, N] for one party.
         loss: Any `Loss`.
         regulariser: λ > 0.
         feature_bound: B, the public bound on ‖x‖₂.
+        counts: (m,) integers of at least 1: n_j; None if the true numbers are public, and n_j.
         linear: bⱼ as rows (m, d), or (m, k, d) for k classes; None means zero.
         extra_regulariser: Δ_j ≥ 0, shape (m,); None means zero.
     """
@@ -48,6 +55,7 @@ class ErmProblem:
     loss: Loss
     regulariser: float
     feature_bound: float = 1.0
+    counts: Tensor | None = None
     linear: Tensor | None = None
     extra_regulariser: Tensor | None = None
 
@@ -56,6 +64,7 @@ class ErmProblem:
         _check_records(self.features, self.labels, self.feature_bound)
         self.loss.check_labels(self.labels)
         _check_offsets(self.offsets, len(self.labels))
+        _check_counts(self.divisors, self.parties)
         _check_optional("extra_regulariser", self.extra_regulariser, (self.parties,))
         if self.extra_regulariser is not None and bool((self.extra_regulariser < 0).any()):
             raise ValueError("extra_regulariser must be at least 0 for every party.")
@@ -70,8 +79,13 @@ class ErmProblem:
 
     @property
     def sizes(self) -> Tensor:
-        """The number n_j of records of every party."""
+        """How many records every party has. Private, unless they are the divisors."""
         return self.offsets.diff()
+
+    @property
+    def divisors(self) -> Tensor:
+        """n_j of every party: public."""
+        return self.sizes if self.counts is None else self.counts
 
     @property
     def strong_convexity(self) -> Tensor:
@@ -86,50 +100,75 @@ class ErmProblem:
 
     @property
     def radius(self) -> Tensor:
-        """G/Λ_j: no minimiser of an unperturbed problem is longer, since Λθ* = -mean gradient."""
+        """G/Λ_j: no minimiser of at most n_j records is longer, since Λθ* = -(1/n_j)Σ∇f(θ*)."""
         return self.lipschitz / self.strong_convexity
 
     def sensitivity(self, tolerance: float) -> Tensor:
         """`minimiser_sensitivity` of every party, (m,)."""
         return minimiser_sensitivity(
-            lipschitz=self.lipschitz,
-            records=self.sizes.to(torch.float64),
+            self.loss,
+            feature_bound=self.feature_bound,
+            records=self.divisors.to(torch.float64),
             strong_convexity=self.strong_convexity,
             tolerance=tolerance,
         )
 
     def _check_domain(self) -> None:
-        """Refuse the squared loss where a minimiser could leave the domain its G is stated for."""
-        if not isinstance(self.loss, Squared):
+        """Refuse a loss where a minimiser could leave the domain that its G is stated for."""
+        if isinf(self.loss.domain_radius):
             return
         if self.linear is not None:
             raise ValueError(
-                "linear must be None for the squared loss, whose minimiser a linear term can "
-                "push out of the bounded domain; use HuberRegression."
+                f"linear must be None for {type(self.loss).__name__}, whose minimiser a linear "
+                "term can push out of the bounded domain; use HuberRegression."
             )
-        needed = self.loss.label_bound / self.strong_convexity.min().sqrt().item()
-        if self.loss.radius < needed:
+        if bool((self.sizes > self.divisors).any()):
             raise ValueError(
-                f"radius must be at least label_bound/√regulariser = {needed:g} for the "
-                f"minimiser to lie in the squared loss's domain, got {self.loss.radius:g}."
+                f"counts must not be below the number of records for {type(self.loss).__name__}: "
+                "more of them can push the minimiser out of the bounded domain; use "
+                "HuberRegression."
             )
+        require_lipschitz_minimiser(self.loss, self.strong_convexity.min().item())
+
+
+def require_lipschitz_minimiser(loss: Loss, strong_convexity: float) -> None:
+    """Refuse a loss whose G is not known to hold at the minimiser of (1/n)Σf + (Λ/2)‖θ‖².
+
+    Either it holds everywhere, or no minimiser of at most n records lies outside its domain.
+    """
+    needed = loss.minimiser_radius(strong_convexity)
+    if not needed <= loss.domain_radius:
+        raise ValueError(
+            f"radius must be at least label_bound/√regulariser = {needed:g} for the minimiser to "
+            f"lie in the domain of {type(loss).__name__}, got {loss.domain_radius:g}: beyond it "
+            "one record can move the minimiser by more than is accounted for."
+        )
 
 
 def minimiser_sensitivity(
-    *, lipschitz: float, records: Number, strong_convexity: Number, tolerance: float
+    loss: Loss,
+    *,
+    feature_bound: float,
+    records: Number,
+    strong_convexity: Number,
+    tolerance: float,
 ) -> Number:
     """How far replacing one record moves a minimiser known to a gradient norm of ``tolerance``.
 
     2G/(nΛ) + 2·tolerance/Λ in L2: the gradients of the two objectives differ by at most 2G/n at
-    any point, so by strong convexity their minimisers lie within 2G/(nΛ) of one another, and
+    either minimiser, so by strong convexity these lie within 2G/(nΛ) of one another, and
     each computed point within tolerance/Λ of its own (Chaudhuri, Monteleoni and Sarwate 2011,
     and the triangle inequality). Assumes the same n and the same linear term on both sides.
+
+    Raises:
+        ValueError: G is not known to hold at the minimisers.
     """
-    require_positive(lipschitz=lipschitz)
     require_non_negative(tolerance=tolerance)
     for name, value in (("records", records), ("strong_convexity", strong_convexity)):
         if not bool(torch.all(torch.as_tensor(value) > 0)):
             raise ValueError(f"{name} must be positive, got {value!r}.")
+    require_lipschitz_minimiser(loss, float(torch.as_tensor(strong_convexity).min()))
+    lipschitz = loss.lipschitz_for(feature_bound)
     return 2 * (lipschitz / records + tolerance) / strong_convexity
 
 
@@ -162,8 +201,16 @@ def _check_offsets(offsets: Tensor, records: int) -> None:
             f"offsets must run from 0 to the number of records, {records}, "
             f"got {int(offsets[0])} to {int(offsets[-1])}."
         )
-    if not bool((offsets.diff() > 0).all()):
-        raise ValueError("offsets must strictly increase: a party without records has no problem.")
+    if bool((offsets.diff() < 0).any()):
+        raise ValueError("offsets must not decrease.")
+
+
+def _check_counts(counts: Tensor, parties: int) -> None:
+    if counts.shape != (parties,) or counts.is_floating_point() or bool((counts < 1).any()):
+        raise ValueError(
+            f"counts must be integers of at least 1, shape {(parties,)}: a party without records "
+            "has a problem only where a number was declared for it."
+        )
 
 
 def _check_optional(name: str, value: Tensor | None, shape: tuple[int, ...]) -> None:

@@ -1,13 +1,14 @@
 """Three coordinate systems for Newton's method; which one pays depends on n, d and k.
 
-With D the diagonal of loss curvatures, H = ΛI + XᵀDX/n, and every step solves Hp = -g:
+With D the diagonal of loss curvatures, H = ΛI + XᵀDX/n, and every step solves Hp = -g. Here n is
+the public divisor of the objective; the number of rows of X may be another:
 
 - `PrimalSpace`: coordinates θ, a d × d Cholesky factor a party. For n ≥ d.
 - `DualSpace`: θ = Xᵀα - b/(nΛ), coordinates α, n × n systems in the Gram matrix K = XXᵀ. For n < d.
   Once there is K, no iteration touches the records.
 - `KrylovSpace`: coordinates θ, conjugate gradients on Hp = -g. For many coordinates or classes.
 
-Which way a party is solved follows from public numbers alone (sizes, bounds, regularisers): it must
+Which way a party is solved follows from public numbers and from how many records it has: it must
 not depend on another party's records.
 """
 
@@ -58,7 +59,7 @@ class PrimalSpace:
         weights = self.batch.curved(state.scores, torch.ones_like(state.scores))
         weighted = self.batch.features * weights.transpose(1, 2)
         hessian = self.batch.gather(torch.bmm(weighted.transpose(1, 2), self.batch.features))
-        hessian /= self.batch.sizes.view(-1, 1, 1)
+        hessian /= self.batch.counts.view(-1, 1, 1)
         hessian.diagonal(dim1=1, dim2=2).add_(self.batch.strong_convexity.view(-1, 1))
         factor, _ = torch.linalg.cholesky_ex(hessian)
         direction = torch.cholesky_solve(-state.residual.transpose(1, 2), factor).transpose(1, 2)
@@ -111,9 +112,9 @@ class DualSpace:
 
     ∇J = Xᵀq with q = slopes/n + Λα, so the step solves (ΛI + DK/n)β = -q. With S = √D, by the
     Woodbury identity β = -(q - S(nΛI + SKS)⁻¹SKq)/Λ, which stays defined where curvature vanishes.
-    The matrix has a condition number of at most 1 + cB²/Λ; if that is small, conjugate gradients
-    take its place. Truncated, they still give a descent direction: gᵀp = (rᵀu - qᵀKq)/Λ with
-    r = SKq, and rᵀu approaches its limit from below.
+    The matrix has a condition number of at most 1 + cB²/Λ, times the rows over n; if 1 + cB²/Λ is
+    small, conjugate gradients take its place. Truncated, they still give a descent direction:
+    gᵀp = (rᵀu - qᵀKq)/Λ with r = SKq, and rᵀu approaches its limit from below.
 
     Attributes:
         batch: The problems, one block a party.
@@ -144,7 +145,7 @@ class DualSpace:
 
     def at(self, coordinates: Tensor, scores: Tensor) -> State:
         """The residual is q, and ‖Xᵀq‖ ≤ Σ|qᵢ|‖xᵢ‖, free of cancellation, stands for ‖∇J‖."""
-        residual = self.batch.slopes(scores) / self.batch.sizes.view(-1, 1, 1)
+        residual = self.batch.slopes(scores) / self.batch.counts.view(-1, 1, 1)
         residual += self.batch.strong_convexity.view(-1, 1, 1) * coordinates
         lengths = self.gram.diagonal(dim1=1, dim2=2).sqrt()
         norm = (residual.squeeze(1).abs() * lengths).sum(1)
@@ -172,14 +173,14 @@ class DualSpace:
         """(nΛI + SKS)⁻¹ right, by Cholesky."""
         system = self.gram * root
         system *= root.transpose(1, 2)
-        ridge = self.batch.sizes * self.batch.strong_convexity
+        ridge = self.batch.counts * self.batch.strong_convexity
         system.diagonal(dim1=1, dim2=2).add_(ridge.view(-1, 1))
         factor, _ = torch.linalg.cholesky_ex(system)
         return torch.cholesky_solve(right.transpose(1, 2), factor).transpose(1, 2)
 
     def _iterate(self, root: Tensor, right: Tensor, state: State) -> Tensor:
         """The same by conjugate gradients: a residual ρ leaves at most ‖ρ‖√c/(nΛ) of q."""
-        ridge = (self.batch.sizes * self.batch.strong_convexity).view(-1, 1, 1)
+        ridge = (self.batch.counts * self.batch.strong_convexity).view(-1, 1, 1)
         size = torch.linalg.vector_norm(state.residual, dim=(1, 2)) * ridge.view(-1)
 
         def product(direction: Tensor) -> Tensor:

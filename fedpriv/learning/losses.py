@@ -4,7 +4,13 @@ A record's loss is f(θ; x, y) = ℓ(⟨θ, x⟩, y), so its gradient is ``slope
 ``curvature · x xᵀ``. Every loss is convex in the score and states, for ‖x‖₂ ≤ 1,
 
 - ``lipschitz``: G with ‖∇f‖₂ ≤ G, the clip norm that clips nothing, and the G of 2G/(nλ);
-- ``smoothness``: c with ∇²f ≼ c·I, the c of objective perturbation and of the step size 1/(c + λ).
+- ``domain_radius``: for ‖θ‖₂ up to which that G holds; infinite if for all θ;
+- ``smoothness``: c with ∇²f ≼ c·I, the c of objective perturbation and of the step size 1/(c + λ);
+- ``outputs``: the rank that a record's Hessian can have, in units of ``x xᵀ``.
+
+A theorem about minimisers asks for some of these, and its own function refuses a loss without them
+(`fedpriv.learning.erm_problem`, `fedpriv.privacy.planning_objective`). The constants have no
+default: a new loss must say what it can promise.
 
 Methods are elementwise over tensors of any shape, keep the dtype of the score, and neither overflow
 nor lose accuracy for large scores. Classification labels are -1 and +1.
@@ -14,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
@@ -37,7 +44,12 @@ class Loss(ABC):
     @property
     @abstractmethod
     def lipschitz(self) -> float:
-        """G: the largest gradient norm of one record with ‖x‖₂ ≤ 1."""
+        """G: the largest gradient norm of one record with ‖x‖₂ ≤ 1, on the domain."""
+
+    @property
+    @abstractmethod
+    def domain_radius(self) -> float:
+        """G holds for all ‖θ‖₂ up to this, and infinity says that the loss is Lipschitz."""
 
     @property
     @abstractmethod
@@ -61,6 +73,15 @@ class Loss(ABC):
         """The smoothness c when ‖x‖₂ ≤ ``feature_bound``."""
         require_positive(feature_bound=feature_bound)
         return self.smoothness * feature_bound**2
+
+    def minimiser_radius(self, strong_convexity: float) -> float:
+        """A bound on ‖θ*‖₂, θ* the minimiser of a mean of at most n losses, plus (Λ/2)‖θ‖².
+
+        Infinite where none is known without G, which must not be presumed here. A linear term
+        moves the minimiser further.
+        """
+        require_positive(strong_convexity=strong_convexity)
+        return inf
 
     @abstractmethod
     def check_labels(self, y: Tensor) -> None:
@@ -104,6 +125,11 @@ class Logistic(MarginLoss):
         return 1.0
 
     @property
+    def domain_radius(self) -> float:
+        """Infinite: G holds for every θ."""
+        return inf
+
+    @property
     def smoothness(self) -> float:
         """1/4: p(1 - p) at p = 1/2."""
         return 0.25
@@ -141,6 +167,11 @@ class HuberHinge(MarginLoss):
     def lipschitz(self) -> float:
         """1: the slope of the hinge."""
         return 1.0
+
+    @property
+    def domain_radius(self) -> float:
+        """Infinite: G holds for every θ."""
+        return inf
 
     @property
     def smoothness(self) -> float:
@@ -191,6 +222,11 @@ class HuberRegression(Loss):
         return self.threshold
 
     @property
+    def domain_radius(self) -> float:
+        """Infinite: G holds for every θ."""
+        return inf
+
+    @property
     def smoothness(self) -> float:
         """1: inside the threshold it is the squared loss."""
         return 1.0
@@ -219,8 +255,8 @@ class Squared(Loss):
     """(score - y)²/2, on a bounded domain only: ‖θ‖₂ ≤ ``radius`` and |y| ≤ ``label_bound``.
 
     Its gradient is unbounded over all θ, so G = radius + label_bound holds *inside the domain* and
-    nowhere else. A minimiser with regulariser λ stays inside when radius ≥ label_bound/√λ, since
-    (λ/2)‖θ*‖² ≤ J(θ*) ≤ J(0) ≤ label_bound²/2. `HuberRegression` needs no such care.
+    nowhere else. A minimiser with regulariser λ stays inside when radius ≥ label_bound/√λ; with a
+    random linear term it stays inside no domain. `HuberRegression` needs no such care.
     """
 
     radius: float
@@ -234,6 +270,16 @@ class Squared(Loss):
     def lipschitz(self) -> float:
         """The largest residual of the domain."""
         return self.radius + self.label_bound
+
+    @property
+    def domain_radius(self) -> float:
+        """The radius: beyond it residuals, and gradients, grow without bound."""
+        return self.radius
+
+    def minimiser_radius(self, strong_convexity: float) -> float:
+        """label_bound/√Λ, by (Λ/2)‖θ*‖² ≤ J(θ*) ≤ J(0) ≤ label_bound²/2."""
+        require_positive(strong_convexity=strong_convexity)
+        return float(self.label_bound / strong_convexity**0.5)
 
     @property
     def smoothness(self) -> float:
@@ -291,6 +337,11 @@ class Softmax(Loss):
     def lipschitz(self) -> float:
         """√2, approached when all the mass is on a wrong class."""
         return float(2**0.5)
+
+    @property
+    def domain_radius(self) -> float:
+        """Infinite: G holds for every θ."""
+        return inf
 
     @property
     def smoothness(self) -> float:

@@ -4,6 +4,16 @@ The minimiser of  (1/n)Σ f(θ) + (Λ/2)‖θ‖² + bᵀθ/n + (Δ/2)‖θ‖²
 map from b to the minimiser is a change of variables, and its Jacobian is part of the privacy loss:
 forms that omit it claim too much when nΛ is small. Both rules below include it.
 
+What the rules demand of a loss, and `ObjectiveProblem` refuses to do without:
+
+- *Lipschitz everywhere.* b is unbounded, and so is the minimiser: a G that holds inside a ball only
+  says nothing about the neighbour of a minimiser outside, and no ε holds.
+- *Smooth, with a Hessian of rank one a record*: the Jacobians of neighbours then differ by a factor
+  of at most 1 + c/(nΛ).
+- *The same n on both sides*, in nΛ, in b/n and in the calibration. Where a record joins or leaves,
+  n is a declared constant and not the number of records: with that, the gradients would differ by
+  Λθ as well, which no bound covers.
+
 No solver finds the exact minimiser that the theorems speak of. *Approximate minima perturbation*
 (Iyengar, Near, Song, Thakkar, Thakurta and Wang 2019): a point with gradient norm at most γ lies
 within γ/Λ of the minimiser, so two of them lie within 2γ/Λ of one another when the minimisers
@@ -47,19 +57,23 @@ _FINE = 2.0**-32  # the grid of b, relative to its standard deviation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveProblem:
-    """The public facts of one problem: one score a record, twice differentiable but at kinks.
+    """The public facts of one problem, twice differentiable but at kinks.
 
     Attributes:
         lipschitz: G, the bound on a record's gradient.
+        lipschitz_everywhere: Whether G holds for every θ; it must.
         curvature: c, the bound on a record's curvature, features included.
-        records: n.
+        curvature_rank: The largest rank of a record's Hessian; it must be 1.
+        records: n, a public constant: under add-remove adjacency a declared one.
         regulariser: Λ.
         dimension: d.
         tolerance: γ, the gradient norm to which the solver certifies its point.
     """
 
     lipschitz: float
+    lipschitz_everywhere: bool
     curvature: float
+    curvature_rank: int
     records: int
     regulariser: float
     dimension: int
@@ -73,6 +87,18 @@ class ObjectiveProblem:
             tolerance=self.tolerance,
         )
         require_count(records=self.records, dimension=self.dimension)
+        if not self.lipschitz_everywhere:
+            raise ValueError(
+                "objective perturbation needs a loss that is Lipschitz everywhere: its random term "
+                "moves the minimiser out of any ball that a bound on gradients is stated for. Use "
+                "a Huber loss, or output-perturbation."
+            )
+        if self.curvature_rank != 1:
+            raise ValueError(
+                "objective perturbation needs a loss of one score a record: its Jacobian is "
+                f"bounded for Hessians of rank 1, and this loss has {self.curvature_rank} scores. "
+                "Use output-perturbation."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +145,9 @@ class ObjectiveMechanism(Mechanism):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveNoise:
     """How much objective perturbation may spend, and by which law; the rest follows from n.
+
+    Sizes of neighbours. Under replace-one adjacency both have n records; under add-remove they
+    differ in their number, and share the n that is declared.
 
     Attributes:
         law: "l2-laplace" for pure ε, "gaussian" for (ε, δ).
@@ -223,8 +252,9 @@ def gaussian_rule(
 ) -> tuple[float, float]:
     """(σ, Δ) for b ~ N(0, σ²I), for a loss of one score a record.
 
-    Two Hessians differ by one rank-1 term each, so the Jacobian costs at most
-    c₀ = ln(1 + c/(n(Λ + Δ))); Δ is the least that makes c₀ ≤ ε/2. The rest of the privacy loss is
+    Two Hessians differ by one rank-1 term each, and without it both are at least n(Λ + Δ), with one
+    n: so the Jacobian costs at most c₀ = ln(1 + c/(n(Λ + Δ))); Δ is the least that makes c₀ ≤ ε/2.
+    The rest of the privacy loss is
     |bᵀu|/σ² + ‖u‖²/(2σ²) with u = slope·x - slope′·x′ (replace-one) or slope·x (add-remove), and
     exceeds ε - c₀ with probability at most
 

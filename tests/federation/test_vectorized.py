@@ -320,8 +320,8 @@ def test_the_guard_of_the_parties_stands_before_the_engine_too() -> None:
         federation().sum(replace(GRADIENT, clip_norm=1e6))
 
 
-def test_sizes_must_be_those_of_the_task() -> None:
-    with pytest.raises(ValueError, match="party sizes"):
+def test_the_parties_must_be_those_of_the_task() -> None:
+    with pytest.raises(ValueError, match="1 parties of the task, got 6"):
         VectorizedFederation(
             random_data(SIZES, WIDTH), task=linear_task((500,), WIDTH), sampling=streams(0, "p")
         )

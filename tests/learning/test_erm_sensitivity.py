@@ -15,6 +15,7 @@ from fedpriv.learning.losses import (
     Logistic,
     Loss,
     Softmax,
+    Squared,
 )
 from tests.learning.erm_problems import TOLERANCE, make_problem
 
@@ -76,7 +77,7 @@ def test_no_neighbouring_pair_found_by_search_exceeds_the_sensitivity(
         flips = rng.random(signs.shape) < 0.05
         signs = np.where(flips, -signs[parents], signs[parents])
     exact = minimiser_sensitivity(
-        lipschitz=loss.lipschitz, records=n, strong_convexity=regulariser, tolerance=0.0
+        loss, feature_bound=1.0, records=n, strong_convexity=regulariser, tolerance=0.0
     )
     assert bound == pytest.approx(exact + 2 * tolerance / regulariser)
     # The search would catch a bound that is too small: by 1 % where slopes can saturate, which
@@ -109,17 +110,26 @@ def test_the_sensitivity_is_the_formula_of_every_partys_size_and_regulariser() -
     total = 0.1 + problem.extra_regulariser
     expected = 2 / (torch.tensor([2.0, 10.0]) * total) + 2e-6 / total
     torch.testing.assert_close(solve(problem, tolerance=1e-6).certificate.sensitivity, expected)
-    wide = 2 * Softmax(classes=3).lipschitz
+    wide = Softmax(classes=3)
     assert minimiser_sensitivity(
-        lipschitz=wide / 2, records=10, strong_convexity=0.1, tolerance=0.0
-    ) == pytest.approx(wide)
+        wide, feature_bound=1.0, records=10, strong_convexity=0.1, tolerance=0.0
+    ) == pytest.approx(2 * wide.lipschitz)
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"records": 0}, {"lipschitz": 0.0}, {"strong_convexity": -1.0}, {"tolerance": -1e-9}],
+    [{"records": 0}, {"feature_bound": 0.0}, {"strong_convexity": -1.0}, {"tolerance": -1e-9}],
 )
 def test_a_meaningless_sensitivity_is_refused(change: dict[str, float]) -> None:
-    valid = {"lipschitz": 1.0, "records": 5, "strong_convexity": 0.1, "tolerance": 0.0}
+    valid = {"feature_bound": 1.0, "records": 5, "strong_convexity": 0.1, "tolerance": 0.0}
     with pytest.raises(ValueError, match=next(iter(change))):
-        minimiser_sensitivity(**(valid | change))
+        minimiser_sensitivity(Logistic(), **(valid | change))
+
+
+def test_no_sensitivity_is_stated_where_g_may_not_hold_at_the_minimiser() -> None:
+    """At λ = 0.25 a minimiser of the squared loss can be as long as label_bound/√λ = 2."""
+    facts = {"feature_bound": 1.0, "records": 5.0, "strong_convexity": 0.25, "tolerance": 0.0}
+    inside, outside = (Squared(radius=radius, label_bound=1.0) for radius in (2.0, 1.99))
+    assert minimiser_sensitivity(inside, **facts) == 2 * 3.0 / (5 * 0.25)
+    with pytest.raises(ValueError, match=r"radius must be at least .* got 1\.99"):
+        minimiser_sensitivity(outside, **facts)

@@ -27,7 +27,9 @@ def planned(tolerance: float) -> ObjectiveMechanism:
     )
     problem = ObjectiveProblem(
         lipschitz=1.0,
+        lipschitz_everywhere=True,
         curvature=0.25,
+        curvature_rank=1,
         records=RECORDS,
         regulariser=REGULARISER,
         dimension=DIMENSION,

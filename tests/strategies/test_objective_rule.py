@@ -32,7 +32,9 @@ ONE, TWO = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 def problem(n: int = 5, regulariser: float = 0.1) -> ObjectiveProblem:
     return ObjectiveProblem(
         lipschitz=1.0,
+        lipschitz_everywhere=True,
         curvature=0.25,
+        curvature_rank=1,
         records=n,
         regulariser=regulariser,
         dimension=1,

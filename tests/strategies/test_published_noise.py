@@ -96,7 +96,8 @@ def test_the_line_of_local_objective_perturbation_is_reproduced() -> None:
     query = strategy.ask()
     assert query is not None
     drawn = [
-        draw(query, straight, straight.sizes, streams(seed, "p")(0)).linear for seed in range(200)
+        draw(query, straight, straight.sizes, streams(seed, "p")(0), records=0).linear
+        for seed in range(200)
     ]
     noise = np.concatenate([each for each in drawn if each is not None]).ravel() / SIZE
     assert noise.size == 200 * M
