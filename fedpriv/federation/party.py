@@ -44,7 +44,10 @@ class Party:
     an error.
 
     Args:
-        records: Its own, as many as one of the sizes that the task states.
+        records: Its own.
+        size: n_j, its public number of records, one of those that the task states; as many as there
+            are, if not given. Where neighbours add or remove a record it is a public bound: all
+            that follows from n_j follows from it, and the true number stays here.
         task: The public facts; checked against the records.
         sampling: The stream that it draws its sample from in a round.
         noise: The stream of the noise that it adds itself; what is left of that of the sample, if
@@ -60,8 +63,10 @@ class Party:
         sampling: Callable[[int], RandomStream],
         noise: Callable[[int], RandomStream] | None = None,
         policy: Policy | None = None,
+        size: int | None = None,
     ) -> None:
-        if len(records) not in task.sizes:
+        self._size = len(records) if size is None else size
+        if self._size not in task.sizes or len(records) > self._size:
             raise ValueError(
                 f"records must be as many as the task states for a party: {task.sizes}."
             )
@@ -75,7 +80,7 @@ class Party:
     @property
     def size(self) -> int:
         """n_j; public."""
-        return len(self._holdings)
+        return self._size
 
     def answer(self, query: Query) -> Ring:
         """The answer to ``query``, in fixed point; what secure aggregation then masks.
@@ -95,7 +100,8 @@ class Party:
         task, grid = self._task, query.grid
         stream = (self._noise or self._sampling)(query.round)
         apart = self._noise is not None and getattr(query, "sampling_rate", 1.0) < 1
-        draws = draw(query, task, (self.size,), self._sampling(query.round) if apart else stream)
+        chosen = self._sampling(query.round) if apart else stream
+        draws = draw(query, task, (len(self._holdings),), chosen)
         vectors = self._holdings.answer(query, draws).vectors
         answer = grid.encode_sum(vectors, bound=answer_bound(query, task, self.size))
         noise = draw_local_noise(query, task, (self.size,), stream)

@@ -120,10 +120,15 @@ def _dual_is_accurate(problem: ErmProblem, tolerance: float) -> Tensor:
     """Where rounding in dual coordinates stays well below the tolerance.
 
     Opposing records have large α of opposite signs, Σ|α| ≤ G/(ΛB): scores Kα are off by up to
-    γ_n·B·G/Λ, and slopes by c times that.
+    γ_n·B·G/Λ, and slopes by c times that. The scores of -b/(nΛ) are off by γ_d·B·‖b‖/(nΛ) more.
     """
-    worst = problem.loss.smoothness_for(problem.feature_bound) * problem.radius
-    return problem.sizes * 2.0**-53 * worst <= tolerance / 4
+    worst = problem.sizes * problem.radius
+    if problem.linear is not None:
+        length = torch.linalg.vector_norm(problem.linear.flatten(1), dim=1, dtype=torch.float64)
+        shift = length / (problem.sizes * problem.strong_convexity)
+        worst = worst + problem.features.shape[1] * shift
+    curvature = problem.loss.smoothness_for(problem.feature_bound)
+    return 2.0**-53 * curvature * worst <= tolerance / 4
 
 
 def _runs(need: Tensor, limit: int, kind: Tensor | None = None) -> Iterator[slice]:

@@ -49,7 +49,7 @@ def test_facts_of_a_whole_file_decide_nothing(
 
 def test_listed_parties_are_for_one_place_and_not_for_the_file_of_a_party() -> None:
     require_releasable(parse_schema(LISTED), deployed=False)
-    with pytest.raises(DataError, match="party must not be given .*'clinic'"):
+    with pytest.raises(DataError, match=r"party must not be given .*'clinic'"):
         require_releasable(parse_schema(LISTED), deployed=True)
 
 
