@@ -20,6 +20,7 @@ from fedpriv.data import (
     bound,
     read_schema,
     read_table,
+    require_releasable,
 )
 from fedpriv.data.dataset import no_records
 from fedpriv.data.schema import CategoryColumn
@@ -56,6 +57,7 @@ def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepa
             "public test set. The records are at the parties."
         )
     schema = read_schema(section.schema_path)
+    require_releasable(schema, deployed=True)  # every party would refuse it
     facts = _stand_in(schema, name=section.title)
     if section.path is not None:
         facts = replace(facts, test=read_table(section.path, schema)[0].train)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedpriv._validate import require_choice
-from fedpriv.data import Files
+from fedpriv.data import Files, require_releasable
 from fedpriv.federation.deployed_host import DeployedHost
 from fedpriv.federation.deployed_party import DeployedParty
 from fedpriv.federation.journal import Journal
@@ -51,7 +51,9 @@ def open_deployed(party: str, config: str, *, files: Files | None = None) -> Dep
     roster = read_roster(file.roster)
     number = roster.number(file.name)
     _require_server(file)
-    engagement = _engagement(config, files.schema(file.schema), sizes=roster.sizes)
+    schema = files.schema(file.schema)
+    require_releasable(schema, deployed=True)
+    engagement = _engagement(config, schema, sizes=roster.sizes)
     journal = Journal(file.state)
     return DeployedHost(
         number=number,

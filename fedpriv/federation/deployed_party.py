@@ -1,12 +1,26 @@
 """A party of a deployment: it pays from its own budget before it uses a record, and answers once.
 
-The order of an answer, each step durable before the next:
+The order of an answer; what is written is durable before the next step:
 
-    check the policy → reserve in the party's ledger → take the records, compute → store the answer
-    in the journal → commit its digest in the ledger → the answer leaves, masked
+    check the policy, and that the budget would pay
+    → make sure that the records can be used, are those of the ledger and as many as the roster says
+    → draw a secret, from which all randomness of this release follows: into the journal
+    → reserve in the party's ledger
+    → compute → store the answer in the journal, erase the secret → commit its digest in the ledger
+    → keep the ledger's head in the journal → the answer leaves, masked
 
-A party that is killed before the answer is stored has let nothing out; it computes it when asked
-again, under the same reservation. Killed later, it finds the answer, and sends those bytes.
+**One draw for each release, whatever happens after it.** A party that fails or is killed before the
+answer is stored has let nothing out. Asked again, it computes the same answer from the same secret:
+no failure, of the solver, the disk or the machine, and no server that provokes one, gets a release
+drawn again until it pleases. Another query for a release that was begun is refused, and so is one
+whose secret is gone. Killed later, a party finds its answer, and sends those bytes.
+
+**Nothing is paid for what cannot be had.** Whether the records can be used does not depend on the
+query, and is looked at before the budget is touched. Nor does it depend on facts of the whole file:
+see `fedpriv.data.releasable`.
+
+**The ledger is the one that it was.** The journal keeps its length and head. A ledger in which that
+row is missing, an old copy or a new one, has forgotten what was spent, and pays for nothing.
 """
 
 from __future__ import annotations
@@ -20,22 +34,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data import DataError, Files, bound
+from fedpriv.data import Files, bound, require_releasable
 from fedpriv.federation import codec
 from fedpriv.federation.guard import Policy, QueryRefused
-from fedpriv.federation.journal import SALT_BYTES, Given
+from fedpriv.federation.journal import SALT_BYTES, Given, LedgerMark
 from fedpriv.federation.party import Party
 from fedpriv.federation.party_guard import check_terms
 from fedpriv.federation.queries import RiskGradientQuery
 from fedpriv.privacy.accountants import UnsupportedEvent
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.ledger import Ledger, LedgerError
-from fedpriv.privacy.randomness import RandomStream
+from fedpriv.privacy.randomness import SECRET_BYTES, RandomStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fedpriv.data import Dataset
+    from fedpriv.data import Dataset, Records
     from fedpriv.federation.journal import Journal
     from fedpriv.federation.party_guard import Engagement
     from fedpriv.federation.party_policy import PartyFile
@@ -55,14 +70,16 @@ class DeployedParty:
     most the budget of its file, as `fedpriv.federation.party_guard` charges them, if the file, the
     ledger and the journal are not tampered with. Of one release of a run at most one answer leaves:
     the same query again gets the same integers, from the journal; another query for that release,
-    or for one before it, is refused. All randomness is the operating system's.
+    or for one before it, is refused. A release has one draw of randomness, of the operating
+    system's: its sample, its noise and its linear term are the same however often it is begun.
 
     A joint fit is an exception to the second sentence: its exchanges have no noise of the party's,
     many of them serve one release, and each is computed when it is asked for.
 
     Args:
         file: What the party's own file says.
-        size: How many records the roster states for it.
+        size: How many records the roster states for it: as many as there are under replace-one
+            adjacency, at least as many under add-remove.
         engagement: The run that asks.
         journal: Where answers are kept. It must be held while a query is answered.
         files: Where its records come from: the disk, or what was read from it before.
@@ -85,81 +102,96 @@ class DeployedParty:
 
     @property
     def size(self) -> int:
-        """n_j, as the roster states it; the records are counted when they are read."""
+        """n_j, as the roster states it: public, and not read off the records."""
         return self._size
 
     def answer(self, query: Query) -> Ring:
         """The answer to ``query``, in fixed point, paid for.
 
         Raises:
-            QueryRefused: The policy, the budget or the journal forbids it, and no record was used;
-                or the records are not those of the ledger and the roster.
+            QueryRefused: The policy, the budget, the ledger or the journal forbids it, and no
+                record was used; or the records are not those of the ledger and the roster, and
+                nothing was paid.
         """
         file = self._file
         event = check_terms(query, self._engagement, file.policy, file.adjacency)
         fit = isinstance(query, RiskGradientQuery)
         asked = _FIT if fit else sha256(codec.to_bytes(query)).digest()
         with _faults(file.name), self._ledger() as ledger:
-            last = self._journal.given(query.run)
-            if last is not None and (last.release, last.query) != (query.round, asked):
-                _require_later(query, last)
-                last = None
-            reservation = _reserve(ledger, query, event)
-            if last is not None and not fit:
-                vector = last.vector
+            found = self._journal.given(query.run)
+            if found is not None and (found.release, found.query) != (query.round, asked):
+                _require_later(query, found)
+                found = None
+            _require_one_draw(query, found, _foreseen(ledger, query, event))
+            if found is not None and not found.pending and not fit:
+                reservation, vector = _reserve(ledger, query, event), found.vector
             else:
-                _require_unanswered(reservation, last)
-                vector = self._computed(ledger, query)
-            if last is None:
-                last = Given(
-                    release=query.round,
-                    query=asked,
-                    salt=os.urandom(SALT_BYTES),
-                    vector=np.zeros(0, np.uint64) if fit else vector,
-                    shared=int(query.share is not None),
-                )
-                self._journal.give(query.run, last)
-            ledger.commit(reservation, last.digest)
+                records = self._checked(ledger)
+                if found is None:
+                    found = _begun(query, asked, fit=fit)
+                    self._journal.give(query.run, found)
+                reservation = _reserve(ledger, query, event)
+                vector = self._party(records, found.secret if found.pending else None).answer(query)
+                if found.pending:
+                    found = found.answered(vector)
+                    self._journal.give(query.run, found)
+            ledger.commit(reservation, found.digest)
+            self._journal.mark(_mark(ledger))
         return vector
 
-    def _computed(self, ledger: Ledger, query: Query) -> Ring:
-        """Read the records, make sure that the ledger is theirs, and compute."""
+    def _checked(self, ledger: Ledger) -> Records:
+        """The records, which can be used, are as many as the roster says, and are the ledger's."""
+        records = self._records
+        self._require_count(len(records))
+        self._party(records, None)  # holds them against the task, and draws nothing
         raw = self._dataset.train
         ledger.bind_data(raw.X, raw.y)
-        return self._party.answer(query)
+        return records
 
     @cached_property
     def _dataset(self) -> Dataset:
-        """The records; what is wrong with them is for the log of their owner alone."""
-        try:
-            return self._files.table(self._file.data, schema=self._file.schema)
-        except DataError as error:
-            _LOG.warning("party %s: %s", self._file.name, error)
-            raise QueryRefused("the records of this party cannot be used.") from None
+        file = self._file
+        with _unusable(file.name):
+            require_releasable(self._files.schema(file.schema), deployed=True)
+            return self._files.table(file.data, schema=file.schema)
 
     @cached_property
-    def _party(self) -> Party:
-        records = bound(self._dataset, self._engagement.bounds).train
-        if len(records) != self._size:
+    def _records(self) -> Records:
+        with _unusable(self._file.name):
+            return bound(self._dataset, self._engagement.bounds).train
+
+    def _require_count(self, count: int) -> None:
+        """Under replace-one adjacency n_j is public; else how many there are decides nothing."""
+        if self._file.adjacency is Adjacency.REPLACE_ONE and count != self._size:
             raise QueryRefused(
                 f"the roster states {self._size} records for {self._file.name!r}, and its data "
                 "file has another number."
             )
-        return Party(
-            records,
-            task=self._engagement.task,
-            size=self._size,
-            sampling=_fresh,
-            noise=_fresh,
-            policy=Policy(queries=self._file.policy.queries),
-        )
+
+    def _party(self, records: Records, secret: bytes | None) -> Party:
+        """The party, all of whose randomness follows from ``secret``; None if it needs none."""
+
+        def stream(label: str) -> RandomStream:
+            if secret is None:
+                return RandomStream.from_os()
+            return RandomStream.from_secret(secret, label)
+
+        with _unusable(self._file.name):
+            return Party(
+                records,
+                size=self._size,
+                task=self._engagement.task,
+                sampling=lambda _: stream("sample"),
+                noise=lambda _: stream("noise"),
+                policy=Policy(queries=self._file.policy.queries),
+            )
 
     @contextmanager
     def _ledger(self) -> Iterator[Ledger]:
         """The party's ledger, of exactly the budget in its file; made before its first run only."""
         file = self._file
         if not file.ledger.exists():
-            if self._journal.answered:
+            if self._journal.used:
                 raise QueryRefused(
                     "this party has answered before, and its ledger is gone: put it back from a "
                     "copy. A new one would forget what was spent."
@@ -168,13 +200,54 @@ class DeployedParty:
                 file.ledger, data_name=file.name, budget=file.budget, adjacency=file.adjacency
             ).close()
         with Ledger.open(file.ledger, budget=file.budget, adjacency=file.adjacency) as ledger:
+            self._require_latest(ledger)
             yield ledger
+
+    def _require_latest(self, ledger: Ledger) -> None:
+        """Refuse a ledger that is older than the journal, or another one."""
+        mark = self._journal.ledger
+        if mark is None and not self._journal.used:
+            self._journal.mark(_mark(ledger))  # from now on, this one and no other
+        elif mark is None or ledger.hash_of(mark.rows) != mark.head.hex():
+            raise QueryRefused(
+                "this party's ledger is older than its state directory, or is another one: it has "
+                "forgotten what was spent. Put back its newest copy."
+            )
+
+
+def _begun(query: Query, asked: bytes, *, fit: bool) -> Given:
+    """A release before anything is computed: its one draw, unless it has no randomness."""
+    return Given(
+        release=query.round,
+        query=asked,
+        salt=os.urandom(SALT_BYTES),
+        secret=bytes(SECRET_BYTES) if fit else os.urandom(SECRET_BYTES),
+        vector=np.zeros(0, np.uint64),
+        shared=int(query.share is not None),
+    )
+
+
+def _mark(ledger: Ledger) -> LedgerMark:
+    rows = ledger.length
+    return LedgerMark(rows=rows, head=bytes.fromhex(ledger.hash_of(rows) or ""))
+
+
+def _foreseen(ledger: Ledger, query: Query, event: Event) -> str:
+    """Whether the release is "new", "reserved" or "committed"; refuses what cannot be paid."""
+    with _unpaid(query, event):
+        return ledger.foresee(event, run=query.run, round=query.round)
 
 
 def _reserve(ledger: Ledger, query: Query, event: Event) -> Reservation:
     """Pay, or find that it was paid for."""
-    try:
+    with _unpaid(query, event):
         return ledger.reserve(event, run=query.run, round=query.round)
+
+
+@contextmanager
+def _unpaid(query: Query, event: Event) -> Iterator[None]:
+    try:
+        yield
     except BudgetExceeded:
         raise QueryRefused(
             f"what is left of this party's budget does not pay for release {query.round}."
@@ -187,18 +260,40 @@ def _reserve(ledger: Ledger, query: Query, event: Event) -> Reservation:
 
 def _require_later(query: Query, last: Given) -> None:
     if query.round <= last.release:
+        what = "begun" if last.pending else "answered"
         raise QueryRefused(
-            f"release {last.release} of this run was answered already: what is asked now for "
+            f"release {last.release} of this run was {what} already: what is asked now for "
             f"release {query.round} would be a second answer."
         )
 
 
-def _require_unanswered(reservation: Reservation, last: Given | None) -> None:
-    if reservation.status == "committed" and last is None:
+def _require_one_draw(query: Query, found: Given | None, status: str) -> None:
+    """Refuse a release that the ledger knows, and whose draw the journal does not."""
+    if status == "committed" and (found is None or found.pending):
         raise QueryRefused(
-            f"release {reservation.round} of this run was answered already, and the answer is not "
+            f"release {query.round} of this run was answered already, and the answer is not "
             "in the state directory any more. Another one would be a second draw of noise."
         )
+    if status == "reserved" and found is None:
+        raise QueryRefused(
+            f"release {query.round} of this run was begun already, and its draw is not in the "
+            "state directory any more. Another one would be a second draw of noise."
+        )
+
+
+@contextmanager
+def _unusable(name: str) -> Iterator[None]:
+    """Records that cannot be used are a refusal; what is wrong is for the log of their owner alone.
+
+    It is one sentence whatever is wrong with them.
+    """
+    try:
+        yield
+    except QueryRefused:
+        raise
+    except ValueError as error:
+        _LOG.warning("party %s: %s", name, error)
+        raise QueryRefused("the records of this party cannot be used.") from None
 
 
 @contextmanager
@@ -219,8 +314,3 @@ def _faults(name: str) -> Iterator[None]:
         raise QueryRefused(
             f"this party's disk does not take the answer: {type(error).__name__}."
         ) from None
-
-
-def _fresh(_round: int) -> RandomStream:
-    """Of the operating system: no seed of anybody reaches it."""
-    return RandomStream.from_os()

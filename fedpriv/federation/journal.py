@@ -5,11 +5,17 @@ The directory survives both. Every file is replaced whole, is durable before any
 from it leaves the party, and is readable by its owner alone: there are secrets in it.
 
     lock                one process at a time
+    ledger              how long the party's ledger was after the latest answer, and its head
     seats/RUN           a run that was joined: its channel key, name and protocol state
-    answers/RUN         the latest answer of a run, with the noise that it carries
+    answers/RUN         the latest release of a run: the secret of its draw, then the answer
 
-Both are kept for the latest runs. Of an older one the name of the seat is left, so that it is not
-joined again, and the ledger's commitments, so that no release of it is answered again.
+Seats and answers are kept for the latest runs. Of an older one the name of the seat is left, so
+that it is not joined again, and the ledger's rows, so that no release of it is drawn again.
+
+The secret of a draw is worth more than the answer: who has both can subtract the noise. It is on
+the disk from before the records are used until the answer is stored, which replaces it by zeros; a
+release that is never finished keeps it until the run's next one. What a disk keeps of a file that
+was replaced is not covered, as it is not for channel keys and mask seeds: encrypt the disk.
 """
 
 from __future__ import annotations
@@ -17,12 +23,13 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.federation.memory import Memory
 from fedpriv.federation.wire import pack, unpack
+from fedpriv.privacy.randomness import SECRET_BYTES
 from fedpriv.secagg.codec import Fixed, Ids, Layout, Number, Record, Vector
 from fedpriv.secagg.errors import MalformedMessage, WrongRound
 
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     from fedpriv.secagg.fixed_point import Ring
 
 SALT_BYTES = 32
+_ERASED = bytes(SECRET_BYTES)
 _OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
 _ANSWERS = 64  # runs whose latest answer is kept: a server must not fill the disk with them
 _FOLDER, _FILE = 0o700, 0o600
@@ -40,12 +48,14 @@ _FOLDER, _FILE = 0o700, 0o600
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Given(Record):
-    """The answer to one query of a run, before its masks: private.
+    """The answer to one query of a run, before its masks, or how it will be drawn: private.
 
     Attributes:
         release: Which release of the run the query serves.
         query: SHA-256 of the query.
         salt: Random: the digest of an answer must not tell the answer.
+        secret: All randomness of the answer follows from it; zeros once the answer is here, and
+            where it has no randomness.
         vector: The answer; empty where asking again gets it computed again, without randomness.
         shared: 1 if it carries a share of the noise of the sum, else 0.
         seat: The 32 bytes of the masked run that it was last given in; zeros if in the clear.
@@ -58,6 +68,7 @@ class Given(Record):
         "release": Number(8),
         "query": Fixed(32),
         "salt": Fixed(SALT_BYTES),
+        "secret": Fixed(SECRET_BYTES),
         "vector": Vector(),
         "shared": Number(1),
         "seat": Fixed(32),
@@ -69,14 +80,39 @@ class Given(Record):
     salt: bytes
     vector: Ring
     shared: int
+    secret: bytes = _ERASED
     seat: bytes = bytes(32)
     masks: int = 0
     opened: tuple[int, ...] = ()
 
     @property
+    def pending(self) -> bool:
+        """Whether the answer is still to come, from the secret."""
+        return self.secret != _ERASED
+
+    def answered(self, vector: Ring) -> Given:
+        """The same, with its answer, and without the secret."""
+        return replace(self, vector=vector, secret=_ERASED)
+
+    @property
     def digest(self) -> bytes:
         """What a ledger keeps of it: proof that it was this answer, and nothing about it."""
         return sha256(self.salt + self.query + self.vector.tobytes()).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=True)
+class LedgerMark(Record):
+    """A ledger at one time: whatever it is later, it begins like this.
+
+    Attributes:
+        rows: How many rows it had.
+        head: The hash of the last of them.
+    """
+
+    kind: ClassVar[int] = 97
+    layout: ClassVar[Layout] = {"rows": Number(8), "head": Fixed(32)}
+    rows: int
+    head: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +157,24 @@ class Journal:
         self._folder = folder
         self._seats = folder / "seats"
         self._answers = folder / "answers"
+        self._ledger = folder / "ledger"
 
     @property
-    def answered(self) -> bool:
-        """Whether this party has ever answered anything."""
-        return self._answers.is_dir() and any(self._answers.iterdir())
+    def used(self) -> bool:
+        """Whether this party has ever used its ledger, or begun an answer."""
+        begun = self._answers.is_dir() and any(self._answers.iterdir())
+        return begun or self._ledger.exists()
+
+    @property
+    def ledger(self) -> LedgerMark | None:
+        """The party's ledger as it was after the latest answer; None before the first one."""
+        data = _read(self._ledger)
+        return None if data is None else LedgerMark.from_bytes(data)
+
+    def mark(self, ledger: LedgerMark) -> None:
+        """Remember how far the ledger has got."""
+        if ledger != self.ledger:
+            _write(self._ledger, ledger.to_bytes())
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from fedpriv.federation.queries import ErmQuery, GradientQuery, LossQuery, RiskG
 from fedpriv.learning.erm_problem import minimiser_sensitivity
 from fedpriv.learning.rounding import rounding_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning_objective import ObjectiveProblem
+from fedpriv.privacy.planning_objective import ObjectiveProblem, linear_reach
 from fedpriv.privacy.shares import SharedNoise
 from fedpriv.secagg import FixedPoint
 from fedpriv.secagg.fixed_point import NOISE_DEVIATIONS
@@ -260,6 +260,44 @@ def objective_mechanism(
         step=query.grid.step,
         weight=task.model_weight(query.weights, size),
     )
+
+
+def certain_tolerance(
+    task: Task, *, regulariser: float, objective: ObjectiveNoise | None = None
+) -> float:
+    """The least gradient norm that every party certifies whatever its records and its noise are.
+
+    With a linear term in the objectives, but for a probability of 2⁻⁶⁰ at each party: the longer
+    b is, the more its rounding counts, and a party whose solver fails where b is long answers with
+    short ones only. Public facts alone: below this, a query is refused before a record is read.
+    """
+    if objective is None:
+        return task.certain_tolerance(regulariser)
+    found = 0.0
+    for size in task.size_counts:
+        problem = objective_problem(task, size, regulariser=regulariser, tolerance=1.0)
+        linear, extra = objective.perturbation(problem)
+        reach = linear_reach(linear, task.dimension) / size
+        found = max(found, task.certain_tolerance(regulariser + extra, linear=reach))
+    return found
+
+
+def record_bound(query: Query, task: Task) -> float:
+    """How much one record may add to an answer, in whatever the query asks for.
+
+    C of a clipped gradient or loss; the bound on a record's gradient where nothing is clipped: at
+    the point that is asked about, or, for a minimiser, everywhere on the domain of the loss.
+    """
+    match query:
+        case GradientQuery():
+            return query.clip_norm
+        case LossQuery():
+            return query.clip
+        case RiskGradientQuery():
+            return task.gradient_bound(query.theta)
+        case ErmQuery():
+            return task.lipschitz
+    raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
 
 
 def objective_problem(

@@ -33,13 +33,17 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.guard import Policy, QueryRefused, check_query
+from fedpriv.federation.limits import certain_tolerance, local_mechanism, record_bound
 from fedpriv.federation.protection import LEVELS
-from fedpriv.federation.queries import ErmQuery, GradientQuery, LossQuery
+from fedpriv.federation.queries import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     DistributedGaussianEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonGaussianEvent,
     PoissonPureEvent,
     PureEvent,
     SkellamEvent,
@@ -54,6 +58,17 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.events import Event
+
+
+# Noise on a vector of bounded L2 sensitivity; ρ-zCDP is discrete Gaussian noise.
+_ON_A_VECTOR: tuple[type[Event], ...] = (GaussianEvent, ZcdpEvent, PureEvent, LaplaceEvent)
+_EVENTS: dict[type[Query], tuple[type[Event], ...]] = {
+    GradientQuery: (*_ON_A_VECTOR, PoissonGaussianEvent, PoissonPureEvent),
+    ErmQuery: (*_ON_A_VECTOR, ApproximateEvent),  # (ε, δ): objective perturbation
+    RiskGradientQuery: (*_ON_A_VECTOR, ApproximateEvent),
+    LossQuery: (BoundedRangeEvent, PureEvent),  # a selection, which has no noise on a vector
+}
+_EVENTS_OF_SHARES: tuple[type[Event], ...] = (SkellamEvent, DistributedGaussianEvent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,8 +133,9 @@ def check_terms(
             f"the event is stated under {event.adjacency.value!r} adjacency, and the budget of "
             f"this party under {adjacency.value!r}."
         )
+    _check_kind(query, event)
     _check_bounds(query, event, engagement.task, policy)
-    _check_noise(query, event, policy)
+    _check_noise(query, event, engagement.task, policy)
     return event
 
 
@@ -141,19 +157,32 @@ def relative_noise(event: Event) -> float:
     return float(getattr(event, "relative_noise", 0.0))
 
 
+def _check_kind(query: Query, event: Event) -> None:
+    """An event is charged for the kind of release that its theorem is about, and for no other."""
+    allowed = _EVENTS_OF_SHARES if query.share is not None else _EVENTS[type(query)]
+    if type(event) not in allowed:
+        what = "with shares of noise " if query.share is not None else ""
+        raise QueryRefused(
+            f"a query of kind {query.kind!r} {what}is charged as "
+            f"{', '.join(each.kind for each in allowed)}, and this one states {event.kind!r}."
+        )
+
+
 def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:
     """One record's part in the answer, and in whether there is one; and the sampling."""
-    clip = getattr(query, "clip_norm", None) or getattr(query, "clip", None)
-    if clip is not None and clip > policy.max_clip:
+    if (part := record_bound(query, task)) > policy.max_clip:
         raise QueryRefused(
-            f"the query clips at {clip:g}, and this party allows at most {policy.max_clip:g}."
+            f"the query bounds one record's part in the answer by {part:g}, and this party allows "
+            f"at most {policy.max_clip:g}."
         )
-    if isinstance(query, ErmQuery) and query.tolerance < task.certain_tolerance(query.regulariser):
-        raise QueryRefused(
-            f"the query asks for a gradient norm of {query.tolerance:g}, and with less than "
-            f"{task.certain_tolerance(query.regulariser):.3g} the records of this party would "
-            "decide whether it answers."
-        )
+    if isinstance(query, ErmQuery):
+        certain = certain_tolerance(task, regulariser=query.regulariser, objective=query.objective)
+        if not query.tolerance >= certain:
+            raise QueryRefused(
+                f"the query asks for a gradient norm of {query.tolerance:g}, and with less than "
+                f"{certain:.3g} the records of this party, or its noise, would decide whether it "
+                "answers."
+            )
     counted_on = getattr(event, "sampling_rate", 1.0)
     sampled = getattr(query, "sampling_rate", 1.0)
     if counted_on < sampled:
@@ -171,7 +200,13 @@ def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -
         )
 
 
-def _check_noise(query: Query, event: Event, policy: PartyPolicy) -> None:
+def _check_noise(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:
+    mechanism = local_mechanism(query, task, task.smallest)
+    if mechanism is not None and not mechanism.sound:
+        raise QueryRefused(
+            f"the law {mechanism.name!r} is for study: it does not give the guarantee that it "
+            "states, and no deployed party adds it."
+        )
     own = any(getattr(query, name, None) is not None for name in ("share", "local", "objective"))
     if policy.noise_at == "parties" and not own:
         what = "loss sums, which get" if isinstance(query, LossQuery) else "a sum that gets"

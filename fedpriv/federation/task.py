@@ -138,10 +138,11 @@ class Task:
         require_choice(WEIGHTS, weights=weights)
         return size / self.records if weights == "proportional" else 1 / self.parties
 
-    def certain_tolerance(self, regulariser: float) -> float:
+    def certain_tolerance(self, regulariser: float, *, linear: float = 0.0) -> float:
         """The least gradient norm to which every party finds its minimiser, whatever its records.
 
-        Below, whether a party answers would tell something about them.
+        Below, whether a party answers would tell something about them. ``linear`` bounds ‖b‖/n of
+        a linear term in a party's objective.
         """
         self.require_convex("a minimiser")
         return certain_tolerance(
@@ -150,6 +151,7 @@ class Task:
             strong_convexity=regulariser,
             records=self.largest,
             features=self.model.features,
+            linear=linear,
         )
 
     def require_convex(self, what: str) -> None:

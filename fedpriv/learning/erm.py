@@ -123,11 +123,17 @@ def _dual_is_accurate(problem: ErmProblem, tolerance: float) -> Tensor:
     """Where rounding in dual coordinates stays well below the tolerance.
 
     Opposing records have large α of opposite signs, Σ|α| ≤ rG/(ΛB), with r the true number of
-    records over n: scores Kα are off by up to γ·B·rG/Λ, and slopes by c times that.
+    records over n: scores Kα are off by up to γ·B·rG/Λ, and slopes by c times that. The scores of
+    -b/(nΛ) are off by γ_d·B·‖b‖/(nΛ) more. In the mean over n all of it counts r times.
     """
-    worst = problem.loss.smoothness_for(problem.feature_bound) * problem.radius
     excess = problem.sizes.to(torch.float64) / problem.divisors
-    return problem.sizes * 2.0**-53 * worst * excess <= tolerance / 4
+    worst = problem.sizes * problem.radius * excess
+    if problem.linear is not None:
+        length = torch.linalg.vector_norm(problem.linear.flatten(1), dim=1, dtype=torch.float64)
+        shift = length / (problem.divisors * problem.strong_convexity)
+        worst = worst + problem.features.shape[1] * shift
+    curvature = problem.loss.smoothness_for(problem.feature_bound)
+    return 2.0**-53 * curvature * worst * excess.clamp(min=1) <= tolerance / 4
 
 
 def _runs(need: Tensor, limit: int, kind: Tensor | None = None) -> Iterator[slice]:

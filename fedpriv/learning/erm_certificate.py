@@ -90,14 +90,29 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
 
 
 def certain_tolerance(
-    loss: Loss, *, feature_bound: float, strong_convexity: float, records: int, features: int
+    loss: Loss,
+    *,
+    feature_bound: float,
+    strong_convexity: float,
+    records: int,
+    features: int,
+    linear: float = 0.0,
 ) -> float:
     """A tolerance that is certified whatever the records are; with less, they decide whether it is.
 
-    Four times the largest error that `gradient_norm_bound` adds, at ‖θ‖ = G/Λ and the steepest
-    slopes: a computed gradient norm of half the tolerance, which is what the solver stops at, is
-    then above the errors of its own computation, and the certificate below the tolerance. A linear
-    term with ‖b‖ ≤ n·G fits as well.
+    Four times the largest error that `gradient_norm_bound` adds, at ‖θ‖ = (G + ‖b‖/n)/Λ, which no
+    minimiser exceeds, and the steepest slopes: a computed gradient norm of half the tolerance,
+    which is what the solver stops at, is then above the errors of its own computation, and the
+    certificate below the tolerance. There Λ‖θ‖ + ‖b‖/n, whose rounding counts too, is at most
+    G + 2‖b‖/n.
+
+    Args:
+        loss: Of a record.
+        feature_bound: B.
+        strong_convexity: Λ.
+        records: n, or more.
+        features: d.
+        linear: A bound on ‖b‖/n, of the linear term of the objective.
 
     Assumes no more records than ``records``, the divisor of the objective. Assumes that the solver
     gets there before its limit of iterations, which no theorem promises: it needs a few for smooth
@@ -105,12 +120,14 @@ def certain_tolerance(
     """
     reach = loss.lipschitz_for(feature_bound)
     slope = reach / feature_bound
+    theta_norm = (reach + linear) / strong_convexity
     slope_error = (
-        loss.smoothness * _gamma(features) * feature_bound * reach / strong_convexity
+        loss.smoothness * _gamma(features) * feature_bound * theta_norm
         + loss.slope_rounding
         + 8 * _U * slope
     )
-    error = feature_bound * (slope_error + _gamma(records + 8) * slope) + 8 * _U * reach
+    error = feature_bound * (slope_error + _gamma(records + 8) * slope)
+    error += 8 * _U * (reach + 2 * linear)
     return 4 * error
 
 

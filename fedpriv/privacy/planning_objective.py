@@ -53,6 +53,7 @@ ObjectiveLaw = Literal["l2-laplace", "gaussian"]
 OBJECTIVE_LAWS: tuple[ObjectiveLaw, ...] = ("l2-laplace", "gaussian")
 
 _FINE = 2.0**-32  # the grid of b, relative to its standard deviation
+_REACH_BITS = 60  # a longer b than `linear_reach` has a probability of 2⁻⁶⁰
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,25 +183,8 @@ class ObjectiveNoise:
         self, problem: ObjectiveProblem, *, step: float, weight: float = 1.0
     ) -> ObjectiveMechanism:
         """The noise for one problem, its answer being ``weight``·θ on a grid of width ``step``."""
-        paid = (1 - self.solver_share) * self.epsilon
-        left = self.epsilon - paid
-        if self.law == "l2-laplace":
-            rate, extra = pure_rule(paid, problem)
-            linear: Mechanism = L2LaplaceMechanism(
-                sensitivity=2 * problem.lipschitz,
-                epsilon=rate,
-                dimension=problem.dimension,
-                adjacency=self.adjacency,
-            )
-        else:
-            stddev, extra = gaussian_rule(
-                paid, (1 - self.solver_share) * self.delta, problem, self.adjacency
-            )
-            linear = GaussianMechanism(
-                sensitivity=self.adjacency.sum_sensitivity * problem.lipschitz,
-                stddev=stddev,
-                adjacency=self.adjacency,
-            )
+        linear, extra = self.perturbation(problem)
+        left = self.epsilon - (1 - self.solver_share) * self.epsilon
         rounding = sqrt(problem.dimension) * linear_step(linear) / problem.records
         apart = weight * (2 * problem.tolerance + rounding) / (problem.regulariser + extra)
         apart += sqrt(problem.dimension) * step
@@ -212,6 +196,28 @@ class ObjectiveNoise:
             extra_regulariser=extra,
             output=self._output(left, apart, problem.dimension),
         )
+
+    def perturbation(self, problem: ObjectiveProblem) -> tuple[Mechanism, float]:
+        """The law of b, and Δ: neither depends on the solver's tolerance."""
+        paid = (1 - self.solver_share) * self.epsilon
+        if self.law == "l2-laplace":
+            rate, extra = pure_rule(paid, problem)
+            pure = L2LaplaceMechanism(
+                sensitivity=2 * problem.lipschitz,
+                epsilon=rate,
+                dimension=problem.dimension,
+                adjacency=self.adjacency,
+            )
+            return pure, extra
+        stddev, extra = gaussian_rule(
+            paid, (1 - self.solver_share) * self.delta, problem, self.adjacency
+        )
+        gaussian = GaussianMechanism(
+            sensitivity=self.adjacency.sum_sensitivity * problem.lipschitz,
+            stddev=stddev,
+            adjacency=self.adjacency,
+        )
+        return gaussian, extra
 
     def _output(self, epsilon: float, sensitivity: float, dimension: int) -> Mechanism:
         if self.law == "l2-laplace":
@@ -230,6 +236,27 @@ class ObjectiveNoise:
 def linear_step(linear: Mechanism) -> float:
     """The width of the grid that b is drawn on."""
     return linear.noise_stddev * _FINE
+
+
+def linear_reach(linear: Mechanism, dimension: int) -> float:
+    """A length that b, drawn on its grid, exceeds with a probability of at most 2⁻⁶⁰.
+
+    With x = 60·ln 2, so that e^-x = 2⁻⁶⁰. Gaussian: ‖b‖/σ exceeds √d + √(2x) no more often, because
+    the norm is 1-Lipschitz and its mean at most √d. Laplace: ‖b‖·ε/Δ₂ is a Gamma(d, 1), which
+    exceeds d + √(2dx) + x no more often (Boucheron, Lugosi and Massart 2013, Thm. 5.6 and §2.4).
+    Rounding to the grid adds at most √d/2 of its steps.
+    """
+    d, x = dimension, _REACH_BITS * log(2)
+    match linear:
+        case GaussianMechanism():
+            length = linear.stddev * (sqrt(d) + sqrt(2 * x))
+        case L2LaplaceMechanism():
+            length = linear.sensitivity / linear.epsilon * (d + sqrt(2 * d * x) + x)
+        case _:
+            raise ValueError(
+                f"linear must be a law of objective perturbation, got {linear.name!r}."
+            )
+    return length + sqrt(d) / 2 * linear_step(linear)
 
 
 def pure_rule(epsilon: float, problem: ObjectiveProblem) -> tuple[float, float]:

@@ -1,9 +1,11 @@
 """The one source of randomness of the privacy core: an AES-256-CTR keystream.
 
-Two ways to open a stream, never mixed. `RandomStream.from_os` takes its key from the operating
-system and is what a real release uses. `RandomStream.seeded` derives the key from a seed, so that
-a simulation can be repeated; whoever knows the seed can subtract the noise, hence it protects
-nothing. Both yield the same numbers through the same interface, and `secure` tells them apart.
+Three ways to open a stream, never mixed. `RandomStream.from_os` takes its key from the operating
+system and is what a real release uses. `RandomStream.from_secret` derives the key from a secret
+that the operating system drew before, for a release that must be the same if it is computed again.
+`RandomStream.seeded` derives the key from a seed, so that a simulation can be repeated; whoever
+knows the seed can subtract the noise, hence it protects nothing. All yield the same numbers through
+the same interface, and `secure` tells the last one apart.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _KEY_BYTES = 32
+SECRET_BYTES = 32
 # One entry for every fork that led to this process: a child can have its parent's process number,
 # in a process namespace of its own or after the parent's end.
 _FORKS: list[None] = []
@@ -39,23 +42,45 @@ class RandomStream:
     bytes are within n²/2^129 of uniform for any bounded observer: 2^-65 after 64 GiB.
 
     A stream cannot be copied or pickled, because a copy would repeat its output, and noise that
-    is used twice cancels. For the same reason a fork re-keys a secure stream from the operating
-    system and refuses to continue a seeded one. Not covered: a snapshot of the whole machine,
+    is used twice cancels. For the same reason a fork re-keys a stream of the operating system,
+    and refuses to continue one that can be repeated. Not covered: a snapshot of the whole machine,
     other code reading this process's memory. Give each thread a stream of its own.
     """
 
-    __slots__ = ("_keystream", "_process", "_secure")
+    __slots__ = ("_keystream", "_process", "_repeatable", "_secure")
 
-    def __init__(self, key: builtins.bytes, *, secure: bool) -> None:
+    def __init__(
+        self, key: builtins.bytes, *, secure: bool, repeatable: bool | None = None
+    ) -> None:
         if len(key) != _KEY_BYTES:
             raise ValueError(f"key must have {_KEY_BYTES} bytes, got {len(key)}.")
         self._secure = secure
+        self._repeatable = not secure if repeatable is None else repeatable
         self._start(key)
 
     @classmethod
     def from_os(cls) -> RandomStream:
         """A fresh stream, keyed by the operating system: for every real release."""
         return cls(os.urandom(_KEY_BYTES), secure=True)
+
+    @classmethod
+    def from_secret(cls, secret: builtins.bytes, *labels: str | int) -> RandomStream:
+        """The stream of a secret that the operating system drew, the same whenever it is opened.
+
+        For a release that must have one draw of noise whatever happens: the secret is stored
+        before anything is computed, and erased when the release is stored. As strong as
+        `from_os` while nobody else has the secret. The key is HKDF-SHA256 of it, with the labels as
+        its context: different labels give independent streams.
+
+        Args:
+            secret: 32 bytes of `os.urandom`, used for one release and nothing else.
+            labels: What the stream is for.
+        """
+        if type(secret) is not bytes or len(secret) != SECRET_BYTES:
+            raise ValueError(f"secret must be {SECRET_BYTES} bytes of the operating system.")
+        if secret == bytes(SECRET_BYTES):
+            raise ValueError("secret must not be all zeros: it was erased, or never drawn.")
+        return cls(_derived(secret, b"fedpriv secret stream", labels), secure=True, repeatable=True)
 
     @classmethod
     def seeded(cls, seed: int, *labels: str | int) -> RandomStream:
@@ -69,13 +94,11 @@ class RandomStream:
         >>> bool((first == RandomStream.seeded(7, "noise", 2).words(2)).any())
         False
         """
-        context = b"fedpriv seeded stream" + b"".join(_encode(label) for label in labels)
-        kdf = HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=context)
-        return cls(kdf.derive(_encode(seed)), secure=False)
+        return cls(_derived(_encode(seed), b"fedpriv seeded stream", labels), secure=False)
 
     @property
     def secure(self) -> bool:
-        """Whether the key came from the operating system: only then does noise protect."""
+        """Whether the operating system drew the key: only then does noise protect."""
         return self._secure
 
     def bytes(self, count: int) -> builtins.bytes:
@@ -147,7 +170,7 @@ class RandomStream:
         return buffer
 
     def _leave_parent(self) -> None:
-        if not self._secure:
+        if self._repeatable:
             raise RuntimeError(
                 "A seeded stream must not cross a fork: parent and child would draw the same "
                 "noise. Open RandomStream.seeded(seed, ..., worker) in the child instead."
@@ -172,6 +195,11 @@ def _size(count: object) -> int:
     if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 0:
         raise ValueError(f"count must be an integer of at least 0, got {count!r}.")
     return int(count)
+
+
+def _derived(secret: bytes, purpose: bytes, labels: tuple[str | int, ...]) -> bytes:
+    context = purpose + b"".join(_encode(label) for label in labels)
+    return HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=context).derive(secret)
 
 
 def _encode(label: object) -> bytes:

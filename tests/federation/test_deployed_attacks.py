@@ -435,18 +435,20 @@ def answer(villain: Villain, query: Query) -> Ring:
         return villain.host(0).party.answer(query)
 
 
-def test_a_reservation_without_an_answer_pays_for_one_query_only(
+def test_a_release_that_was_begun_is_answered_to_the_query_that_began_it_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A party that failed after it paid answers the next query for that release, and no third."""
+    """A party that failed after it paid answers that query when it is asked again, and no other."""
     villain = Villain(clear_of_three(tmp_path))
     with monkeypatch.context() as patched:
         patched.setattr("fedpriv.federation.party.Party.answer", never)
         with pytest.raises(AssertionError):
             answer(villain, gradient(villain))
-    answer(villain, gradient(villain, theta=np.ones(3)))
+    with pytest.raises(QueryRefused, match="release 0 of this run was begun already"):
+        answer(villain, gradient(villain, theta=np.ones(3)))
+    answer(villain, gradient(villain))
     with pytest.raises(QueryRefused, match="answered already"):
-        answer(villain, gradient(villain))
+        answer(villain, gradient(villain, theta=np.ones(3)))
     assert len(villain.deployment.reserved("north")) == 1
 
 

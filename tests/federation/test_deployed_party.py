@@ -125,7 +125,7 @@ def test_a_party_pays_for_an_answer_before_it_gives_it(clear: Deployment) -> Non
         assert (ledger.settings.budget.epsilon, ledger.settings.data_name) == (2.0, "north")
         assert ledger.fingerprint is not None
         kinds = [row.kind for row in ledger.rows()]
-    assert kinds.index("reserved") < kinds.index("data") < kinds.index("committed")
+    assert kinds.index("data") < kinds.index("reserved") < kinds.index("committed")
     assert run.run == query(clear).run
 
 
@@ -356,7 +356,7 @@ def test_no_seed_reaches_a_deployed_party(clear: Deployment, seeds: list[str]) -
     """No stream of a party comes from a seed: not its noise, its samples, its keys or its salts."""
     answer(clear, noisy(clear))
     ask(clear, join(), Ask(run=RUN, round=1, party=0), asked=noisy(clear))
-    answer(clear, query(clear, 1, sampling_rate=0.5, event=noisy(clear, 1).event, share=None))
+    answer(clear, query(clear, 1, sampling_rate=0.5))
     assert seeds == []
 
 
@@ -508,7 +508,7 @@ def test_everything_in_the_state_directory_is_for_its_owner_alone(clear: Deploym
     for path in (state, *state.rglob("*")):
         allowed = 0o700 if path.is_dir() else 0o600
         assert stat.S_IMODE(path.stat().st_mode) == allowed, path
-    assert sorted(path.name for path in state.iterdir()) == ["answers", "lock", "seats"]
+    assert sorted(path.name for path in state.iterdir()) == ["answers", "ledger", "lock", "seats"]
 
 
 def test_the_ledger_learns_nothing_about_an_answer() -> None:

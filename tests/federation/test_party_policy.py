@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from fedpriv.data import Bounds
+from fedpriv.federation import party_guard
 from fedpriv.federation.guard import QueryRefused
-from fedpriv.federation.limits import share_mechanism
-from fedpriv.federation.local_noise import LocalNoise
+from fedpriv.federation.limits import local_mechanism, record_bound, share_mechanism
+from fedpriv.federation.local_noise import LAWS, LocalNoise
 from fedpriv.federation.party_guard import (
     Engagement,
     check_engagement,
@@ -24,12 +25,14 @@ from fedpriv.federation.party_guard import (
 from fedpriv.federation.party_policy import PartyPolicy, parse_party, read_party
 from fedpriv.federation.protection import LEVELS, Protection
 from fedpriv.federation.queries import (
+    QUERIES,
     ErmQuery,
     GradientQuery,
     LossQuery,
     Query,
     RiskGradientQuery,
 )
+from fedpriv.learning.losses import Squared
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import (
@@ -205,6 +208,13 @@ QUERY = GradientQuery(
     theta=np.zeros(3),
     clip_norm=1.0,
 )
+SELECTED = BoundedRangeEvent(epsilon=0.1, adjacency=R)
+LOSS = LossQuery(
+    run=QUERY.run, round=0, grid=GRID, event=SELECTED, points=np.zeros((2, 3)), clip=1.0
+)
+JOINT = RiskGradientQuery(
+    run=QUERY.run, round=0, grid=GRID, event=EVENT, theta=np.zeros(3), exchange=0
+)
 ERM = ErmQuery(run=QUERY.run, round=0, grid=GRID, event=EVENT, regulariser=0.1, tolerance=1e-6)
 
 
@@ -263,12 +273,95 @@ def test_a_kind_of_query_that_the_policy_does_not_name_is_refused() -> None:
 
 def test_a_larger_clip_is_refused_to_the_last_bit() -> None:
     charged(replace(QUERY, clip_norm=1.0))
-    refused(replace(QUERY, clip_norm=float(np.nextafter(1.0, 2.0))), "clips at 1, and .* most 1")
+    above = replace(QUERY, clip_norm=float(np.nextafter(1.0, 2.0)))
+    refused(above, "part in the answer by 1, and .* most 1")
     loss = LossQuery(
-        run=QUERY.run, round=0, grid=GRID, event=EVENT, points=np.zeros((2, 3)), clip=3.0
+        run=QUERY.run, round=0, grid=GRID, event=SELECTED, points=np.zeros((2, 3)), clip=3.0
     )
-    refused(loss, "clips at 3, and this party allows at most 1")
+    refused(loss, "part in the answer by 3, and this party allows at most 1")
     charged(loss, max_clip=3.0)
+
+
+@pytest.mark.parametrize("least", [0.5, 0.999])
+def test_max_clip_binds_what_is_not_clipped_by_the_bound_on_its_gradients(least: float) -> None:
+    """G of the logistic loss is 1: minimisers and exact gradients are sums of such gradients."""
+    for query in (ERM, JOINT):
+        charged(query, max_clip=1.0)
+        refused(query, f"part in the answer by 1, and .* most {least:g}", max_clip=least)
+
+
+def test_max_clip_binds_exact_gradients_at_the_point_that_is_asked_about() -> None:
+    """The squared loss has no bound on all points: the farther the point, the longer a gradient."""
+    squared = replace(TASK, loss=Squared(radius=1.0, label_bound=1.0))
+    engagement = replace(ENGAGEMENT, task=squared)
+    policy = replace(POLICY, max_clip=2.0)
+    check_terms(JOINT, engagement, policy, R)
+    far = replace(JOINT, theta=np.full(3, 100.0))
+    with pytest.raises(QueryRefused, match=r"part in the answer by 174\.\d+, and .* most 2"):
+        check_terms(far, engagement, policy, R)
+
+
+VECTOR: tuple[Event, ...] = (
+    EVENT,
+    ZcdpEvent(rho=0.1, adjacency=R),
+    PureEvent(epsilon=0.1, adjacency=R),
+    LaplaceEvent(relative_noise=2.0, adjacency=R),
+)
+APPROXIMATE = ApproximateEvent(epsilon=0.1, delta=1e-7, adjacency=R)
+OF_SHARES: tuple[Event, ...] = (
+    SkellamEvent(variance=1e4, l1_sensitivity=9.0, l2_sensitivity=3.0, adjacency=R),
+    DistributedGaussianEvent(
+        shares=3,
+        share_stddev=100.0,
+        l1_sensitivity=9.0,
+        l2_sensitivity=3.0,
+        dimension=3,
+        adjacency=R,
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "allowed"),
+    [
+        (QUERY, VECTOR),
+        (ERM, (*VECTOR, APPROXIMATE)),
+        (JOINT, (*VECTOR, APPROXIMATE)),
+        (LOSS, (SELECTED, VECTOR[2])),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_a_kind_of_query_is_charged_with_the_kinds_of_event_that_are_about_it(
+    query: Query, allowed: tuple[Event, ...]
+) -> None:
+    """The event of a selection on a sum, or of shares where there are none, is another theorem's."""
+    for event in (*VECTOR, APPROXIMATE, SELECTED, *OF_SHARES):
+        stated = replace(query, event=event)
+        if event in allowed:
+            assert charged(stated) == event
+        else:
+            refused(stated, f"kind {query.kind!r} is charged as .*states {event.kind!r}")
+
+
+def test_every_kind_of_query_has_its_kinds_of_event_and_its_bound() -> None:
+    """A new kind of query must say both, or a deployed party does not know what to charge."""
+    assert set(party_guard._EVENTS) == set(QUERIES.values())
+    for query in (QUERY, ERM, JOINT, LOSS):
+        assert record_bound(query, TASK) == 1.0
+
+
+@pytest.mark.parametrize("base", [QUERY, ERM], ids=["gradient", "erm"])
+def test_a_law_that_is_for_study_is_refused(base: GradientQuery | ErmQuery) -> None:
+    """Its event is honest about √d, but what it states is not what it gives."""
+    for law in LAWS:
+        local = LocalNoise(law=law, relative_noise=20.0, adjacency=R)
+        mechanism = local_mechanism(replace(base, local=local), TASK, TASK.smallest)
+        assert mechanism is not None
+        query = replace(base, local=local, event=mechanism.event())
+        if law.startswith("unsound"):
+            refused(query, f"the law '{law}' is for study")
+        else:
+            charged(query)
 
 
 def test_smaller_noise_is_refused_to_the_last_bit() -> None:
@@ -296,7 +389,7 @@ def test_an_amplification_by_more_sampling_than_is_asked_for_is_refused() -> Non
     whole = RiskGradientQuery(
         run=QUERY.run, round=0, grid=GRID, event=event, theta=np.zeros(3), exchange=0
     )
-    refused(whole, "counts on a sample of 0.01", adjacency=A)
+    refused(whole, "states 'poisson-gaussian'", adjacency=A)
 
 
 def test_less_amplification_than_there_was_is_accepted() -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import fedpriv
 from fedpriv._validate import require_delta, require_non_negative
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 FORMAT = "fedpriv ledger 1"
 DEFAULT_TIMEOUT = 30.0
+
+
+class _Undone(Exception):
+    """Ends a transaction that was made to see what it finds."""
 
 
 class Ledger:
@@ -136,6 +141,20 @@ class Ledger:
         """Hash of the last row. Kept elsewhere, it proves that nothing before it was changed."""
         return self._store.tail().hash.hex()
 
+    @property
+    def length(self) -> int:
+        """How many rows there are; the number of the last one."""
+        return self._store.tail().seq
+
+    def hash_of(self, row: int) -> str | None:
+        """Hash of row number ``row``; None if there is no such row.
+
+        Who keeps the length and the head of a ledger elsewhere can tell by it whether a file is
+        that ledger, as it was or with rows added since, or an older or another one.
+        """
+        found = self._store.numbered(row)
+        return None if found is None else found.hash.hex()
+
     def bind_data(self, *parts: Part) -> None:
         """Record the fingerprint of the data set, once; later calls only check it.
 
@@ -216,6 +235,28 @@ class Ledger:
             release=release,
             spent=spent,
         )
+
+    def foresee(
+        self,
+        event: Event,
+        *,
+        run: str,
+        round: int,  # noqa: A002 (its name everywhere)
+    ) -> Literal["new", "reserved", "committed"]:
+        """What `reserve` would find; raises what it would raise. Nothing is written.
+
+        For who must know that a release can be paid for before it is fit to pay for it.
+        """
+        require_name(run=run)
+        _require_round(round)
+        known, release = False, None
+        with suppress(_Undone), self._store.writing():
+            known = self._store.row(Kind.RESERVED, run, round) is not None
+            release, _ = self._charges.reserve(event, run, round)
+            raise _Undone
+        if release is not None:
+            return "committed"
+        return "reserved" if known else "new"
 
     def commit(self, reservation: Reservation, release: bytes) -> Reservation:
         """Store the one release of a reservation. Publish it only after this has returned.

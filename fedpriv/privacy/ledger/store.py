@@ -160,6 +160,13 @@ class Store:
             require_hash(row)
         return row
 
+    def numbered(self, seq: int) -> Row | None:
+        """The row of this number, checked against its hash."""
+        row = self._row(f"{_READ} WHERE rowid = ?", seq)
+        if row is not None:
+            require_hash(row)
+        return row
+
     def row_before(self, run: str) -> Row | None:
         """The last row before the first one of ``run``; None if the run is not there."""
         (first,) = self._first("SELECT MIN(rowid) FROM rows WHERE run = ?", run)

@@ -123,6 +123,7 @@ class UnsoundLaplaceMechanism(_VectorLaplace):
     """
 
     name: ClassVar[str] = "unsound-laplace"
+    sound: ClassVar[bool] = False
 
     def event(self) -> PureEvent:
         """What the release really costs: √d·ε."""

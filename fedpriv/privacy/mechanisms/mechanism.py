@@ -35,6 +35,7 @@ class Mechanism(ABC):
     """
 
     name: ClassVar[str]
+    sound: ClassVar[bool] = True  # False: it does not give what its parameters say; for study
     precision: ClassVar[str] = "integer noise, within 2^-80 of its law on every coordinate"
     adjacency: Adjacency
 
