@@ -73,6 +73,11 @@ class Experiment(Section):
             raise ValueError(
                 "data.path is missing: a schema without records is for engine = 'deployment'."
             )
+        if section.records is not None and self.privacy.adjacency == "replace-one":
+            raise ValueError(
+                "data.records must not be given under replace-one adjacency, where the number of "
+                "records is public, and counted. It is for add-remove."
+            )
         return self
 
     def to_dict(self) -> dict[str, Any]:

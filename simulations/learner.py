@@ -28,8 +28,13 @@ _TASKS = {
 }
 
 
-def learner(section: ModelSection, dataset: Dataset) -> tuple[Model, Loss]:
-    """The model and loss that ``section`` names, in the dimensions of ``dataset``."""
+def learner(
+    section: ModelSection, dataset: Dataset, *, headroom: float = 1.0
+) -> tuple[Model, Loss]:
+    """The model and loss that ``section`` names, in the dimensions of ``dataset``.
+
+    ``headroom`` is that of the task: how many times its size a party's records may be.
+    """
     if dataset.task not in _TASKS[section.name]:
         fitting = ", ".join(name for name, tasks in _TASKS.items() if dataset.task in tasks)
         raise ValueError(
@@ -42,11 +47,11 @@ def learner(section: ModelSection, dataset: Dataset) -> tuple[Model, Loss]:
         widths = (width, *section.hidden, outputs)
         network = MlpModel(widths=widths, activation=section.activation)
         return network, Softmax(classes=classes) if outputs > 1 else Logistic()
-    loss = _convex_loss(section, classes)
+    loss = _convex_loss(section, classes, headroom)
     return LinearModel(width=width, classes=loss.outputs), loss
 
 
-def _convex_loss(section: ModelSection, classes: int) -> Loss:
+def _convex_loss(section: ModelSection, classes: int, headroom: float) -> Loss:
     match section.name:
         case "huber-svm":
             return HuberHinge(smoothing=section.smoothing)
@@ -57,8 +62,8 @@ def _convex_loss(section: ModelSection, classes: int) -> Loss:
         case "squared":
             if section.l2 == 0:
                 raise ValueError("model.l2 must be positive for the squared loss: it bounds θ.")
-            # ‖θ*‖ ≤ label_bound/√λ: the smallest domain that holds every minimiser.
-            radius = section.label_bound / section.l2**0.5
+            # ‖θ*‖ ≤ √headroom·label_bound/√λ: the smallest domain that holds every minimiser.
+            radius = section.label_bound * (headroom / section.l2) ** 0.5
             return Squared(radius=radius, label_bound=section.label_bound)
         case _:
             return Logistic()

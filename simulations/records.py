@@ -50,11 +50,14 @@ class Holding:
         sizes: n_j, the public number of training records of each party: the number that the
             experiment declares, or else that of the party's records, times the share that a split
             by hash leaves. Everything that is divided, weighted or calibrated uses these.
+        headroom: So many times its size a party's records may be; 1 if they are just as many, each
+            at a place that no other record decides.
         own_test: Whether the test records were set apart by their source, not drawn by a hash.
     """
 
     data: PartitionedDataset
     sizes: tuple[int, ...]
+    headroom: float
     own_test: bool
 
 
@@ -104,9 +107,15 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
         )
         tested = len(split.dataset.test) if split.share < 1 else 0
         totals = np.full(data.parties, (len(split.dataset.train) + tested) / data.parties)
+    totals = _declared(section, data.parties, totals)
+    dealt = data.kind not in BY_RECORD and section.records is None  # in a simulation
+    sizes = data.sizes if dealt else np.maximum(1, np.rint(totals * split.share))
+    in_place = split.share == 1 and data.kind != "hashed"
+    most = totals.sum() if data.kind == "hashed" else totals
     return Holding(
         data=data,
-        sizes=_public_sizes(section, data, totals, share=split.share),
+        sizes=tuple(map(int, sizes)),
+        headroom=1.0 if dealt or in_place else max(1.0, float((most / sizes).max())),
         own_test=split.share == 1,
     )
 
@@ -163,23 +172,11 @@ def _hashed_fraction(dataset: Dataset, section: DataSection) -> float | None:
     return None if same else wanted
 
 
-def _public_sizes(
-    section: DataSection, data: PartitionedDataset, totals: NDArray[Any], *, share: float
-) -> tuple[int, ...]:
-    """n_j, from numbers that are public (see `Holding`); at least 1 each."""
-    declared = _declared(section, data.parties)
-    if declared is not None:
-        totals = declared
-    elif data.kind not in BY_RECORD:
-        return tuple(map(int, data.sizes))  # a simulation dealt them out
-    return tuple(max(1, round(float(total) * share)) for total in totals)
-
-
-def _declared(section: DataSection, parties: int) -> NDArray[np.float64] | None:
-    """The number of records of each party that the experiment declares, if it does."""
+def _declared(section: DataSection, parties: int, counted: NDArray[Any]) -> NDArray[Any]:
+    """The number of records of each party: declared by the experiment, or else as counted."""
     match section.records:
         case None:
-            return None
+            return counted
         case int(total):
             return np.full(parties, total / parties)
         case counts if len(counts) == parties:

@@ -65,13 +65,14 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         )
     holding = party_records(resolved, keep=keep)
     data = holding.data
-    model, loss = learner(resolved.model, data.dataset)
+    model, loss = learner(resolved.model, data.dataset, headroom=holding.headroom)
     task = Task(
         model=model,
         loss=loss,
         regulariser=resolved.model.l2,
         feature_bound=resolved.data.feature_norm,
         sizes=holding.sizes,
+        headroom=holding.headroom,
     )
     return Prepared(
         experiment=resolved,

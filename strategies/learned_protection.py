@@ -291,7 +291,7 @@ def norm_mechanism(
     C for every record, of all that there may be, and √d steps for the rounding of every party.
     """
     task = setup.task
-    most = headroom(setup.adjacency) * task.records
+    most = headroom(setup.adjacency, task) * task.records
     longest = most * clip_norm + task.parties * sqrt(task.dimension) * step
     operations = task.dimension + 4
     gamma = operations * _U / (1 - operations * _U)

@@ -88,7 +88,8 @@ def build(setup: Setup, options: LocalObjectiveOptions) -> LocalObjectivePerturb
     task.require_strongly_convex(LocalObjectivePerturbation.name)
     require_replace_one(setup, LocalObjectivePerturbation.name, because=UNCERTIFIED)
     objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
-    tolerance = _tolerance(options, task, objective)
+    certain = certain_tolerance(task, regulariser=task.regulariser, objective=objective)
+    tolerance = options.gradient_norm(task, records=task.largest, certain=certain)
     weight = min(task.model_weight(options.weights, size) for size in task.sizes)
     apart = weight * 2 * tolerance / (task.regulariser * sqrt(task.dimension))
     step = 2.0 ** floor(log2(apart))
@@ -112,17 +113,3 @@ def build(setup: Setup, options: LocalObjectiveOptions) -> LocalObjectivePerturb
         tolerance=tolerance,
         run=setup.run,
     )
-
-
-def _tolerance(options: LocalObjectiveOptions, task: Task, objective: ObjectiveNoise) -> float:
-    """What every party certifies with its linear term, however long that is."""
-    certain = certain_tolerance(task, regulariser=task.regulariser, objective=objective)
-    if options.tolerance == "auto":
-        return max(certain, options.gradient_norm(task, records=task.largest))
-    if options.tolerance < certain:
-        raise ValueError(
-            f"tolerance must be at least {certain:.3g} for this budget, got {options.tolerance!r}: "
-            "with less, whether a party finds its minimiser depends on its noise and its records. "
-            "Use 'auto'."
-        )
-    return options.tolerance

@@ -26,17 +26,25 @@ class FitOptions(Options):
 
     tolerance: Positive | Literal["auto"] = "auto"
 
-    def gradient_norm(self, task: Task, *, records: int) -> float:
+    def gradient_norm(self, task: Task, *, records: int, certain: float | None = None) -> float:
         """The tolerance; left to us, a thousandth of the 2G/n that it adds to, within reason.
 
-        At least what every party can certify whatever its records are.
+        At least ``certain``, what is certified whatever the records and the noise are; if not
+        given, that of every party's own minimiser. With less, the records would decide whether
+        there is an answer, and a release that fails and is tried again would show it.
         """
-        if self.tolerance != "auto":
-            return self.tolerance
         wanted = min(1e-6, max(1e-11, 1e-3 * task.lipschitz / records))
         if not (task.convex and task.regulariser):
             return wanted  # there is no minimiser, and the strategy will say so
-        return max(wanted, task.certain_tolerance(task.regulariser))
+        least = task.certain_tolerance(task.regulariser) if certain is None else certain
+        if self.tolerance == "auto":
+            return max(wanted, least)
+        if self.tolerance < least:
+            raise ValueError(
+                f"tolerance must be at least {least:.3g} here, got {self.tolerance!r}: with less, "
+                "whether a minimiser is found depends on the records and the noise. Use 'auto'."
+            )
+        return self.tolerance
 
 
 class ModelOptions(FitOptions):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from math import floor, log2, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedpriv.federation.joint import JointStrategy
+from fedpriv.federation.joint import JointStrategy, certain_joint_tolerance
 from fedpriv.federation.limits import objective_problem
 from fedpriv.privacy.plan import Plan
 from fedpriv.privacy.planning_objective import ObjectiveMechanism, ObjectiveNoise
@@ -87,8 +87,9 @@ def build(setup: Setup, options: ObjectiveOptions) -> ObjectivePerturbation:
     """The strategy, planned within its budget."""
     task = setup.task
     task.require_strongly_convex(ObjectivePerturbation.name)
-    tolerance = options.gradient_norm(task, records=task.records)
     objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
+    certain = certain_joint_tolerance(task, adjacency=setup.adjacency, objective=objective)
+    tolerance = options.gradient_norm(task, records=task.records, certain=certain)
     everyone = objective_problem(
         task, task.records, regulariser=task.regulariser, tolerance=tolerance
     )

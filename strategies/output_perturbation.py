@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from fedpriv.federation.joint import JointStrategy
+from fedpriv.federation.joint import JointStrategy, certain_joint_tolerance
 from fedpriv.federation.limits import model_sensitivity
 from fedpriv.federation.local_noise import rescaled
 from fedpriv.federation.queries import ErmQuery
@@ -133,7 +133,9 @@ def build(setup: Setup, options: OutputOptions) -> SumStrategy:
     if options.regulariser == "optimal":
         setup = with_optimal_regulariser(setup, radius=options.radius)
     task, joint = setup.task, options.fit == "joint"
-    tolerance = options.gradient_norm(task, records=task.records if joint else task.largest)
+    certain = certain_joint_tolerance(task, adjacency=setup.adjacency) if joint else None
+    records = task.records if joint else task.largest
+    tolerance = options.gradient_norm(task, records=records, certain=certain)
     plan = plan_output(
         setup, law=options.law, weights=options.weights, tolerance=tolerance, joint=joint
     )

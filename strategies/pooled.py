@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fedpriv.federation.joint import JointStrategy
+from fedpriv.federation.joint import JointStrategy, certain_joint_tolerance
 from strategies.building import Setup, StrategyInfo
 from strategies.models import FitOptions
 
@@ -41,7 +41,8 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: FitOptions) -> Pooled:
     """The strategy; it promises nothing, so there is no plan."""
     task = setup.task
-    tolerance = options.gradient_norm(task, records=task.records)
+    certain = certain_joint_tolerance(task, adjacency=setup.adjacency)
+    tolerance = options.gradient_norm(task, records=task.records, certain=certain)
     return Pooled(
         task=task, plan=None, adjacency=setup.adjacency, tolerance=tolerance, run=setup.run
     )

@@ -128,6 +128,11 @@ class Holdings:
         return replace(answers, vectors=answers.vectors.clip(-bounds, bounds))
 
     @cached_property
+    def _most(self) -> int:
+        """The number of records of the largest of these parties. Private."""
+        return int(self._batch.segments.offsets.diff().max())
+
+    @cached_property
     def _crowded(self) -> bool:
         """Whether a party has more records than its size says, and a sum might exceed its bound.
 
@@ -195,7 +200,7 @@ class Holdings:
         )
         if draws.sample is not None:
             batch = batch.select(torch.from_numpy(draws.sample))
-        if summed_in_float64(query, task):
+        if summed_in_float64(query, task, records=self._most):
             return self._wide_sums(query.theta, batch, clipping)
         gradient = self._gradient  # of the full batch: prepared once
         if (

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fedpriv.federation.limits import finest_grid, headroom
+from fedpriv.federation.limits import finest_grid, headroom, objective_problem
 from fedpriv.federation.queries import RiskGradientQuery
 from fedpriv.federation.strategy import SumStrategy
 from fedpriv.learning.erm_minimise import minimise
+from fedpriv.privacy.planning_objective import linear_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.plan import Plan
+    from fedpriv.privacy.planning_objective import ObjectiveNoise
     from fedpriv.secagg import FixedPoint
 
     Vector = NDArray[np.float64]
@@ -60,7 +62,7 @@ class JointStrategy(SumStrategy):
                 f"adjacency must be the plan's, {plan.adjacency.value!r}, got {adjacency.value!r}."
             )
         super().__init__(task=task, plan=plan, run=run)
-        self._headroom = headroom(adjacency)
+        self._headroom = headroom(adjacency, task)
         self._tolerance = tolerance
         self._fit: Fit | None = None
 
@@ -139,7 +141,7 @@ class Fit:
         linear: Vector,
         strong_convexity: float,
         tolerance: float,
-        headroom: int = 1,
+        headroom: float = 1.0,
     ) -> None:
         self._task = task
         self._headroom = headroom
@@ -189,21 +191,67 @@ class Fit:
         return minimum.theta
 
     def _oracle_error(self) -> float:
-        """How far a gradient told here can be from the exact one, at the point returned.
+        return _oracle_error(
+            self._task,
+            headroom=self._headroom,
+            strong_convexity=self._strong_convexity,
+            pull=float(np.linalg.norm(self._linear)),
+            tolerance=self._tolerance,
+            step=self._coarsest,
+        )
 
-        With r times N records, r ≤ headroom, that point is no longer than
-        (rG + ‖b/N‖ + tolerance)/Λ. Float64 moves a score by at most γ_d·B‖θ‖, a slope by c times
-        that and its own error, a sum of n terms by γ_n of their sizes (Higham 2002, §3.1), all of
-        them r times in the mean; the grid moves each party's coordinate by half a step.
-        """
-        task, pull, most = self._task, float(np.linalg.norm(self._linear)), self._headroom
-        reach = (most * task.lipschitz + pull + self._tolerance) / self._strong_convexity
-        gamma = 1.01 * _U * (most * task.largest + task.dimension + 16)
-        smooth = task.curvature * gamma * reach
-        slopes = task.feature_bound * task.loss.slope_rounding + 8 * gamma * task.lipschitz
-        local = gamma * (self._strong_convexity * reach + pull)
-        grid = task.parties * sqrt(task.dimension) * self._coarsest / (2 * task.records)
-        return most * (smooth + slopes) + local + grid
+
+def certain_joint_tolerance(
+    task: Task, *, adjacency: Adjacency, objective: ObjectiveNoise | None = None
+) -> float:
+    """The least gradient norm to which a joint fit is certified whatever the records are.
+
+    Four times the largest error of a gradient told; with a linear term in the objective, of a
+    length that b exceeds with a probability of 2⁻⁶⁰. With less, long b would fail where short ones
+    do not, and whoever tries again until a fit succeeds would release with another law of b.
+    """
+    task.require_convex("a minimiser")
+    if not task.regulariser:
+        return 0.0  # there is no minimiser, and the strategy will say so
+    extra = pull = 0.0
+    if objective is not None:
+        problem = objective_problem(task, task.records, regulariser=task.regulariser, tolerance=1.0)
+        linear, extra = objective.perturbation(problem)
+        pull = linear_reach(linear, task.dimension) / task.records
+    most = headroom(adjacency, task)
+    return 4 * _oracle_error(
+        task,
+        headroom=most,
+        strong_convexity=task.regulariser + extra,
+        pull=pull,
+        tolerance=0.01 * task.lipschitz,  # more than any: it hardly matters
+        step=finest_grid(bound=most * task.records * task.lipschitz).step,
+    )
+
+
+def _oracle_error(
+    task: Task,
+    *,
+    headroom: float,
+    strong_convexity: float,
+    pull: float,
+    tolerance: float,
+    step: float,
+) -> float:
+    """How far a mean gradient of a joint fit can be from the exact one, at the point returned.
+
+    With r times N records, r ≤ headroom, that point is no longer than (rG + ‖b/N‖ + tolerance)/Λ.
+    Float64 moves a score by at most γ_d·B‖θ‖, a slope by c times that and its own error, a sum of n
+    terms by γ_n of their sizes (Higham 2002, §3.1), all of them r times in the mean; the grid moves
+    each party's coordinate by half a step.
+    """
+    reach = (headroom * task.lipschitz + pull + tolerance) / strong_convexity
+    gamma = 1.01 * _U * (headroom * task.largest + task.dimension + 16)
+    smooth = task.curvature * gamma * reach
+    slopes = task.feature_bound * task.loss.slope_rounding + 8 * gamma * task.lipschitz
+    local = gamma * (strong_convexity * reach + pull)
+    grid = task.parties * sqrt(task.dimension) * step / (2 * task.records)
+    return headroom * (smooth + slopes) + local + grid
 
 
 class _Wanted(Exception):

@@ -41,9 +41,9 @@ _MOST_ROUNDING = 0.02  # of the sensitivity: beyond that, float64 is worth its t
 _SLACK = 1 + 2.0**-30  # float64 rounding of an answer that sits exactly on its bound
 
 
-def headroom(adjacency: Adjacency) -> int:
+def headroom(adjacency: Adjacency, task: Task) -> float:
     """How many times its size a party's records may be: 1 where their number is public."""
-    return 1 if adjacency is Adjacency.REPLACE_ONE else HEADROOM
+    return task.headroom * (1 if adjacency is Adjacency.REPLACE_ONE else HEADROOM)
 
 
 def answer_bound(query: Query, task: Task, size: int) -> float:
@@ -141,22 +141,30 @@ def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
     return torch.float32 if cheap else torch.float64
 
 
-def summed_in_float64(query: GradientQuery, task: Task) -> bool:
-    """Whether the parties add up their gradients in float64, in whatever their records are."""
+def summed_in_float64(query: GradientQuery, task: Task, *, records: int) -> bool:
+    """Whether parties of at most ``records`` add up their gradients in float64.
+
+    A party with more records than the bound on rounding is proved for does, too: its error is then
+    far below that bound, on both sides of the limit.
+    """
     event = query.event
-    return event is not None and gradient_precision(task, event.adjacency) is torch.float64
+    if event is None:
+        return False
+    beyond = records > ceil(headroom(event.adjacency, task) * task.largest)
+    return beyond or gradient_precision(task, event.adjacency) is torch.float64
 
 
 def _rounding(task: Task, adjacency: Adjacency, precision: torch.dtype) -> float:
     """What rounding adds to a sensitivity, in units of C, at the largest party.
 
-    Under add-remove adjacency it may hold more records than are declared, and then one more.
+    All other records keep their places only under replace-one adjacency, and only if no hash
+    decides which of them are trained on: the exchanged record may join, or leave, that part.
     """
     return rounding_sensitivity(
         clip_norm=1.0,
-        records=headroom(adjacency) * task.largest,
+        records=ceil(headroom(adjacency, task) * task.largest),
         dtype=precision,
-        replace_one=adjacency is Adjacency.REPLACE_ONE,
+        replace_one=adjacency is Adjacency.REPLACE_ONE and task.headroom == 1,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fedpriv._validate import require_choice, require_count, require_positive, require_rate
+from fedpriv._validate import require_choice, require_positive, require_rate
 from fedpriv.federation.task import WEIGHTS
 
 if TYPE_CHECKING:
@@ -154,13 +154,13 @@ class RiskGradientQuery(Query):
     kind: ClassVar[str] = "risk-gradient"
     theta: NDArray[np.float64]
     exchange: int
-    headroom: int = 1
+    headroom: float = 1.0
 
     def __post_init__(self) -> None:
         Query.__post_init__(self)
         object.__setattr__(self, "theta", _point(self.theta))
         _require_index(exchange=self.exchange)
-        require_count(headroom=self.headroom)
+        require_positive(headroom=self.headroom)
         if self.share is not None:
             raise ValueError("share must be None: a joint fit needs exact sums.")
 

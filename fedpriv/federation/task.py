@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -39,7 +40,11 @@ class Task:
         loss: ℓ(score, y).
         regulariser: λ ≥ 0. It is never clipped nor noised: the server adds λθ itself.
         feature_bound: B, the public bound on ‖x‖₂, intercept included; parties enforce it.
-        sizes: n_j, the public number of records of every party.
+        sizes: n_j, the public number of records of every party: what is divided, weighted and
+            calibrated by. The true number may be another one, which is private.
+        headroom: So many times its size a party's records may be. 1: they are as many as its size
+            says, each at a place that no other record decides. More, where a hash of every record
+            decides whether it is trained on, and at which party.
     """
 
     model: Model
@@ -47,6 +52,7 @@ class Task:
     regulariser: float
     feature_bound: float
     sizes: tuple[int, ...]
+    headroom: float = 1.0
 
     def __post_init__(self) -> None:
         require_non_negative(regulariser=self.regulariser)
@@ -54,6 +60,8 @@ class Task:
         if not self.sizes:
             raise ValueError("sizes must hold at least one party, got none.")
         require_count(**{f"sizes[{index}]": size for index, size in enumerate(self.sizes)})
+        if not 1 <= self.headroom < inf:
+            raise ValueError(f"headroom must be finite and at least 1, got {self.headroom!r}.")
         if self.loss.outputs != self.model.outputs:
             raise ValueError(
                 f"model must have one output a score of the loss, {self.loss.outputs}, "
@@ -67,7 +75,7 @@ class Task:
 
     @cached_property
     def records(self) -> int:
-        """N, the number of records of all parties."""
+        """N, the public number of records of all parties."""
         return sum(self.sizes)
 
     @cached_property
@@ -152,6 +160,7 @@ class Task:
             records=self.largest,
             features=self.model.features,
             linear=linear,
+            headroom=self.headroom,
         )
 
     def require_convex(self, what: str) -> None:
@@ -174,4 +183,4 @@ class Task:
     def require_stable_minimiser(self, what: str) -> None:
         """Refuse a problem whose minimiser one record can move by more than 2G/(nλ)."""
         self.require_strongly_convex(what)
-        require_lipschitz_minimiser(self.loss, self.regulariser)
+        require_lipschitz_minimiser(self.loss, self.regulariser, headroom=self.headroom)

@@ -139,7 +139,8 @@ class VectorizedFederation:
 
     def _stripes(self, query: Query) -> list[list[_Chunk]]:
         """The chunks of every worker."""
-        return self._even if _place_free(query, self._task) else self._fixed
+        most = int(self._data.sizes.max())
+        return self._even if _place_free(query, self._task, most) else self._fixed
 
     @cached_property
     def _even(self) -> list[list[_Chunk]]:
@@ -175,7 +176,7 @@ class VectorizedFederation:
         return query.grid.encode_sum(vectors, bound=bound), Counter(answers.counts)
 
 
-def _place_free(query: Query, task: Task) -> bool:
+def _place_free(query: Query, task: Task, most: int) -> bool:
     """Whether no answer depends on which others are computed with it, to the bit.
 
     Sums in float64 do: where a large party is cut into parts follows from what is before it.
@@ -186,7 +187,7 @@ def _place_free(query: Query, task: Task) -> bool:
         and isinstance(task.model, LinearModel)
         and task.model.classes == 1
         and in_one_pass(task.loss)
-        and not summed_in_float64(query, task)
+        and not summed_in_float64(query, task, records=most)
     )
 
 

@@ -81,8 +81,11 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
     # Filling has slopes as well, but no part in the sum: the bound must not grow with it.
     steepness = torch.linalg.vector_norm(slopes, dim=1).where(batch.real(), 0.0)
     slope = batch.mean(steepness.unsqueeze(1))
+    # In a mean over n of more than n records, what each of them adds counts as often.
+    excess = batch.sizes / batch.counts
     slope_error = (
-        loss.smoothness * _gamma(d) * bound * theta_norm + loss.slope_rounding + 8 * _U * slope
+        excess * (loss.smoothness * _gamma(d) * bound * theta_norm + loss.slope_rounding)
+        + 8 * _U * slope
     )
     error = bound * (slope_error + _gamma(batch.sizes + 8) * slope) + 8 * _U * pull
     total: Tensor = (norm * (1 + _gamma(k * d + 8)) + error) * (1 + 64 * _U)
@@ -97,36 +100,37 @@ def certain_tolerance(
     records: int,
     features: int,
     linear: float = 0.0,
+    headroom: float = 1.0,
 ) -> float:
     """A tolerance that is certified whatever the records are; with less, they decide whether it is.
 
-    Four times the largest error that `gradient_norm_bound` adds, at ‖θ‖ = (G + ‖b‖/n)/Λ, which no
-    minimiser exceeds, and the steepest slopes: a computed gradient norm of half the tolerance,
-    which is what the solver stops at, is then above the errors of its own computation, and the
-    certificate below the tolerance. There Λ‖θ‖ + ‖b‖/n, whose rounding counts too, is at most
-    G + 2‖b‖/n.
+    Four times the largest error that `gradient_norm_bound` adds, at ‖θ‖ = (rG + ‖b‖/n)/Λ, which no
+    minimiser of r·n records exceeds, and the steepest slopes: a computed gradient norm of half the
+    tolerance, which is what the solver stops at, is then above the errors of its own computation,
+    and the certificate below the tolerance. There Λ‖θ‖ + ‖b‖/n, whose rounding counts too, is at
+    most rG + 2‖b‖/n.
 
     Args:
         loss: Of a record.
         feature_bound: B.
         strong_convexity: Λ.
-        records: n, or more.
+        records: n, the divisor of the objective, or more.
         features: d.
         linear: A bound on ‖b‖/n, of the linear term of the objective.
+        headroom: r ≥ 1: there are at most so many times n records.
 
-    Assumes no more records than ``records``, the divisor of the objective. Assumes that the solver
-    gets there before its limit of iterations, which no theorem promises: it needs a few for smooth
-    losses, hundreds for a loss with a sharp bend and ill-chosen records.
+    Assumes that the solver gets there before its limit of iterations, which no theorem promises: it
+    needs a few for smooth losses, hundreds for a loss with a sharp bend and ill-chosen records.
     """
-    reach = loss.lipschitz_for(feature_bound)
+    reach = headroom * loss.lipschitz_for(feature_bound)
     slope = reach / feature_bound
     theta_norm = (reach + linear) / strong_convexity
     slope_error = (
-        loss.smoothness * _gamma(features) * feature_bound * theta_norm
-        + loss.slope_rounding
+        headroom
+        * (loss.smoothness * _gamma(features) * feature_bound * theta_norm + loss.slope_rounding)
         + 8 * _U * slope
     )
-    error = feature_bound * (slope_error + _gamma(records + 8) * slope)
+    error = feature_bound * (slope_error + _gamma(headroom * records + 8) * slope)
     error += 8 * _U * (reach + 2 * linear)
     return 4 * error
 

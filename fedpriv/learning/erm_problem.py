@@ -13,7 +13,7 @@ otherwise a declared number, with more records in the sum, or fewer, or none. J_
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isinf
+from math import isinf, sqrt
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -122,24 +122,22 @@ class ErmProblem:
                 f"linear must be None for {type(self.loss).__name__}, whose minimiser a linear "
                 "term can push out of the bounded domain; use HuberRegression."
             )
-        if bool((self.sizes > self.divisors).any()):
-            raise ValueError(
-                f"counts must not be below the number of records for {type(self.loss).__name__}: "
-                "more of them can push the minimiser out of the bounded domain; use "
-                "HuberRegression."
-            )
-        require_lipschitz_minimiser(self.loss, self.strong_convexity.min().item())
+        excess = max(1.0, float((self.sizes / self.divisors).max()))
+        require_lipschitz_minimiser(self.loss, self.strong_convexity.min().item(), headroom=excess)
 
 
-def require_lipschitz_minimiser(loss: Loss, strong_convexity: float) -> None:
+def require_lipschitz_minimiser(
+    loss: Loss, strong_convexity: float, *, headroom: float = 1.0
+) -> None:
     """Refuse a loss whose G is not known to hold at the minimiser of (1/n)Σf + (Λ/2)‖θ‖².
 
-    Either it holds everywhere, or no minimiser of at most n records lies outside its domain.
+    Either it holds everywhere, or no minimiser of at most ``headroom``·n records lies outside its
+    domain: (Λ/2)‖θ*‖² ≤ J(0) grows with their number.
     """
-    needed = loss.minimiser_radius(strong_convexity)
-    if not needed <= loss.domain_radius:
+    needed = sqrt(headroom) * loss.minimiser_radius(strong_convexity)
+    if not needed <= loss.domain_radius * (1 + 2.0**-40):  # rounding of the two roots
         raise ValueError(
-            f"radius must be at least label_bound/√regulariser = {needed:g} for the minimiser to "
+            f"radius must be at least √headroom·label_bound/√regulariser = {needed:g} for it to "
             f"lie in the domain of {type(loss).__name__}, got {loss.domain_radius:g}: beyond it "
             "one record can move the minimiser by more than is accounted for."
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
+from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY
 from simulations.commands.accounting import AsJson, Delta, Relation
 from simulations.commands.output import print_json
 

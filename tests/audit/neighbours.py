@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass, field, replace
+import os
+import re
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -93,11 +95,11 @@ class Case:
         }
 
     def schema(self) -> dict[str, Any]:
-        label: dict[str, Any] = {
+        labels: dict[str, dict[str, Any]] = {
             "binary": {"kind": "category", "values": ["no", "yes"]},
             "classes": {"kind": "category", "values": ["a", "b", "c"]},
             "number": {"kind": "number", "min": -1, "max": 1},
-        }[self.task]
+        }
         return {
             "label": "outcome",
             **({"positive": "yes"} if self.task == "binary" else {}),
@@ -108,7 +110,7 @@ class Case:
                 "age": {"kind": "number", "min": 0, "max": 100, "fill": 50},
                 "dose": {"kind": "number", "min": -1, "max": 1, "fill": 0},
                 "ward": {"kind": "category", "values": ["icu", "er"], "fill": "er"},
-                "outcome": label,
+                "outcome": labels[self.task],
                 "clinic": {"kind": "category", "values": list(PARTIES)},
             },
         }
@@ -160,10 +162,10 @@ def neighbours(case: Case, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
     """Tables that differ from ``rows`` by one record, the worst that we know of among them."""
     places = {
         "first row": 0,
-        "last row": len(rows) - 1,
-        "extreme record": EXTREME,
-        "copy": COPY,
         "smallest party": SMALLEST,
+        "extreme record": EXTREME,
+        "last row": len(rows) - 1,
+        "copy": COPY,
     }
     for name, place in places.items():
         rest = [dict(row) for row in rows]
@@ -194,7 +196,7 @@ def write(case: Case, rows: list[Row], folder: Path) -> Path:
             writer.writerows(rows)
     else:
         import pyarrow as pa
-        import pyarrow.parquet as parquet
+        from pyarrow import parquet
 
         columns: dict[str, Any] = {key: [row[key] for row in rows] for key in rows[0]}
         for key in ("age", "dose"):
@@ -253,9 +255,15 @@ class Laboratory:
         self._command, self._patch = command, monkeypatch
 
     def run(
-        self, case: Case, rows: list[Row], folder: Path, *, script: Watch | None = None, seed: int = 0
+        self,
+        case: Case,
+        rows: list[Row],
+        folder: Path,
+        *,
+        script: Watch | None = None,
+        seed: int = 0,
     ) -> Watch:
-        """One release; with a ``script``, it is given the releases of that run instead of its own."""
+        """One release; with a ``script``, it gets the releases of that run instead of its own."""
         study = write(case, rows, folder)
         ledger = folder / "own.ledger"
         Ledger.create(
@@ -271,13 +279,12 @@ class Laboratory:
                 "run", study, "--release", "--ledger", ledger, "--out", watch.directory
             )
         watch.code = done.code
-        watch.said = " ".join((done.out + done.err).split()).replace(str(folder), "FOLDER")
+        said = " ".join((done.out + done.err).split()).replace(str(folder), "FOLDER")
+        watch.said = re.sub(r"-[0-9a-f]{8}'", "-RUN'", said)  # drawn for every run
         return watch
 
     @staticmethod
-    def _hook(
-        patch: pytest.MonkeyPatch, watch: Watch, script: Watch | None, seed: int
-    ) -> None:
+    def _hook(patch: pytest.MonkeyPatch, watch: Watch, script: Watch | None, seed: int) -> None:
         release, select, add_up = Mechanism.release, Selection.select, VectorizedFederation.sum
         numbers = count()
 
@@ -298,9 +305,7 @@ class Laboratory:
             index = select(self, scores, stream)
             if script is not None:
                 index = script.selections[len(watch.selections)].index
-            watch.selections.append(
-                Selected(selection=self, scores=np.array(scores), index=index)
-            )
+            watch.selections.append(Selected(selection=self, scores=np.array(scores), index=index))
             return index
 
         def summed(self: VectorizedFederation, query: Query) -> Any:
@@ -308,6 +313,7 @@ class Laboratory:
             watch.queries.append(query)
             return add_up(self, query)
 
+        patch.setattr(os, "fsync", lambda _file: None)  # no machine will fail here
         patch.setattr(RandomStream, "from_os", classmethod(from_os))
         patch.setattr(Mechanism, "release", released)
         patch.setattr(Selection, "select", selected)
@@ -331,36 +337,33 @@ def public_part(watch: Watch, *, adaptive: bool) -> dict[str, Any]:
     ledger = watch.json("statement.json")["ledger"] or {}
     noisy = {outcome.Origin.TESTED, *({outcome.Origin.NOISY} if adaptive else ())}
     for name, content in watch.files().items():
-        text = content
         if name == "model.npz":
             with np.load(watch.directory / name) as arrays:
-                kept = {k: arrays[k].tolist() for k in arrays if k != "theta"}
+                kept = {key: arrays[key].tolist() for key in arrays if key != "theta"}
                 found[name] = (kept, arrays["theta"].shape)
-            continue
-        if name == "result.json":
-            values = json.loads(text)
-            text = json.dumps({k: v for k, v in values.items() if outcome.RESULT[k] not in noisy})
         elif name in ("metrics.csv", "metrics.json"):
-            rows = [
-                {k: v for k, v in row.items() if outcome.ROUND[k] not in noisy}
-                for row in watch.json("metrics.json")
-            ]
-            found[name] = rows if not adaptive else sorted({key for row in rows for key in row})
-            continue
-        elif adaptive and name != "config.toml":
+            rows = watch.json("metrics.json")
+            found[name] = (
+                sorted({key for row in rows for key in row})
+                if adaptive
+                else [
+                    {key: value for key, value in row.items() if outcome.ROUND[key] not in noisy}
+                    for row in rows
+                ]
+            )
+        elif adaptive and name not in ("config.toml", "result.json"):
             continue  # plan and statement tell what was admitted on the way
-        decoded = text if isinstance(text, str) else text.decode()
-        for secret in (run, str(ledger.get("head")), str(watch.directory.parent)):
-            decoded = decoded.replace(secret, "…")
-        found[name] = decoded
+        else:
+            text = content.decode()
+            if name == "result.json":
+                values = json.loads(text).items()
+                text = json.dumps({k: v for k, v in values if outcome.RESULT[k] not in noisy})
+            for drawn in (run, str(ledger.get("head")), str(watch.directory.parent)):
+                text = text.replace(drawn, "…")
+            found[name] = text
     return found
 
 
 def moved(one: Released, other: Released) -> float:
     """How far a record moved the exact sum of a release, in L2."""
     return float(np.linalg.norm((one.total - other.total).astype(np.float64)) * one.step)
-
-
-def worse(case: Case, **changes: Any) -> Case:
-    """The case with something changed."""
-    return replace(case, **changes)

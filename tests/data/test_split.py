@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +16,6 @@ from fedpriv.data import marks as marking
 from fedpriv.data.dataset import no_records
 from fedpriv.data.marks import below, cells, marks
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 FALSE_FAILURE = 1e-9
 VALUES = st.lists(
     st.tuples(st.sampled_from([-1.0, -0.0, 0.0, 0.5]), st.sampled_from([-1.0, 1.0])),
@@ -28,7 +25,7 @@ VALUES = st.lists(
 
 
 def make(
-    X: Any, y: Any, party: Sequence[int] | None = None, names: tuple[str, ...] = ("a", "b", "c")
+    X: Any, y: Any, party: Any = None, names: tuple[str, ...] = ("a", "b", "c")
 ) -> Dataset:
     return Dataset(
         name="toy",

@@ -29,7 +29,7 @@ def row(
         "label": label or strategy,
         "options": {},
         "private": epsilon is not None,
-        "budget": None if epsilon is None else {"epsilon": epsilon, "delta": 1e-6},
+        "epsilon_budget": epsilon,
         "epsilon": epsilon,
         "delta": 1e-6,
         "adjacency": "replace-one",
@@ -234,7 +234,7 @@ def test_rows_are_in_the_order_of_the_table() -> None:
         row("a", GOOD, epsilon=0.5),
         EXACT,
     ]
-    order = [(r.epsilon, r.label) for r in sorted_rows(rows, ["non-private", "a", "b"])]
+    order = [(r.epsilon_budget, r.label) for r in sorted_rows(rows, ["non-private", "a", "b"])]
     assert order == [(None, "non-private"), (0.5, "a"), (1.0, "a"), (1.0, "b")]
 
 

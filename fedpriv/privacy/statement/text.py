@@ -56,8 +56,10 @@ def _guarantee(statement: Statement) -> list[str]:
         ),
         "add-remove": (
             "adding or removing one record",
-            f"N = {plan.records} records, a number that was declared beforehand; the true one is "
-            "protected, and nothing was computed from it",
+            (
+                f"N = {plan.records} records, a number that was declared beforehand; the true one "
+                "is protected, and nothing was computed from it"
+            ),
         ),
     }[plan.adjacency.value]
     epsilon, person = rounded_up(statement.epsilon), statement.per_person
