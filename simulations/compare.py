@@ -21,6 +21,7 @@ from simulations.catalogue import FRAME, catalogue, inheriting
 from simulations.refusals import refusals
 from simulations.results import read_json, write_json
 from simulations.rows import Row, sorted_rows
+from simulations.safe_path import safe_children
 from simulations.sections import EntrySection, StrategySection, at_budget
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def _entries(experiment: Experiment) -> tuple[EntrySection, ...]:
     return entries
 
 
+@safe_children()
 def compute(
     todo: Sequence[Cell],
     directory: Path,

@@ -150,6 +150,8 @@ def read_experiment(source: str | Path, overrides: Iterable[str] = ()) -> Experi
     written = dict(written) if isinstance(written, dict) else {}
     for override in overrides:
         _apply(values, override)
+    _anchor(values, Path.cwd())
+    _anchor_protector(values)
     _leave_behind(values, written)
     return parse_experiment(values)
 
@@ -181,12 +183,22 @@ def _find(source: str | Path) -> Path:
 
 
 def _anchor(values: dict[str, Any], folder: Path) -> None:
-    """Paths of a file are relative to the file, wherever the command runs."""
+    """Paths of a file are relative to the file; those of --set to where the command runs.
+
+    From here on they are absolute: what reads them may run elsewhere.
+    """
     data = values.get("data")
     if isinstance(data, dict):
         for key in ("path", "schema", "root"):
             if isinstance(data.get(key), str):
                 data[key] = str((folder / data[key]).resolve())
+
+
+def _anchor_protector(values: dict[str, Any]) -> None:
+    """The file of a protector is named from where the command runs."""
+    strategy = values.get("strategy")
+    if isinstance(strategy, dict) and str(strategy.get("protector")).endswith(".json"):
+        strategy["protector"] = str(Path(strategy["protector"]).absolute())
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

@@ -1,8 +1,9 @@
 """Engine `ray`: a run on Flower's simulation runtime, in processes of its own.
 
 A SuperLink of our own, in a home of its own, so that nothing of the user's Flower is touched and
-nothing is downloaded; `flwr run` starts the ServerApp on it, and Ray the parties. Everything ends
-with this process.
+nothing is downloaded; `flwr run` starts the ServerApp on it, and Ray the parties. That home is also
+their working directory: Ray lets its workers import from there before anywhere else, and nobody but
+this process has put anything there. Everything ends with this process.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -21,9 +21,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import simulations
+from fedpriv.data.archive import VARIABLE
 from simulations.flower_app import PROJECT
 from simulations.results import read_json
+from simulations.safe_path import SAFE_PATH, installed_program, own_root
 from simulations.server_app import FAILURE, PROGRESS
 from simulations.toml import to_toml
 
@@ -37,6 +38,7 @@ _START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
 _TAIL = 20  # lines of a log that failed
 _QUIET = {
+    **SAFE_PATH,
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -69,7 +71,7 @@ def run_on_ray(
         _write_app(home, session, port)
         try:
             with _superlink(home, port, environment):
-                tail = _follow(_flwr_run(home, session), environment, on_progress)
+                tail = _follow(_flwr_run(home, session), home, environment, on_progress)
         finally:
             _end_all(home)
     return _result(session, tail)
@@ -92,21 +94,26 @@ def _write_app(home: Path, session: Session, port: int) -> None:
 def _flwr_run(home: Path, session: Session) -> list[str]:
     nodes = f"num-supernodes={session.prepared.task.parties} client-resources-num-cpus=1"
     return [
-        _program("flwr"), "run", str(home / "app"), _CONNECTION, "--stream",
+        installed_program("flwr"), "run", str(home / "app"), _CONNECTION, "--stream",
         "--run-config", str(home / "run.toml"), "--federation-config", nodes,
     ]  # fmt: skip
 
 
 def _environment(home: Path) -> dict[str, str]:
-    root = str(Path(simulations.__file__).parents[1])
-    paths = [root, os.environ.get("PYTHONPATH", "")]
-    programs = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    """What the processes find; paths of the user's mean what they mean here.
+
+    An empty entry of PYTHONPATH, which a stray colon makes, would be the working directory.
+    """
+    named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    programs = [str(Path(installed_program("flwr")).parent), os.environ.get("PATH", "")]
+    data = os.environ.get(VARIABLE)
     return {
         **os.environ,
         **_QUIET,
         "FLWR_HOME": str(home),
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTHONPATH": os.pathsep.join([own_root(), *(str(Path(p).absolute()) for p in named)]),
         "PATH": os.pathsep.join(filter(None, programs)),
+        **({VARIABLE: str(Path(data).absolute())} if data else {}),
     }
 
 
@@ -115,10 +122,11 @@ def _superlink(home: Path, port: int, environment: Mapping[str, str]) -> Iterato
     """A SuperLink that lives as long as the block, and everything that it starts."""
     log = home / "superlink.log"
     command = [
-        _program("flower-superlink"), "--insecure", "--simulation", "--isolation", "subprocess",
-        "--host", "127.0.0.1", "--port", str(port), "--disable-runtime-dependency-installation",
+        installed_program("flower-superlink"), "--insecure", "--simulation",
+        "--isolation", "subprocess", "--host", "127.0.0.1", "--port", str(port),
+        "--disable-runtime-dependency-installation",
     ]  # fmt: skip
-    with log.open("w") as output, _child(command, environment, output) as process:
+    with log.open("w") as output, _child(command, home, environment, output) as process:
         deadline = time.monotonic() + _START_SECONDS
         while not _healthy(port):
             if process.poll() is not None or time.monotonic() > deadline:
@@ -129,11 +137,12 @@ def _superlink(home: Path, port: int, environment: Mapping[str, str]) -> Iterato
 
 @contextmanager
 def _child(
-    command: list[str], environment: Mapping[str, str], output: Any
+    command: list[str], home: Path, environment: Mapping[str, str], output: Any
 ) -> Iterator[subprocess.Popen[str]]:
     """A process in a group of its own, which is ended with the block."""
     process = subprocess.Popen(  # noqa: S603 - a program of this environment, no shell
         command,
+        cwd=home,
         env=dict(environment),
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -186,12 +195,13 @@ def _at_home(home: Path) -> dict[int, int]:
 
 def _follow(
     command: list[str],
+    home: Path,
     environment: Mapping[str, str],
     on_progress: Callable[[int, int, str], None],
 ) -> list[str]:
     """Run a command to its end and tell about progress; the last lines that it printed."""
     tail: list[str] = []
-    with _child(command, environment, subprocess.PIPE) as process:
+    with _child(command, home, environment, subprocess.PIPE) as process:
         for line in process.stdout or ():
             _, found, facts = line.partition(PROGRESS)
             if found:
@@ -216,11 +226,6 @@ def _result(session: Session, tail: list[str]) -> dict[str, Any]:
 
 def _end_of(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL:])
-
-
-def _program(name: str) -> str:
-    """Of the environment that this Python belongs to."""
-    return str(Path(sys.executable).parent / name)
 
 
 def _healthy(port: int) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from fedpriv.federation.limits import grid_of
 from fedpriv.secagg import FixedPoint
 from strategies.building import Options, Positive
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from fedpriv.federation.task import Task, Weights
@@ -72,12 +71,7 @@ def mean_model(
     return total / sum(task.model_weight(weights, size) for size in sizes)
 
 
-def on_grid(
-    theta: NDArray[np.float64], *, step: float, radius: float | None = None
-) -> NDArray[np.int64]:
-    """A model as integers on a grid, first projected to ‖θ‖ ≤ ``radius``, if there is one."""
-    norm = float(np.linalg.norm(theta))
-    if radius is not None and norm > radius:
-        theta = theta * (radius / norm)
+def on_grid(theta: NDArray[np.float64], *, step: float) -> NDArray[np.int64]:
+    """A model as integers on a grid, 64 bits each."""
     grid = FixedPoint(step=step, bits=64)
     return grid.decode(grid.encode(theta))

@@ -113,8 +113,15 @@ class JointOutputPerturbation(JointStrategy):
         return np.zeros(self.task.dimension), 0.0
 
     def _end(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The minimiser on the grid, as it was found, with noise.
+
+        Nothing is projected: 2G/(Nλ) + 2τ/λ holds for any two points of gradient norm at most τ,
+        wherever they are. They fit 64 bits whatever the records are: ‖θ‖ ≤ (G + τ)/λ, and the step
+        is at least 2⁻¹¹ % of 2G/(Nλ√d), so that no coordinate has more than 2¹⁷·N√d(1 + τ/G) steps.
+        A τ beyond G changes nothing: the fit ends where it begins, at zero.
+        """
         plan = self._require_plan()
-        total = on_grid(theta, step=plan.step, radius=self.task.lipschitz / self.task.regulariser)
+        total = on_grid(theta, step=plan.step)
         return plan.mechanisms[0].release(total, step=plan.step, stream=self._stream())
 
 

@@ -64,7 +64,8 @@ def layer_factors(
     """The gradient of every record, in the order of the parameters of the plan's layers.
 
     Args:
-        module: The network. It carries hooks during the call: one call at a time.
+        module: The network. It carries hooks and parameters of the call while it lasts: nobody
+            else may use it meanwhile.
         plan: One of `layer_plans`.
         state: All parameters and buffers; the trainable ones require gradients.
         inputs: The records, in the shape that the module takes.

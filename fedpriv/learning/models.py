@@ -36,7 +36,9 @@ _CACHE = 1 << 22  # bytes
 class Model(ABC):
     """A map from parameters and one record's features to scores. Use a subclass.
 
-    Every record is scored on its own. All gradient clipping rests on that.
+    Every record is scored on its own. All gradient clipping rests on that. It holds across threads,
+    too: engines share one model between their workers, so a method leaves nothing in the model
+    that another call could read.
     """
 
     __slots__ = ()

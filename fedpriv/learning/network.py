@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from fedpriv.learning.clipping_layers import (
 from fedpriv.learning.clipping_vmap import vmap_factors
 from fedpriv.learning.models import Model, flatten, unflatten
 from fedpriv.learning.record_wise import require_record_wise
+from fedpriv.learning.replicas import Replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,14 +42,21 @@ class NetworkModel(Model):
 
     The module is copied, put in training mode and checked (`require_record_wise`); changing the
     original later changes nothing here. Its trainable parameters are the vector θ; parameters
-    that do not require gradients, and buffers, are constants. One computation at a time: a
-    model is not shared between threads.
+    that do not require gradients, and buffers, are constants.
+
+    **Threads.** A module is no place for two computations: while one runs, θ sits in the module in
+    the place of its parameters, hooks hang on its layers, and a module may leave in its attributes
+    what a later line of its ``forward`` reads. Records of two computations would meet there, and
+    clipping per record would bound nothing. So every computation has a copy of the module to
+    itself (`Replicas`), and threads may share a model. ``forward`` must not keep anything of
+    a record outside the module, in a global or an attribute of a class, which all copies share.
 
     Gradients are computed layer by layer if all trainable parameters sit in layers with a rule and
     a run shows that the rules give the gradient of autograd; else by vectorised autograd.
 
     Attributes:
-        module: Maps (n, *input_shape) to scores (n, classes), or (n,) for one class.
+        module: Maps (n, *input_shape) to scores (n, classes), or (n,) for one class. It is read
+            and copied; only copies compute.
         input_shape: The shape of one record; features arrive flattened.
         classes: Scores a record.
     """
@@ -56,8 +64,8 @@ class NetworkModel(Model):
     module: nn.Module
     input_shape: tuple[int, ...]
     classes: int = 1
-    _plan: LayerPlan | None = field(init=False)
     _working: int = field(init=False)
+    _copies: Replicas[tuple[nn.Module, LayerPlan | None]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_count(classes=self.classes)
@@ -66,12 +74,13 @@ class NetworkModel(Model):
         for layer in module.modules():
             if getattr(layer, "inplace", False):
                 vars(layer)["inplace"] = False  # it would overwrite what the rules of layers keep
-        require_record_wise(module, self.input_shape)
+        require_record_wise(deepcopy(module), self.input_shape)
         object.__setattr__(self, "module", module)
         if not self._trainable():
             raise ValueError("module must have parameters that require gradients, got none.")
         object.__setattr__(self, "_working", self._measured_size())
-        object.__setattr__(self, "_plan", self._verified_plan())
+        # Copied together: the plan names layers of the module.
+        object.__setattr__(self, "_copies", Replicas((module, self._verified_plan())))
 
     @property
     def features(self) -> int:
@@ -117,42 +126,51 @@ class NetworkModel(Model):
 
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
         """The module's output at the parameters ``theta``."""
-        scores = self._forward(theta.to(features.dtype), features)
+        with self._copies.one() as (module, _):
+            scores = self._forward(module, theta.to(features.dtype), features)
         return scores.squeeze(1) if self.classes == 1 else scores
 
     def gradient_factors(self, theta: Tensor, batch: RecordBatch, loss: Loss) -> tuple[Factor, ...]:
         """Layer by layer where that was shown to be right, else by vectorised autograd."""
         theta = theta.to(batch.features.dtype)
-        if self._plan is None:
-            return vmap_factors(self._forward, theta, batch, loss)
-        return self._layer_factors(
-            self._plan, theta, batch.features, lambda scores: slopes(loss, scores, batch.labels)
-        )
+        with self._copies.one() as (module, plan):
+            if plan is None:
+                return vmap_factors(partial(self._forward, module), theta, batch, loss)
+            return self._layer_factors(
+                module,
+                plan,
+                theta,
+                batch.features,
+                lambda scores: slopes(loss, scores, batch.labels),
+            )
 
     def working_size(self, *, materialised: bool) -> int:
         """Activations, their errors and the patches of convolutions; gradients written out."""
         written = self.dimension if materialised or self._plan is None else 0
         return self._working + 3 * written
 
-    def _trainable(self) -> dict[str, nn.Parameter]:
-        named = self.module.named_parameters()
-        return {name: parameter for name, parameter in named if parameter.requires_grad}
+    @property
+    def _plan(self) -> LayerPlan | None:
+        return self._copies.original[1]
 
-    def _state(self, theta: Tensor) -> dict[str, Tensor]:
-        """Everything the module computes with, θ in its place, in the precision of θ."""
+    def _trainable(self) -> dict[str, nn.Parameter]:
+        return _trainable(self.module)
+
+    def _state(self, module: nn.Module, theta: Tensor) -> dict[str, Tensor]:
+        """Everything a copy of the module computes with, θ in its place, in the precision of θ."""
         state = {
             name: value.to(theta.dtype) if value.is_floating_point() else value
-            for name, value in (*self.module.named_parameters(), *self.module.named_buffers())
+            for name, value in (*module.named_parameters(), *module.named_buffers())
             if not value.requires_grad
         }
-        trainable = self._trainable()
+        trainable = _trainable(module)
         pieces = unflatten(theta, [parameter.shape for parameter in trainable.values()])
         return {**state, **dict(zip(trainable, pieces, strict=True))}
 
-    def _forward(self, theta: Tensor, features: Tensor) -> Tensor:
+    def _forward(self, module: nn.Module, theta: Tensor, features: Tensor) -> Tensor:
         """Scores as (n, classes)."""
         inputs = features.view(-1, *self.input_shape)
-        scores: Tensor = functional_call(self.module, self._state(theta), (inputs,))
+        scores: Tensor = functional_call(module, self._state(module, theta), (inputs,))
         if scores.numel() != len(features) * self.classes:
             raise ValueError(
                 f"module must return {self.classes} scores a record, as classes says, "
@@ -162,15 +180,16 @@ class NetworkModel(Model):
 
     def _layer_factors(
         self,
+        module: nn.Module,
         plan: LayerPlan,
         theta: Tensor,
         features: Tensor,
         errors_at: Callable[[Tensor], Tensor],
     ) -> tuple[Factor, ...]:
         with torch.enable_grad():
-            state = self._state(theta.detach().requires_grad_())
+            state = self._state(module, theta.detach().requires_grad_())
         inputs = features.view(-1, *self.input_shape)
-        return layer_factors(self.module, plan, state, inputs, errors_at)
+        return layer_factors(module, plan, state, inputs, errors_at)
 
     def _verified_plan(self) -> LayerPlan | None:
         """The first plan that reproduces a gradient of autograd; None if there is none."""
@@ -178,10 +197,12 @@ class NetworkModel(Model):
         theta = torch.from_numpy(rng.normal(0.0, 0.3, self.dimension)).requires_grad_()
         features = torch.from_numpy(rng.normal(size=(_PROBES, self.features)))
         errors = torch.from_numpy(rng.normal(size=(_PROBES, self.classes)))
-        (expected,) = torch.autograd.grad(self._forward(theta, features), theta, errors)
+        scores = self._forward(deepcopy(self.module), theta, features)
+        (expected,) = torch.autograd.grad(scores, theta, errors)
         for plan in layer_plans(self.module):
+            module, layers = deepcopy((self.module, plan))
             try:
-                factors = self._layer_factors(plan, theta, features, lambda _: errors)
+                factors = self._layer_factors(module, layers, theta, features, lambda _: errors)
             except RuntimeError:  # a layer used twice, or a view of what is laid out otherwise
                 continue
             found = torch.cat([factor.rows().sum(0) for factor in factors])
@@ -199,15 +220,19 @@ class NetworkModel(Model):
                 size += 4 * output.numel() + 2 * patches_size(layer, output)
                 size += sum(parameter.numel() for parameter in layer.parameters())
 
-        leaves = [layer for layer in self.module.modules() if not list(layer.children())]
-        hooks = [layer.register_forward_hook(add) for layer in leaves]
-        try:
-            with torch.no_grad():
-                self._forward(self.weights, torch.zeros((1, self.features), dtype=torch.float64))
-        finally:
-            for hook in hooks:
-                hook.remove()
+        module = deepcopy(self.module)  # thrown away, with its hooks
+        for layer in module.modules():
+            if not list(layer.children()):
+                layer.register_forward_hook(add)
+        with torch.no_grad():
+            record = torch.zeros((1, self.features), dtype=torch.float64)
+            self._forward(module, self.weights, record)
         return size
+
+
+def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
+    named = module.named_parameters()
+    return {name: parameter for name, parameter in named if parameter.requires_grad}
 
 
 def small_cnn(*, classes: int = 10) -> NetworkModel:

@@ -10,6 +10,7 @@ What Flower 1.41 needs, found by running it:
 - `--database`: registrations and runs survive a restart of the SuperLink.
 - FLWR_HOME: `flwr` reads connections from ``config.toml`` there. ``root-certificates`` must be
   absolute. The connection is to 127.0.0.1, because the Control API answers nobody else.
+- ``-P`` and PYTHONSAFEPATH: nothing in a member's folder is imported (`simulations.safe_path`).
 - A SuperNode looks for messages every three seconds, and every half for its worker's reply:
   `simulations.deploy.supernode` more often.
 - A SuperNode whose key is not registered, or that does not trust the server's certificate, ends
@@ -19,15 +20,13 @@ What Flower 1.41 needs, found by running it:
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-import simulations
 from simulations.deploy.federation import read_federation
 from simulations.deploy.folders import read_node
+from simulations.safe_path import SAFE_PATH, installed_program, own_root, python_module
 from simulations.toml import to_toml
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 CONNECTION = "fedpriv"
 _LOOPBACK = "127.0.0.1"
 _QUIET = {
+    **SAFE_PATH,
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "PYTHONUNBUFFERED": "1",
@@ -78,7 +78,7 @@ def server_programs(folder: ServerFolder) -> tuple[Program, ...]:
     """The SuperLink, and the worker that carries out its runs."""
     section = read_federation(folder.federation).server
     superlink = (
-        *_module("superlink"),
+        *python_module("simulations.deploy.superlink"),
         "--host", section.listens_on, "--port", str(section.port),
         "--ssl-certfile", str(folder.certificate), "--ssl-keyfile", str(folder.key),
         "--ssl-ca-certfile", str(folder.ca), "--enable-supernode-auth",
@@ -96,7 +96,7 @@ def party_programs(folder: PartyFolder) -> tuple[Program, ...]:
     """The SuperNode, and the worker that answers for the party."""
     node = read_node(folder)
     supernode = (
-        *_module("supernode"), "--superlink", node.server,
+        *python_module("simulations.deploy.supernode"), "--superlink", node.server,
         "--root-certificates", str(folder.ca),
         "--auth-supernode-private-key", str(folder.node_key),
         "--node-config", f'party="{folder.policy}"',
@@ -111,7 +111,7 @@ def party_programs(folder: PartyFolder) -> tuple[Program, ...]:
 
 def flwr(folder: ServerFolder, *arguments: str) -> Program:
     """A command of Flower's own command line, for this server."""
-    return _program("flwr", (program("flwr"), *arguments), folder)
+    return _program("flwr", (installed_program("flwr"), *arguments), folder)
 
 
 def write_connection(folder: ServerFolder) -> None:
@@ -126,26 +126,17 @@ def write_connection(folder: ServerFolder) -> None:
     (folder.flower / "config.toml").write_text(to_toml(config))
 
 
-def program(name: str) -> str:
-    """A program of the environment that this Python belongs to."""
-    return str(Path(sys.executable).parent / name)
-
-
-def _module(name: str) -> tuple[str, ...]:
-    return sys.executable, "-m", f"simulations.deploy.{name}"
-
-
 def _worker(role: str, runtime: str, folder: Folder) -> tuple[str, ...]:
     return (
-        *_module("worker"), role, "--runtime", runtime, "--secret", str(folder.secret),
+        *python_module("simulations.deploy.worker"), role,
+        "--runtime", runtime, "--secret", str(folder.secret),
     )  # fmt: skip
 
 
 def _program(name: str, command: tuple[str, ...], folder: Folder) -> Program:
-    root = str(Path(simulations.__file__).parents[1])
     return Program(
         name=name,
         command=command,
         folder=folder,
-        environment={**_QUIET, "FLWR_HOME": str(folder.flower), "PYTHONPATH": root},
+        environment={**_QUIET, "FLWR_HOME": str(folder.flower), "PYTHONPATH": own_root()},
     )

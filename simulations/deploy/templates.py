@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.protection import LEVELS, Protection
+from simulations.safe_path import installed_program
 from simulations.toml import to_toml
 
 if TYPE_CHECKING:
@@ -75,11 +75,12 @@ def party_text(values: dict[str, Any]) -> str:
 
 def start_script(role: str) -> str:
     """Starts a member and stays until it ends; stops it when told to."""
+    command = f"env PYTHONSAFEPATH=1 {quote(_fedpriv())} deploy {role}"
     return (
         "#!/bin/sh\n"
         f"# Keeps this {role} running; Ctrl-C or SIGTERM ends it. For the background:\n"
         f"#   fedpriv deploy {role} DIRECTORY        and fedpriv deploy stop DIRECTORY\n"
-        f'exec {quote(_fedpriv())} deploy {role} "$(dirname "$(readlink -f "$0")")" --foreground\n'
+        f'exec {command} "$(dirname "$(readlink -f "$0")")" --foreground\n'
     )
 
 
@@ -94,7 +95,7 @@ Wants=network-online.target
 
 [Service]
 User=fedpriv
-Environment=NUMBA_CACHE_DIR={folder.root}/cache
+Environment=NUMBA_CACHE_DIR={folder.root}/cache PYTHONSAFEPATH=1
 ExecStartPre={_fedpriv()} doctor {folder.root} --offline
 ExecStart={_fedpriv()} deploy {role} {folder.root} --foreground
 Restart=on-failure
@@ -152,5 +153,5 @@ def party_checklist(name: str, *, authority: str) -> str:
 
 def _fedpriv() -> str:
     """The command, wherever it is installed."""
-    beside = Path(sys.executable).parent / "fedpriv"
+    beside = Path(installed_program("fedpriv"))
     return str(beside) if beside.exists() else shutil.which("fedpriv") or "fedpriv"

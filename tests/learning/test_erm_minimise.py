@@ -170,3 +170,25 @@ def test_minimise_refuses_meaningless_settings_by_name(change: dict[str, float],
     valid = {"strong_convexity": 1.0, "smoothness": 1.0, "tolerance": 1e-3}
     with pytest.raises(ValueError, match=name):
         minimise(lambda theta: theta, np.ones(2), **(valid | change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("excess", [1.05, 1.2, 1.45])
+def test_an_oracle_that_flatters_is_not_believed_beyond_its_error(excess: float) -> None:
+    """J = ‖θ‖²/2, whose gradient is θ, told shorter by e = τ/2 wherever it is longer than that.
+
+    At a start of norm between τ and τ + e, what is told is below τ and the truth above: whoever
+    forgets e stops there, and the model is further from the minimum than noise was planned for.
+    """
+    tolerance, error = 1e-3, 0.5e-3
+
+    def told(theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        length = float(np.linalg.norm(theta))
+        return theta * max(0.0, 1 - error / length) if length else theta
+
+    start = np.array([excess * tolerance, 0.0, 0.0])
+    assert np.linalg.norm(told(start)) < tolerance < np.linalg.norm(start)
+    found = minimise(
+        told, start, strong_convexity=1.0, smoothness=1.0, tolerance=tolerance, oracle_error=error
+    )
+    assert np.linalg.norm(found.theta) <= found.gradient_norm <= tolerance
+    assert found.queries > 1

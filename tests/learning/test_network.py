@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import numpy as np
 import pytest
 import torch
@@ -16,6 +14,7 @@ from fedpriv.learning.losses import Logistic, Softmax
 from fedpriv.learning.models import unflatten
 from fedpriv.learning.network import NetworkModel, small_cnn
 from fedpriv.learning.record_wise import require_record_wise
+from fedpriv.learning.replicas import Replicas
 
 
 def _rng(seed: int = 0) -> np.random.Generator:
@@ -33,8 +32,9 @@ def test_the_small_network_has_26010_parameters_and_runs_layer_by_layer() -> Non
 
 def test_layers_and_vectorised_autograd_agree_on_the_small_network() -> None:
     model = small_cnn()
-    slow = deepcopy(model)
-    object.__setattr__(slow, "_plan", None)
+    slow = small_cnn()
+    object.__setattr__(slow, "_copies", Replicas((slow.module, None)))
+    assert slow._plan is None
     theta = model.initial(_rng())
     batch = RecordBatch(
         features=torch.from_numpy(_rng().normal(size=(5, 784))),

@@ -16,6 +16,7 @@ import pytest
 
 from simulations.compare import cells, check_cell, collect, run_cell
 from simulations.experiment import parse_experiment, read_experiment
+from tests.simulations.planting import plant, ran
 
 EXPERIMENT = """
 [data]
@@ -225,3 +226,24 @@ def test_regressions_are_compared_by_their_loss(tmp_path: Path) -> None:
     rows = collect(todo, tmp_path)
     assert {row.metric for row in rows} == {"loss"}
     assert all(row.to_dict()["accuracy"] is None for row in rows)
+
+
+def test_no_worker_imports_what_lies_where_the_command_runs(file: Path, tmp_path: Path) -> None:
+    """A spawned Python looks into the working directory before it knows better."""
+    here = tmp_path / "here"
+    planted = plant(here)
+    study = file.read_text().replace("seeds = 2", "seeds = 1").replace("[0.5, 2]", "[2]")
+    file.write_text(study)
+    done = subprocess.run(
+        [
+            Path(sys.executable).parent / "fedpriv",
+            *("compare", file, "--workers", "1", "--out", tmp_path / "out"),
+        ],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert ran(planted) == ""
+    assert done.returncode == 0, done.stderr

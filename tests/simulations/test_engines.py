@@ -28,6 +28,7 @@ from simulations.parties import grid_experiment, grid_federation, party_host, pr
 from simulations.run import build_federation, build_strategy, check, prepare, train
 from simulations.session import carry_on, reopen, start
 from simulations.toml import to_toml
+from tests.simulations.planting import plant, ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -347,10 +348,10 @@ def test_the_app_bundle_has_the_code_and_no_data(tmp_path: Path) -> None:
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 
 
-def on_ray(file: Path, out: Path, *, mark: str = "") -> subprocess.Popen[str]:
+def on_ray(file: Path, out: Path, *, mark: str = "", folder: Path = ROOT) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [Path(sys.executable).parent / "fedpriv", "run", file, "--engine", "ray", "--out", out],
-        cwd=ROOT,
+        cwd=folder,
         env={**os.environ, "FEDPRIV_MARK": mark},
         text=True,
         stdout=subprocess.PIPE,
@@ -364,8 +365,11 @@ def test_flowers_simulation_runtime_ends_in_the_same_files_and_model(tmp_path: P
     study = experiment({**GRADIENT, "rounds": 3}, parties=3, secure_aggregation=None)
     file = tmp_path / "study.toml"
     file.write_text(to_toml(study.to_dict()))
-    process = on_ray(file, tmp_path / "out")
+    here = tmp_path / "here"
+    planted = plant(here)  # Ray would import from where it is started
+    process = on_ray(file, tmp_path / "out", folder=here)
     output, errors = process.communicate(timeout=180)
+    assert ran(planted) == ""
     assert process.returncode == 0, errors
     assert "round 3 of 3" in errors
     assert "3 parties" in output

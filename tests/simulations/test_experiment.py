@@ -272,3 +272,20 @@ def test_the_documented_file_is_an_experiment_and_documented_keys_exist() -> Non
     for key in re.findall(r"`((?:data|model|privacy|run|tuning|compare)\.(?!json|npz)\w+)`", text):
         section, name = key.split(".")
         assert name in _keys(Experiment, [section]), key
+
+
+def test_paths_of_the_command_line_are_relative_to_where_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Absolute from there on: an engine's processes, and a resumed run, may be elsewhere."""
+    (tmp_path / "files").mkdir()
+    file = tmp_path / "files" / "study.toml"
+    file.write_text(
+        '[data]\npath = "own.csv"\nschema = "own.toml"\n'
+        '[strategy]\nname = "learned-protection"\nprotector = "mine.json"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    found = read_experiment(file, ["data.path=other.csv"])
+    assert found.data.path == str(tmp_path / "other.csv")
+    assert found.data.schema_path == str(tmp_path / "files" / "own.toml")
+    assert found.strategy.options["protector"] == str(tmp_path / "mine.json")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ def printed(out: str) -> list[tuple[list[str], dict[str, str], Path]]:
     for folder, command in zip(lines[::2], lines[1::2], strict=True):
         words = shlex.split(command)
         assert words[0] == "env"
-        settings = [word for word in words[1:] if word.split("=")[0].isupper()]
+        settings = list(takewhile(lambda word: "=" in word, words[1:]))
         found.append(
             (
                 words[1 + len(settings) :],
