@@ -28,7 +28,7 @@ class NonPrivate(SumStrategy):
     name: ClassVar[str] = "non-private"
 
     def __init__(self, *, task: Task, weights: Weights, tolerance: float, run: Run) -> None:
-        task.require_strongly_convex(self.name)
+        task.require_stable_minimiser(self.name)
         super().__init__(task=task, plan=None, run=run)
         self._weights: Weights = weights
         self._tolerance = tolerance

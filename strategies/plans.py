@@ -32,6 +32,10 @@ UNCERTIFIED = (
     "with a declared number of records n_j a minimiser would move by G/(n_jλ), but whether it is "
     "certified to its tolerance is proved for at most n_j of them, and the true number is private"
 )
+_UNSTATED = (
+    "how far a joint minimiser moves is stated here for a record that is replaced; for one that "
+    "joins or leaves there is objective-perturbation"
+)
 _UNEQUAL = "they make parties count alike by their true numbers of records, which are private"
 
 
@@ -152,7 +156,7 @@ def plan_output(
     _refuse_study(law, setup)
     task, budget = setup.task, setup.budget
     task.require_stable_minimiser("output perturbation")
-    require_replace_one(setup, "output perturbation", because=UNCERTIFIED)
+    require_replace_one(setup, "output perturbation", because=_UNSTATED if joint else UNCERTIFIED)
     if setup.sharing is not None and (law != "auto" or joint):
         raise ValueError(
             "law must be 'auto' and fit 'average' with noise at the parties: the shares have a law "
