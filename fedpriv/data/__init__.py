@@ -8,6 +8,7 @@ from fedpriv.data.dataset import Dataset, Records, Task, hold_out
 from fedpriv.data.describe import Description, describe
 from fedpriv.data.errors import DataError
 from fedpriv.data.files import Files, KeptFiles, keep
+from fedpriv.data.fingerprint import built_in_identity, table_identity
 from fedpriv.data.partition import PartitionedDataset, partition
 from fedpriv.data.registry import DEFAULT, Entry, entries, load, names
 from fedpriv.data.schema import Schema, parse_schema, read_schema
@@ -30,6 +31,7 @@ __all__ = [
     "SyntheticProblem",
     "Task",
     "bound",
+    "built_in_identity",
     "describe",
     "enforce",
     "entries",
@@ -42,4 +44,5 @@ __all__ = [
     "read_schema",
     "read_table",
     "synthetic",
+    "table_identity",
 ]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data import DataError, Files, bound
+from fedpriv.data import DataError, Files, bound, table_identity
 from fedpriv.federation import codec
 from fedpriv.federation.guard import Policy, QueryRefused
 from fedpriv.federation.journal import SALT_BYTES, Given
@@ -124,18 +124,15 @@ class DeployedParty:
 
     def _computed(self, ledger: Ledger, query: Query) -> Ring:
         """Read the records, make sure that the ledger is theirs, and compute."""
-        raw = self._dataset.train
-        ledger.bind_data(raw.X, raw.y)
-        return self._party.answer(query)
+        party = self._party
+        with _unreadable(self._file.name):
+            ledger.bind_data(table_identity(self._file.data))
+        return party.answer(query)
 
     @cached_property
     def _dataset(self) -> Dataset:
-        """The records; what is wrong with them is for the log of their owner alone."""
-        try:
+        with _unreadable(self._file.name):
             return self._files.table(self._file.data, schema=self._file.schema)
-        except DataError as error:
-            _LOG.warning("party %s: %s", self._file.name, error)
-            raise QueryRefused("the records of this party cannot be used.") from None
 
     @cached_property
     def _party(self) -> Party:
@@ -164,7 +161,11 @@ class DeployedParty:
                     "copy. A new one would forget what was spent."
                 )
             Ledger.create(
-                file.ledger, data_name=file.name, budget=file.budget, adjacency=file.adjacency
+                file.ledger,
+                data_name=file.name,
+                budget=file.budget,
+                adjacency=file.adjacency,
+                composition=file.composition,
             ).close()
         with Ledger.open(file.ledger, budget=file.budget, adjacency=file.adjacency) as ledger:
             yield ledger
@@ -198,6 +199,16 @@ def _require_unanswered(reservation: Reservation, last: Given | None) -> None:
             f"release {reservation.round} of this run was answered already, and the answer is not "
             "in the state directory any more. Another one would be a second draw of noise."
         )
+
+
+@contextmanager
+def _unreadable(name: str) -> Iterator[None]:
+    """What is wrong with records is for the log of their owner alone."""
+    try:
+        yield
+    except DataError as error:
+        _LOG.warning("party %s: %s", name, error)
+        raise QueryRefused("the records of this party cannot be used.") from None
 
 
 @contextmanager

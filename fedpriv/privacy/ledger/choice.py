@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,19 @@ from fedpriv.privacy.filters import RdpFilter
 from fedpriv.privacy.ledger.composition import (
     BasicComposition,
     Composition,
+    Cost,
     GdpComposition,
     RdpComposition,
     is_exact,
 )
+from fedpriv.privacy.ledger.records import merged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger.composition import Block
 
 AUTO = "auto"
@@ -46,8 +52,8 @@ def fixed_composition(
 ) -> Composition | None:
     """The rule that ``composition`` names, before any release; None for ``auto``.
 
-    ``rdp`` has one order for life. ``rdp:16`` names it; else it is the one that admits most Gaussian
-    releases, whatever their noise: D_α is then proportional to α, so that B(α)/α decides.
+    ``rdp`` has one order for life. ``rdp:16`` names it; else it is the one that admits most
+    Gaussian releases, whatever their noise: D_α is then proportional to α, so that B(α)/α decides.
     """
     name, colon, text = composition.partition(":")
     require_composition(name, budget)
@@ -87,6 +93,28 @@ def _best_for_gaussians(budget: Budget, adjacency: Adjacency) -> float:
         return RdpFilter(budget=budget, adjacency=adjacency, order=order).limit / order
 
     return max((*DEFAULT_ORDERS, *_LARGE_ORDERS), key=admitted)
+
+
+def fitting_composition(
+    releases: Iterable[tuple[Event, int]],
+    *,
+    delta: float | None,
+    budget: Budget,
+    adjacency: Adjacency,
+) -> str:
+    """The first rule by which a run of these releases fits a new ledger: exact ones first.
+
+    For an owner who makes a ledger for one run, before its first release. The default if none does.
+    """
+    block = merged(releases)
+    for name in (GdpComposition.name, BasicComposition.name):
+        if name == GdpComposition.name and budget.delta == 0:
+            continue
+        rule = COMPOSITIONS[name](budget=budget, adjacency=adjacency)
+        with suppress(UnsupportedEvent):
+            if rule.admits(rule.price_block(block, delta=delta, spent=Cost())):
+                return name
+    return default_composition(budget)
 
 
 def choose_composition(

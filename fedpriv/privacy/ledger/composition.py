@@ -160,8 +160,8 @@ class GdpComposition(Composition):
         if isinstance(event, GaussianEvent):
             return Cost(amount=GdpAccountant(adjacency=self.adjacency).cost(event))
         raise UnsupportedEvent(
-            f"gdp composition cannot price {event.kind} releases, which no Gaussian release "
-            f"dominates. {_FIXED}"
+            f"gdp composition cannot price {event.kind} releases: they have no exact Gaussian "
+            f"equivalent. {_FIXED}"
         )
 
     def limit(self) -> float:
