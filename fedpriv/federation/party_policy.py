@@ -17,6 +17,7 @@ The file is read on the party's machine and decides there, whatever a server ask
     epsilon = 2.0
     delta = 1e-6
     adjacency = "replace-one"
+    composition = "gdp"
 
     [policy]
     strategies = ["gradient-perturbation"]

@@ -150,6 +150,22 @@ def test_a_link_to_nothing_is_a_ledger_that_was_moved_away(
     assert not (tmp_path / "disk").exists()
 
 
+def test_a_run_that_died_before_it_began_leaves_a_ledger_to_use(
+    fedpriv: Command, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object, **__: object) -> None:
+        raise ValueError("power cut")
+
+    path = tmp_path / "new.ledger"
+    with monkeypatch.context() as patch:
+        patch.setattr("simulations.session.start", die)
+        assert "power cut" in released(fedpriv, study, path, "out", "--new-ledger").message
+    assert Kind.RESERVED not in rows(path)
+    done = released(fedpriv, study, path, "out", "--new-ledger")
+    assert "Leave --new-ledger out" in done.message
+    assert released(fedpriv, study, path, "out").code == 0
+
+
 def test_of_two_that_make_one_ledger_one_is_refused(study: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from simulations.cli import main; main()", "run", study,
                "--release", "--ledger", tmp_path / "new.ledger", "--new-ledger"]  # fmt: skip
@@ -337,13 +353,14 @@ def test_variants_of_a_built_in_data_set_share_one_ledger(
     fedpriv: Command, study: Path, book: Path
 ) -> None:
     study.write_text(
-        '[data]\nname = "digits:3v5"\npartition = "iid"\nparties = 2\n'
+        '[data]\nname = "synthetic"\n'
         f'[strategy]\nname = "gradient-perturbation"\nrounds = {ROUNDS}\n'
         "[privacy]\nepsilon = 0.3\n"
     )
     assert released(fedpriv, study, book, "one").code == 0
-    assert released(fedpriv, study, book, "two", "--set", "data.name=digits:3v8").code == 0
-    assert released(fedpriv, study, book, "three", "--set", "data.name=breast_cancer").code == 2
+    variant = ("--set", "data.name=synthetic:squared", "--set", "model.name=huber-regression")
+    assert released(fedpriv, study, book, "two", *variant).code == 0
+    assert released(fedpriv, study, book, "three", "--set", "data.name=chem97").code == 2
 
 
 def test_nothing_that_is_released_shows_the_binding(
