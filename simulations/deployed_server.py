@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries import Query
-    from fedpriv.privacy.adaptive_plan import AdaptivePlan
     from fedpriv.privacy.plan import Plan
     from simulations.deploy.roster import Roster
     from simulations.record import Record, Round
@@ -132,7 +131,7 @@ def _require_first(runs: Path, ledger: Path) -> None:
             )
 
 
-def _require_deployable(prepared: Prepared) -> Plan | AdaptivePlan | None:
+def _require_deployable(prepared: Prepared) -> Plan | None:
     """Refuse what parties would not pay for rightly; the plan of what they would."""
     sessions.require_releasable(prepared)
     plan = check(prepared)

@@ -15,12 +15,11 @@ from fedpriv.data import built_in_identity, table_identity
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger import Ledger, LedgerMismatch, LedgerMissing, fitting_composition
-from fedpriv.privacy.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fedpriv.privacy.adaptive_plan import AdaptivePlan
+    from fedpriv.privacy.plan import Plan
     from simulations.experiment import Experiment
     from simulations.sections import DataSection
     from simulations.session import Session
@@ -48,12 +47,12 @@ def require_ledger(path: Path, *, new: bool) -> None:
         )
 
 
-def make_ledger(path: Path, experiment: Experiment, plan: Plan | AdaptivePlan | None) -> None:
+def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> None:
     """A ledger with the budget of a run that was not started, by the rule that the run fits."""
     privacy, adjacency = experiment.privacy, Adjacency(experiment.privacy.adjacency)
     budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta)
     rule = None
-    if isinstance(plan, Plan):
+    if plan is not None and plan.releases:  # noise that is chosen on the way has none yet
         rule = fitting_composition(
             plan.releases, delta=plan.budget.delta, budget=budget, adjacency=adjacency
         )
@@ -66,10 +65,10 @@ def make_ledger(path: Path, experiment: Experiment, plan: Plan | AdaptivePlan | 
     ).close()
 
 
-def require_price(path: Path, experiment: Experiment, plan: Plan | AdaptivePlan | None) -> None:
+def require_price(path: Path, experiment: Experiment, plan: Plan | None) -> None:
     """Refuse a run that its ledger has no price for, before anything is written anywhere."""
     with Ledger.open(path, adjacency=experiment.privacy.adjacency, read_only=True) as ledger:
-        if isinstance(plan, Plan):
+        if plan is not None and plan.releases:
             ledger.require_price(plan.releases, delta=plan.budget.delta)
 
 

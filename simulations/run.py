@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries import Query
     from fedpriv.federation.strategy import SumStrategy
-    from fedpriv.privacy.adaptive_plan import AdaptivePlan
     from fedpriv.privacy.ledger import Ledger
     from fedpriv.privacy.plan import Plan
     from simulations.experiment import Experiment
@@ -140,7 +139,7 @@ def _seeded(prepared: Prepared) -> dict[str, Any]:
     return options
 
 
-def check(prepared: Prepared) -> Plan | AdaptivePlan | None:
+def check(prepared: Prepared) -> Plan | None:
     """Build the strategy of a run once, so that what it refuses is known before anything starts.
 
     Returns its plan; None for one that promises nothing.

@@ -167,10 +167,10 @@ def test_a_run_that_died_before_it_began_leaves_a_ledger_to_use(
 
 
 def test_of_two_that_make_one_ledger_one_is_refused(study: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from simulations.cli import main; main()", "run", study,
-               "--release", "--ledger", tmp_path / "new.ledger", "--new-ledger"]  # fmt: skip
+    command = [sys.executable, "-c", "from simulations.cli import main; main()", "run", str(study),
+               "--release", "--ledger", str(tmp_path / "new.ledger"), "--new-ledger"]  # fmt: skip
     runs = [
-        subprocess.Popen([*command, "--out", tmp_path / name], stderr=subprocess.PIPE)
+        subprocess.Popen([*command, "--out", str(tmp_path / name)], stderr=subprocess.PIPE)
         for name in ("one", "two")
     ]
     codes = []
