@@ -9,7 +9,6 @@ every party gives the same answer.
 from __future__ import annotations
 
 import tomllib
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,25 +16,25 @@ from typing import TYPE_CHECKING
 from fedpriv.federation.adaptive import AdaptiveStrategy
 from fedpriv.federation.courier import Patience
 from fedpriv.federation.grid_federation import GridFederation, RoundFailed
-from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.ledger import Ledger
 from simulations import session as sessions
 from simulations.deploy.roster import read_roster, write_roster
 from simulations.deployed import prepare_deployed
 from simulations.experiment import parse_experiment
+from simulations.ledgers import make_ledger, own_ledger
 from simulations.parties import protection
 from simulations.releasable import require_releasable
-from simulations.results import private
+from simulations.results import PRIVATE, private, read_json
 from simulations.run import build_strategy, check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from flwr.serverapp import Grid
 
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries import Query
+    from fedpriv.privacy.plan import Plan
     from simulations.deploy.roster import Roster
     from simulations.record import Record, Round
     from simulations.run import Prepared
@@ -66,7 +65,8 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     """The run that a run config names: taken up where it was left, or a new one.
 
     ``config`` is the text of the experiment, ``roster`` the path of the roster, ``output`` the
-    directory of the run. Its ledger lies beside the roster, under the name of the data.
+    directory of the run. Its ledger lies beside the roster, under the name of the data; the first
+    run on these parties makes it, with its own budget.
     """
     place = Path(str(run_config["roster"]))
     roster, output = read_roster(place), Path(str(run_config["output"]))
@@ -81,7 +81,10 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
         )
         return session, roster
     prepared = preparing(experiment)
-    _require_deployable(prepared)
+    plan = _require_deployable(prepared)
+    if not ledger.exists():
+        _require_first(output.parent, ledger)
+        make_ledger(ledger, prepared.experiment, plan)
     write_roster(kept, roster)
     return sessions.start(prepared, output, release=True, ledger=ledger), roster
 
@@ -106,7 +109,7 @@ def serve(
             pipelined=rounds > 1,
         )
 
-    with _ledger(session) as ledger:
+    with own_ledger(session) as ledger:
         return sessions.carry_on(session, ledger=ledger, federation=federation, on_round=on_round)
 
 
@@ -119,28 +122,24 @@ def _require_same(path: Path, roster: Roster) -> None:
         )
 
 
-def _require_deployable(prepared: Prepared) -> None:
-    """Refuse what parties would not pay for rightly."""
+def _require_first(runs: Path, ledger: Path) -> None:
+    """Refuse to make a ledger anew that an earlier run had: it would forget what was spent."""
+    for file in sorted(runs.glob(f"*/{PRIVATE}/run.json")):
+        if read_json(file).get("ledger") == str(ledger):
+            raise ValueError(
+                f"the ledger {str(ledger)!r} is gone, and the run in {str(file.parents[1])!r} was "
+                "paid from it. Put it back: a new one would forget what was spent."
+            )
+
+
+def _require_deployable(prepared: Prepared) -> Plan | None:
+    """Refuse what parties would not pay for rightly; the plan of what they would."""
     require_releasable(prepared.experiment)
-    check(prepared)
+    plan = check(prepared)
     strategy = build_strategy(prepared, run=prepared.run)
     if isinstance(strategy, AdaptiveStrategy):
         raise ValueError(
             f"strategy.name must not be {strategy.name!r} in a deployment: it makes several "
             "releases of one round, and a party pays for one. Use gradient-perturbation."
         )
-
-
-@contextmanager
-def _ledger(session: Session) -> Iterator[Ledger]:
-    """The server's own ledger, made with the budget of the first run on these parties."""
-    privacy, path = session.prepared.experiment.privacy, Path(str(session.identity.ledger))
-    if not path.exists():
-        Ledger.create(
-            path,
-            data_name=session.prepared.experiment.data.title,
-            budget=Budget(epsilon=privacy.epsilon, delta=privacy.delta),
-            adjacency=privacy.adjacency,
-        ).close()
-    with Ledger.open(path, adjacency=privacy.adjacency) as ledger:
-        yield ledger
+    return plan

@@ -120,13 +120,6 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
     )
 
 
-def raw_arrays(section: DataSection) -> tuple[NDArray[Any], ...]:
-    """The whole data set as loaded, before split and partition: what a ledger is bound to."""
-    dataset = _loaded(section)
-    parties = [part.party for part in (dataset.train, dataset.test) if part.party is not None]
-    return (dataset.train.X, dataset.train.y, dataset.test.X, dataset.test.y, *parties)
-
-
 def _bounded(section: DataSection, seed: int, keep: bool) -> _Split:
     """The data set before its partition."""
     bounds = Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)

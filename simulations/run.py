@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries import Query
     from fedpriv.federation.strategy import SumStrategy
     from fedpriv.privacy.ledger import Ledger
+    from fedpriv.privacy.plan import Plan
     from simulations.experiment import Experiment
     from strategies import StrategyInfo
 
@@ -144,10 +145,13 @@ def _seeded(prepared: Prepared) -> dict[str, Any]:
     return options
 
 
-def check(prepared: Prepared) -> None:
-    """Build the strategy of a run once, so that what it refuses is known before anything starts."""
+def check(prepared: Prepared) -> Plan | None:
+    """Build the strategy of a run once, so that what it refuses is known before anything starts.
+
+    Returns its plan; None for one that promises nothing.
+    """
     if prepared.info.name == PARTY_ALONE:
-        return
+        return None
     strategy, section = build_strategy(prepared, run=prepared.run), prepared.experiment.run
     if isinstance(strategy, JointStrategy) and section.dropout:
         raise ValueError(
@@ -155,6 +159,7 @@ def check(prepared: Prepared) -> None:
             "needs every party in every exchange."
         )
     _check_masks(prepared)
+    return strategy.plan
 
 
 def _check_masks(prepared: Prepared) -> None:

@@ -6,14 +6,17 @@ import secrets
 import signal
 import tomllib
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.ledger import Ledger
 from simulations.catalogue import PARTY_ALONE, checked
 from simulations.experiment import parse_experiment
+from simulations.ledgers import require_known
 from simulations.outcome import MODEL, ROUND, sift
 from simulations.record import Record
 from simulations.releasable import require_releasable
@@ -35,11 +38,9 @@ from simulations.toml import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries import Query
-    from fedpriv.privacy.ledger import Ledger
     from simulations.experiment import Experiment
     from simulations.record import Round
 
@@ -56,6 +57,7 @@ class Identity:
         config_hash: of the experiment.
         release: whether it is real.
         ledger: path of the ledger, if there is one.
+        ledger_head: its head when the run started, by which it is known again.
         data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
             real release is checked by its ledger, under a secret salt.
     """
@@ -65,6 +67,7 @@ class Identity:
     release: bool
     ledger: str | None
     data: str | None
+    ledger_head: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,6 +103,7 @@ def start(
         config_hash=prepared.experiment.config_hash,
         release=release,
         ledger=None if ledger is None else str(ledger.resolve()),
+        ledger_head=None if ledger is None else _head(ledger),
         data=None if release else _digest(prepared),
     )
     directory.mkdir(parents=True, exist_ok=True)
@@ -139,8 +143,23 @@ def reopen(
     if release and not identity.release:
         raise ValueError(f"--resume {str(directory)!r}: this run is a simulation, for ever.")
     if ledger is not None and identity.ledger != str(ledger.resolve()):
-        raise ValueError(f"--ledger must be {identity.ledger!r}, with which the run started.")
+        identity = _moved(identity, ledger)
+        write_json(private(directory) / _IDENTITY, asdict(identity))
     return Session(directory=directory, prepared=prepared, identity=identity)
+
+
+def _head(ledger: Path) -> str:
+    with Ledger.open(ledger, read_only=True) as found:
+        return found.head
+
+
+def _moved(identity: Identity, ledger: Path) -> Identity:
+    """The same run, whose ledger was moved: of two copies, neither would know all that is spent."""
+    if identity.ledger is None or identity.ledger_head is None or Path(identity.ledger).exists():
+        raise ValueError(f"--ledger must be {identity.ledger!r}, with which the run started.")
+    with Ledger.open(ledger, read_only=True) as found:
+        require_known(found, identity.ledger_head)
+    return replace(identity, ledger=str(ledger.resolve()))
 
 
 def carry_on(
@@ -167,7 +186,10 @@ def carry_on(
     record = Record(prepared=prepared, strategy=strategy, release=identity.release)
     checkpoint = private(directory) / _CHECKPOINT
     if checkpoint.exists():
-        record.restore(read_checkpoint(checkpoint))
+        state = read_checkpoint(checkpoint)
+        if real is not None:
+            require_known(real, state.get("ledger_head"))
+        record.restore(state)
     rounds, done = strategy.rounds, record.exchanges
     parties = (
         build_federation(
@@ -189,7 +211,8 @@ def carry_on(
         stopping = stop()
         # Only what has been released can be taken up again; a joint fit starts anew.
         if strategy.round > last and (stopping or perf_counter() - saved >= pause):
-            write_checkpoint(checkpoint, record.state())
+            head = None if real is None else real.head
+            write_checkpoint(checkpoint, {**record.state(), "ledger_head": head})
             saved, last = perf_counter(), strategy.round
         return not stopping
 

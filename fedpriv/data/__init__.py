@@ -8,6 +8,7 @@ from fedpriv.data.dataset import Dataset, Records, Task
 from fedpriv.data.describe import Description, describe
 from fedpriv.data.errors import DataError
 from fedpriv.data.files import Files, KeptFiles, keep
+from fedpriv.data.fingerprint import built_in_identity, table_identity
 from fedpriv.data.partition import PartitionedDataset, partition
 from fedpriv.data.registry import DEFAULT, Entry, entries, load, names
 from fedpriv.data.releasable import refusing_features, require_releasable
@@ -32,6 +33,7 @@ __all__ = [
     "SyntheticProblem",
     "Task",
     "bound",
+    "built_in_identity",
     "describe",
     "enforce",
     "entries",
@@ -47,4 +49,5 @@ __all__ = [
     "refusing_features",
     "require_releasable",
     "synthetic",
+    "table_identity",
 ]

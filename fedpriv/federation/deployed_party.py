@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data import Files, bound, require_releasable
+from fedpriv.data import Files, bound, require_releasable, table_identity
 from fedpriv.federation import codec
 from fedpriv.federation.guard import Policy, QueryRefused
 from fedpriv.federation.journal import SALT_BYTES, Given, LedgerMark
@@ -144,8 +144,9 @@ class DeployedParty:
         records = self._records
         self._require_count(len(records))
         self._party(records, None)  # holds them against the task, and draws nothing
-        raw = self._dataset.train
-        ledger.bind_data(raw.X, raw.y)
+        with _unusable(self._file.name):
+            identity = table_identity(self._file.data)
+        ledger.bind_data(identity)
         return records
 
     @cached_property
@@ -197,7 +198,11 @@ class DeployedParty:
                     "copy. A new one would forget what was spent."
                 )
             Ledger.create(
-                file.ledger, data_name=file.name, budget=file.budget, adjacency=file.adjacency
+                file.ledger,
+                data_name=file.name,
+                budget=file.budget,
+                adjacency=file.adjacency,
+                composition=file.composition,
             ).close()
         with Ledger.open(file.ledger, budget=file.budget, adjacency=file.adjacency) as ledger:
             self._require_latest(ledger)

@@ -17,6 +17,7 @@ The file is read on the party's machine and decides there, whatever a server ask
     epsilon = 2.0
     delta = 1e-6
     adjacency = "replace-one"
+    composition = "gdp"
 
     [policy]
     strategies = ["gradient-perturbation"]
@@ -48,6 +49,7 @@ from fedpriv.federation.protection import LEVELS
 from fedpriv.federation.queries import QUERIES
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import default_composition, fixed_composition
 from fedpriv.privacy.plan import NOISE_PLACES
 
 if TYPE_CHECKING:
@@ -133,6 +135,8 @@ class PartyFile:
         certificate: The CA certificate that its SuperNode is started with.
         budget: (ε, δ) of these records, for all runs that ever use them.
         adjacency: Which data sets the budget compares.
+        composition: By which rule its ledger adds up, from the first answer on. If the file names
+            none: rdp where the parties bring the noise, which prices shares of it; else gdp.
         policy: What it insists on.
     """
 
@@ -146,17 +150,19 @@ class PartyFile:
     certificate: Path
     budget: Budget
     adjacency: Adjacency
+    composition: str
     policy: PartyPolicy
 
 
 _PATHS = ("data", "schema", "ledger", "identity", "roster", "state")
 _TABLES: dict[str, tuple[str, ...]] = {
     "party": ("name", *_PATHS, "certificate"),
-    "budget": ("epsilon", "delta", "adjacency"),
+    "budget": ("epsilon", "delta", "adjacency", "composition"),
     "policy": tuple(field.name for field in fields(PartyPolicy)),
 }
 _OPTIONAL = {
     "certificate",
+    "composition",
     *(field.name for field in fields(PartyPolicy) if field.default is not MISSING),
 }
 
@@ -196,14 +202,28 @@ def parse_party(values: dict[str, Any], *, folder: Path) -> PartyFile:
         if not _is_texts(policy[key]):
             raise ValueError(f"policy.{key} must be a list of names, got {policy[key]!r}.")
         policy[key] = tuple(policy[key])
+    allowed = _made("budget", Budget, epsilon=budget["epsilon"], delta=budget["delta"])
+    terms = _made("policy", PartyPolicy, **policy)
     return PartyFile(
         name=party["name"],
         **{key: folder / party[key] for key in _PATHS},
         certificate=folder / party.get("certificate", "ca.crt"),
-        budget=_made("budget", Budget, epsilon=budget["epsilon"], delta=budget["delta"]),
+        budget=allowed,
         adjacency=adjacency,
-        policy=_made("policy", PartyPolicy, **policy),
+        composition=_composition(budget.get("composition"), allowed, adjacency, terms),
+        policy=terms,
     )
+
+
+def _composition(stated: object, budget: Budget, adjacency: Adjacency, policy: PartyPolicy) -> str:
+    """The rule of the party's ledger, which no server decides by what it asks first."""
+    if stated is None:
+        shares = policy.noise_at == "parties" and budget.delta > 0
+        return "rdp" if shares else default_composition(budget)
+    if not isinstance(stated, str):
+        raise ValueError(f"budget.composition must be text, as in 'rdp', got {stated!r}.")
+    _made("budget", fixed_composition, composition=stated, budget=budget, adjacency=adjacency)
+    return stated
 
 
 def _table(values: dict[str, Any], name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`fedpriv ledger`: create a budget ledger, look at it, check it, export it."""
+"""`fedpriv ledger`: create a budget ledger, bind it, look at it, check it, export it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
     )
     group.command()(init)
+    group.command()(bind)
     group.command()(show)
     group.command()(verify)
     group.command()(export)
@@ -45,17 +46,24 @@ def init(
     delta: Annotated[float, typer.Option(help="Failure probability, well below 1 / records.")],
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are compared: one record replaced, or added.")
-    ] = Adjacency.ADD_REMOVE,
+    ] = Adjacency.REPLACE_ONE,
     composition: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="How spend adds up, fixed for ever: gdp (Gaussian noise, exact), rdp (sampled, "
-            "adaptive), basic (declared runs, pure noise), or auto: the first charge decides."
+            show_default="gdp; basic if delta is 0",
+            help="How spend adds up, fixed for ever. gdp: Gaussian noise, exactly, and pure noise; "
+            "refuses sampled rounds, shares of noise and stated pairs of epsilon and delta. rdp, "
+            "or rdp:ORDER: all but such pairs, for about 7 % more noise in Gaussian rounds. basic: "
+            "pure noise, stated pairs, and whole runs whose noise is fixed beforehand. auto: "
+            "whatever the first charge fits.",
         ),
-    ] = "auto",
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a ledger: the budget of one data set, for all releases that ever use it.
+
+    Budget, adjacency and composition are yours to choose now, and never change. What the rule has
+    no price for is refused, at no charge.
 
     [bold]Example[/]:
 
@@ -78,7 +86,38 @@ def init(
         if as_json:
             print_json({"path": str(path), **_values(ledger)})
         else:
-            typer.echo(f"created {path} for {data_name!r}: {ledger.settings.budget}")
+            typer.echo(
+                f"created {path} for {data_name!r}: {ledger.settings.budget}, "
+                f"{ledger.settings.adjacency.value}, {ledger.settings.composition} composition"
+            )
+            typer.echo(f"head = {ledger.head}")
+
+
+def bind(
+    path: File,
+    data: Annotated[Path, typer.Option(help="The records as they are now: a CSV or Parquet file.")],
+    reason: Annotated[str, typer.Option(help="What was changed; kept in the ledger.")],
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a ledger after its records were changed: corrected, added to, or saved anew.
+
+    What was spent stays spent, and what is released of any of its files is charged to the people of
+    all: that is sound for everybody who was in one of them. A file that the ledger knows is not
+    bound twice.
+
+    [bold]Example[/]:
+
+        fedpriv ledger bind clinic.ledger --data records.csv --reason 'patients of June added'
+    """
+    from fedpriv.data import table_identity
+    from fedpriv.privacy.ledger import Ledger
+
+    with _faults_as_bad_input(), Ledger.open(path) as ledger:
+        ledger.add_data(table_identity(data), reason=reason)
+        if as_json:
+            print_json({"path": str(path), **_values(ledger)})
+        else:
+            typer.echo(f"{path} covers {data} as it is now; nothing is given back")
             typer.echo(f"head = {ledger.head}")
 
 

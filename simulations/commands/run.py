@@ -69,10 +69,19 @@ def run(
     ledger: Annotated[
         Path | None,
         typer.Option(
-            help="The ledger of the data set. With --release it is made, with the budget of the "
-            "experiment, if it does not exist; a simulation leaves one uncharged row in it."
+            help="The ledger of the data set: it pays for a --release; a simulation leaves one "
+            "uncharged row in it. It must exist. A resumed run needs the one it began with, and "
+            "its new place only if it was moved."
         ),
     ] = None,
+    new_ledger: Annotated[
+        bool,
+        typer.Option(
+            "--new-ledger",
+            help="Make the file of --ledger first, with the budget of the experiment and the rule "
+            "that fits the run: a full budget, for people of whom nothing was ever released.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train one model as an experiment says; a simulation unless --release is given.
@@ -89,7 +98,15 @@ def run(
 
     with refusals():
         chosen = [] if engine is None else [f'run.engine="{engine}"']
-        session = _session(experiment, [*(settings or []), *chosen], out, resume, release, ledger)
+        session = _session(
+            experiment,
+            [*(settings or []), *chosen],
+            out=out,
+            resume=resume,
+            release=release,
+            ledger=ledger,
+            new_ledger=new_ledger,
+        )
         with open_ledger(session) as book:
             result = _carry_on(session, book, quiet=as_json)
     if result is None:
@@ -104,12 +121,14 @@ def run(
 def _session(
     experiment: str | None,
     settings: list[str],
+    *,
     out: Path | None,
     resume: Path | None,
     release: bool,
     ledger: Path | None,
+    new_ledger: bool,
 ) -> Session:
-    from simulations import session
+    from simulations import ledgers, session
     from simulations.catalogue import checked
     from simulations.experiment import read_experiment
     from simulations.releasable import require_releasable
@@ -119,6 +138,11 @@ def _session(
 
     if resume is not None and out is not None:
         raise ValueError("--resume continues in its own directory: give no --out.")
+    if new_ledger and (resume is not None or not release or ledger is None):
+        raise ValueError(
+            "--new-ledger is for the first --release on a data set, with --ledger PATH. A "
+            "simulation spends nothing; a run that is resumed goes on with its own ledger."
+        )
     if resume is not None and experiment is None:
         return session.reopen(resume, release=release, ledger=ledger)
     if experiment is None:
@@ -130,13 +154,17 @@ def _session(
         raise ValueError(
             "--release spends privacy, so it needs --ledger PATH, where the spend is recorded."
         )
-    if ledger is not None and not release and not ledger.exists():
-        raise ValueError(f"--ledger {str(ledger)!r} does not exist: a simulation makes none.")
+    if ledger is not None:
+        ledgers.require_ledger(ledger, new=new_ledger)
     if release:  # before a record is read
         require_releasable(checked(wanted))
     prepared = prepare(wanted)
-    check(prepared)
+    plan = check(prepared)
+    if release and ledger is not None and not new_ledger:
+        ledgers.require_price(ledger, prepared.experiment, plan)
     directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
+    if new_ledger and ledger is not None:
+        ledgers.make_ledger(ledger, prepared.experiment, plan)
     return session.start(prepared, directory, release=release, ledger=ledger)
 
 

@@ -24,9 +24,7 @@ VALUES = st.lists(
 )
 
 
-def make(
-    X: Any, y: Any, party: Any = None, names: tuple[str, ...] = ("a", "b", "c")
-) -> Dataset:
+def make(X: Any, y: Any, party: Any = None, names: tuple[str, ...] = ("a", "b", "c")) -> Dataset:
     return Dataset(
         name="toy",
         task="binary",

@@ -131,6 +131,7 @@ class Deployment:
                 "epsilon": 2.0,
                 "delta": 1e-6,
                 "adjacency": "replace-one",
+                "composition": "auto",  # whatever a test asks first; see test_party_rule.py
                 **self.budget,
                 **budget,
             },

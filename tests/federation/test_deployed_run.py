@@ -19,7 +19,8 @@ from flwr.app import Context, RecordDict
 from fedpriv.federation.client_app import client_app
 from fedpriv.federation.grid_federation import GridFederation, RoundFailed
 from fedpriv.federation.local_grid import LocalGrid
-from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import Ledger, LedgerError
 from simulations.deploy.roster import Roster, write_roster
 from simulations.deployed_server import open_session
 from simulations.parties import protection
@@ -373,13 +374,36 @@ def test_a_run_is_taken_up_only_as_what_it_was_started(tmp_path: Path) -> None:
         deployment.run(out)
 
 
+def test_a_server_takes_a_run_up_with_the_ledger_it_began_with_or_not_at_all(
+    tmp_path: Path,
+) -> None:
+    """It once made a new one, and its statement said that nothing was spent before."""
+    deployment, out = deployed(tmp_path), tmp_path / "out"
+    deployment.run(out)
+    (out / "result.json").unlink()  # as if it had been killed at the very end
+    (book,) = deployment.server.glob("*.ledger")
+    kept = book.rename(tmp_path / "kept")
+    with pytest.raises(LedgerError, match="with which this run began, is not there"):
+        deployment.run(out)
+    assert not book.exists()
+    Ledger.create(
+        book, data_name="x", budget=Budget(epsilon=2.0, delta=1e-6), adjacency="replace-one"
+    ).close()
+    with pytest.raises(LedgerError, match="not the ledger with which the run began"):
+        deployment.run(out)
+    kept.replace(book)
+    assert deployment.run(out)["rounds"] == 4
+
+
 def test_a_second_run_finds_the_budget_of_every_party_spent(tmp_path: Path) -> None:
     deployment = deployed(tmp_path)
     deployment.run(tmp_path / "one")
     for old in deployment.server.glob("*.ledger*"):
         old.unlink()  # a server that denies what it has spent
-    with pytest.raises(RoundFailed, match="no sum for release 0"):
+    with pytest.raises(ValueError, match=r"is gone, and the run in .*one' was paid from it"):
         deployment.run(tmp_path / "two")
+    with pytest.raises(RoundFailed, match="no sum for release 0"):
+        deployment.run(tmp_path / "elsewhere" / "two")
     for name in NAMES:
         assert len(deployment.reserved(name)) == 4
 

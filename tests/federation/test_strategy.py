@@ -165,6 +165,7 @@ def test_sampled_rounds_are_declared_as_a_whole(tmp_path: Path) -> None:
         data_name="data",
         budget=Budget(epsilon=1.0, delta=1e-6),
         adjacency="add-remove",
+        composition="basic",
     )
     options: dict[str, Any] = {"rounds": 3, "sampling_rate": 0.2, "adjacency": "add-remove"}
     strategy = build("gradient-perturbation", TASK, ledger=ledger, **options)

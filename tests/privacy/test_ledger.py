@@ -324,7 +324,7 @@ def test_a_gdp_ledger_refuses_a_sampled_run_and_charges_nothing(tmp_path: Path) 
     with fresh(tmp_path) as ledger:
         ledger.reserve(gaussian(10), run="first", round=0)
         before = ledger.spent()
-        with pytest.raises(UnsupportedEvent, match="basic composition"):
+        with pytest.raises(UnsupportedEvent, match="gdp composition cannot price"):
             ledger.declare("second", [(sampled(noise=8.0), 100)], delta=1e-7)
         assert ledger.spent() == before
         ledger.verify()
@@ -413,12 +413,59 @@ def test_the_fingerprint_tells_changed_data_from_the_bound_ones(tmp_path: Path) 
         changed = X.copy()
         changed[0, 0] = np.nextafter(changed[0, 0], 1)
         for other in ([changed, y], [X[::-1], y], [y, X], [X], [X.astype("f4"), y], [X.T, y]):
-            with pytest.raises(LedgerMismatch, match="different data set") as caught:
+            with pytest.raises(LedgerMismatch, match="go on with this ledger") as caught:
                 again.check_data(*other)
             assert "clinic" in str(caught.value)
         with pytest.raises(LedgerMismatch):
             again.bind_data(changed, y)
         assert kinds(again).count(Kind.DATA) == 1
+
+
+def test_the_remedy_for_changed_records_is_the_same_ledger_and_never_a_second_budget(
+    tmp_path: Path,
+) -> None:
+    """The advice was once to take a ledger of its own: a full budget for the same people."""
+    with fresh(tmp_path) as ledger:
+        ledger.bind_data(b"records")
+        ledger.reserve(gaussian(10), run="run", round=0)
+        spent = ledger.spent()
+        with pytest.raises(LedgerMismatch) as caught:
+            ledger.bind_data(b"records, one corrected")
+        assert "go on with this ledger" in str(caught.value)
+        assert "ledger of its own" not in str(caught.value)
+        ledger.add_data(b"records, one corrected", reason="a typing error")
+        ledger.add_data(b"records, one corrected", reason="told twice")
+        for known in (b"records", b"records, one corrected"):
+            ledger.check_data(known)
+        with pytest.raises(LedgerMismatch):
+            ledger.check_data(b"other people")
+        ledger.add_data(b"records and more", reason="patients of 2026")
+        assert ledger.spent() == spent
+        assert [row.round for row in ledger.rows() if row.kind == Kind.DATA] == [-1, 1, 2]
+        assert "2026" in ledger.export()["rows"][-1]["detail"]["reason"]
+        assert ledger.verify().rows == len(kinds(ledger))
+
+
+def test_more_data_need_data_and_a_reason(ledger: Ledger) -> None:
+    with pytest.raises(LedgerMismatch, match="no data are bound"):
+        ledger.add_data(b"records", reason="the first ones")
+    ledger.bind_data(b"records")
+    for reason in ("", "two\nlines", "x" * 201):
+        with pytest.raises(ValueError, match="reason must be"):
+            ledger.add_data(b"others", reason=reason)
+    assert kinds(ledger).count(Kind.DATA) == 1
+
+
+def test_a_ledger_knows_its_own_heads_and_no_other(tmp_path: Path) -> None:
+    with fresh(tmp_path) as ledger:
+        heads = [ledger.head]
+        for number in range(3):
+            ledger.reserve(gaussian(30), run="run", round=number)
+            heads.append(ledger.head)
+        assert all(map(ledger.holds, heads))
+    (tmp_path / "again").mkdir()
+    with fresh(tmp_path / "again") as other:
+        assert not any(map(other.holds, heads))
 
 
 def test_without_the_salt_a_fingerprint_says_nothing(tmp_path: Path) -> None:

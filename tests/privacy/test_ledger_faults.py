@@ -61,6 +61,30 @@ def path(tmp_path: Path) -> Path:
 # What is not a ledger.
 
 
+def test_a_new_ledger_does_not_wipe_out_the_log_of_one_that_was_moved(tmp_path: Path) -> None:
+    """What a killed process wrote last may be in the log alone, which a new file would replace."""
+    path, moved = tmp_path / "test.ledger", tmp_path / "moved.ledger"
+    script = (
+        "import os, signal, sys\n"
+        "from fedpriv.privacy.budget import Budget\n"
+        "from fedpriv.privacy.events import GaussianEvent\n"
+        "from fedpriv.privacy.ledger import Ledger\n"
+        "ledger = Ledger.create(sys.argv[1], data_name='clinic', adjacency='add-remove',\n"
+        "                       budget=Budget(epsilon=1.0, delta=1e-6))\n"
+        "event = GaussianEvent(relative_noise=10.0, adjacency='add-remove')\n"
+        "ledger.reserve(event, run='run', round=0)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, path], check=False)
+    path.rename(moved)
+    with pytest.raises(LedgerError, match="moved away without it"):
+        fresh(path)
+    assert not path.exists()
+    moved.rename(path)
+    with Ledger.open(path) as ledger:
+        assert ledger.verify().spent.guarantee.epsilon > 0
+
+
 def test_a_missing_file_is_missing_and_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(LedgerMissing, match="there is no ledger"):
         Ledger.open(tmp_path / "none.ledger")

@@ -213,7 +213,7 @@ def test_a_release_is_no_matter_for_simulated_parties(
     file = tmp_path / "study.toml"
     file.write_text(to_toml(experiment(GRADIENT).to_dict()))
     book = tmp_path / "book.ledger"
-    done = fedpriv("run", file, "--engine", engine, "--release", "--ledger", book)
+    done = fedpriv("run", file, "--engine", engine, "--release", "--ledger", book, "--new-ledger")
     assert done.code == 2
     assert "--release needs engine = 'vectorized'" in done.message
     assert not book.exists()

@@ -16,7 +16,7 @@ from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.ledger import Cost, Kind, Ledger
 from simulations.commands import ledger as command
 
-EVENT = GaussianEvent(relative_noise=10.0, adjacency=Adjacency.ADD_REMOVE)
+EVENT = GaussianEvent(relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE)
 
 
 def fedpriv(*arguments: object) -> Result:

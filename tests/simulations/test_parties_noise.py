@@ -123,6 +123,15 @@ def test_what_cannot_be_shared_is_refused(
 def test_one_process_with_all_records_releases_with_noise_of_its_own(
     fedpriv: Callable[..., Any], file: Path, tmp_path: Path
 ) -> None:
-    done = fedpriv("run", file, "--set", "run.dropout=0", "--release", "--ledger", tmp_path / "l")
+    done = fedpriv(
+        "run",
+        file,
+        "--set",
+        "run.dropout=0",
+        "--release",
+        "--ledger",
+        tmp_path / "l",
+        "--new-ledger",
+    )
     assert done.code == 2
     assert "noise_at = 'server'" in done.message

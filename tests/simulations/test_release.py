@@ -15,8 +15,8 @@ import pytest
 
 from fedpriv.privacy.ledger import Kind, Ledger
 from simulations.experiment import read_experiment
-from simulations.ledgers import open_ledger
-from simulations.run import build_federation, build_strategy, prepare
+from simulations.ledgers import make_ledger, open_ledger
+from simulations.run import build_federation, build_strategy, check, prepare
 from simulations.session import carry_on, reopen, start
 
 ROUNDS = 8
@@ -37,6 +37,11 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def new(book: Path) -> tuple[str | Path, ...]:
+    """For real, on a ledger that is made for it."""
+    return "--release", "--ledger", book, "--new-ledger"
+
+
 def rows(path: Path, kind: Kind) -> Counter[int]:
     with Ledger.open(path, read_only=True) as ledger:
         return Counter(row.round for row in ledger.rows() if row.kind == kind)
@@ -52,7 +57,7 @@ def test_a_release_pays_for_every_round_and_draws_its_noise_from_the_system(
 ) -> None:
     books, out = [tmp_path / "a.ledger", tmp_path / "b.ledger"], [tmp_path / "a", tmp_path / "b"]
     results = [
-        fedpriv("run", file, "--release", "--ledger", book, "--out", o, "--json").json()
+        fedpriv("run", file, *new(book), "--out", o, "--json").json()
         for book, o in zip(books, out, strict=True)
     ]
     assert results[0]["simulated"] is False
@@ -83,7 +88,7 @@ def test_no_stream_of_a_release_has_a_seed(file: Path) -> None:
 def test_a_budget_is_spent_once(fedpriv: Callable[..., Any], file: Path, tmp_path: Path) -> None:
     book = tmp_path / "data.ledger"
     real = ("--release", "--ledger", book)
-    assert fedpriv("run", file, *real, "--out", tmp_path / "a", "--json").code == 0
+    assert fedpriv("run", file, *new(book), "--out", tmp_path / "a", "--json").code == 0
     before = rows(book, Kind.RESERVED)
     done = fedpriv("run", file, *real, "--out", tmp_path / "b", "--json")
     assert done.code == 2
@@ -96,7 +101,7 @@ def test_a_budget_is_spent_once(fedpriv: Callable[..., Any], file: Path, tmp_pat
 def test_nothing_about_the_records_is_written_beside_the_release(
     fedpriv: Callable[..., Any], file: Path, tmp_path: Path
 ) -> None:
-    real = ("--release", "--ledger", tmp_path / "l.ledger", "--out", tmp_path / "out")
+    real = (*new(tmp_path / "l.ledger"), "--out", tmp_path / "out")
     done = fedpriv("run", file, *real)
     assert "metrics: none" in done.out
     result = json.loads((tmp_path / "out" / "result.json").read_text())
@@ -113,7 +118,7 @@ def test_nothing_about_the_records_is_written_beside_the_release(
 def test_public_test_records_may_be_scored(
     fedpriv: Callable[..., Any], file: Path, tmp_path: Path
 ) -> None:
-    real = ("--release", "--ledger", tmp_path / "l.ledger", "--out", tmp_path / "out")
+    real = (*new(tmp_path / "l.ledger"), "--out", tmp_path / "out")
     result = fedpriv("run", file, *real, "--set", "data.public_test=true", "--json").json()
     assert 0 <= result["accuracy"] <= 1
 
@@ -124,7 +129,9 @@ def test_a_crash_at_any_moment_of_a_round_spends_and_draws_nothing_twice(
 ) -> None:
     """Crash in round 4: before it is paid, before its release is stored, or right after."""
     book, out = tmp_path / "data.ledger", tmp_path / "out"
-    start(prepare(read_experiment(file)), out, release=True, ledger=book)
+    prepared = prepare(read_experiment(file))
+    make_ledger(book, prepared.experiment, check(prepared))
+    start(prepared, out, release=True, ledger=book)
 
     def crash(*_: object, **__: object) -> None:
         raise ConnectionError("power cut")
@@ -167,7 +174,7 @@ def test_a_killed_release_is_resumed_without_double_spending(
     book, out = tmp_path / "data.ledger", tmp_path / "out"
     process = subprocess.Popen(
         [sys.executable, "-c", "from simulations.cli import main; main()", "run", file,
-         "--release", "--ledger", book, "--out", out, "--set", "strategy.rounds=300"],
+         *new(book), "--out", out, "--set", "strategy.rounds=300"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -192,8 +199,7 @@ def test_the_released_model_follows_from_the_ledger_alone(
 ) -> None:
     """Replaying the stored releases, without a federation, ends in the published model."""
     book, out = tmp_path / "data.ledger", tmp_path / "out"
-    real = ("--release", "--ledger", book, "--out", out)
-    run = fedpriv("run", file, *real, "--json").json()["run"]
+    run = fedpriv("run", file, *new(book), "--out", out, "--json").json()["run"]
     with Ledger.open(book) as ledger:
         prepared = prepare(read_experiment(file))
         strategy = build_strategy(prepared, run=run, release=True, ledger=ledger)
@@ -206,12 +212,13 @@ def test_another_data_set_is_refused_by_the_ledger(
 ) -> None:
     real = ("--release", "--ledger", tmp_path / "data.ledger")
     half = ("--set", "privacy.epsilon=0.5")
-    assert fedpriv("run", file, *real, *half, "--out", tmp_path / "a", "--json").code == 0
+    first = fedpriv("run", file, *real, "--new-ledger", *half, "--out", tmp_path / "a", "--json")
+    assert first.code == 0
     other = ("--set", "data.name=breast_cancer", "--set", "data.partition=iid",
              "--set", "data.parties=4")  # fmt: skip
     done = fedpriv("run", file, *real, *half, *other, "--out", tmp_path / "b", "--json")
     assert done.code == 2
-    assert "not the data of" in done.message
+    assert "not the records of" in done.message
 
 
 def test_what_has_no_guarantee_is_not_released(
@@ -219,7 +226,7 @@ def test_what_has_no_guarantee_is_not_released(
 ) -> None:
     for name in ("non-private", "pooled", "party-alone"):
         done = fedpriv(
-            "run", file, "--release", "--ledger", tmp_path / "l.ledger", "--set",
+            "run", file, *new(tmp_path / "l.ledger"), "--set",
             f"strategy.name={name}", "--out", tmp_path / name,
         )  # fmt: skip
         assert done.code == 2
@@ -231,7 +238,7 @@ def test_a_simulation_leaves_one_uncharged_row(
     fedpriv: Callable[..., Any], file: Path, tmp_path: Path
 ) -> None:
     book = tmp_path / "data.ledger"
-    assert fedpriv("run", file, "--release", "--ledger", book, "--out", tmp_path / "r", "--set",
+    assert fedpriv("run", file, *new(book), "--out", tmp_path / "r", "--set",
                    "privacy.epsilon=0.5").code == 0  # fmt: skip
     with Ledger.open(book) as ledger:
         spent = ledger.spent().total

@@ -1,6 +1,11 @@
 """The budget ledger: a durable, append-only record of what a data set's privacy has paid for."""
 
 from fedpriv.privacy.ledger.chain import Kind, Row
+from fedpriv.privacy.ledger.choice import (
+    default_composition,
+    fitting_composition,
+    fixed_composition,
+)
 from fedpriv.privacy.ledger.composition import Composition, Cost
 from fedpriv.privacy.ledger.errors import (
     LedgerConflict,
@@ -47,4 +52,7 @@ __all__ = [
     "Settings",
     "Spend",
     "Verification",
+    "default_composition",
+    "fitting_composition",
+    "fixed_composition",
 ]

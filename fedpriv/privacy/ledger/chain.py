@@ -41,7 +41,11 @@ _ENCODINGS: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
 
 
 class Kind(StrEnum):
-    """What a row records."""
+    """What a row records.
+
+    A ledger begins with CREATED and, unless its owner left the rule to the first charge, with
+    COMPOSITION. DATA binds it to records; one more for each time that its owner bound it anew.
+    """
 
     CREATED = "created"
     DATA = "data"

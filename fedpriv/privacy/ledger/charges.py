@@ -42,12 +42,16 @@ class Charges:
         """What was spent up to ``row``, or to the last one."""
         return self._spend(row or self._store.tail(), self._rule())
 
+    def require_price(self, block: Block, delta: float | None) -> None:
+        """Raise `UnsupportedEvent` if a block has no price here, one by one or as a whole."""
+        rule = self._rule() or self._choose(block, declared=True)
+        rule.price_block(block, delta=delta, spent=self._store.tail().total)
+
     def rehearse(self, run: str, block: Block, delta: float | None) -> None:
         """Price a block outside a transaction: what takes long is remembered, and locks nobody."""
         if self._store.row(Kind.DECLARED, run) is not None:
             return
-        rule = self._rule() or self._choose(block, declared=True)
-        rule.price_block(block, delta=delta, spent=self._store.tail().total)
+        self.require_price(block, delta)
 
     def declare(self, run: str, block: Block, delta: float | None) -> tuple[Cost, Spend]:
         """Charge a block, or find that it was charged; its cost, and what is spent now."""
@@ -142,7 +146,7 @@ class Charges:
         return rule, tail
 
     def _rule(self) -> Composition | None:
-        """What the first charge fixed; remembered, because it never changes.
+        """What was fixed at the start, or by the first charge; remembered, for it never changes.
 
         Only ever read before a transaction appends: what is remembered cannot be rolled back.
         """

@@ -1,36 +1,130 @@
-"""Which rule a ledger adds up by: its setting, or what its first charge needs."""
+"""Which rule a ledger adds up by: what its owner fixed when it was made."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from fedpriv._validate import require_choice
 from fedpriv.privacy.accountants import UnsupportedEvent
+from fedpriv.privacy.accountants.rdp import DEFAULT_ORDERS
 from fedpriv.privacy.events import ApproximateEvent
 from fedpriv.privacy.filters import RdpFilter
 from fedpriv.privacy.ledger.composition import (
     BasicComposition,
     Composition,
+    Cost,
     GdpComposition,
     RdpComposition,
     is_exact,
 )
+from fedpriv.privacy.ledger.records import merged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger.composition import Block
 
 AUTO = "auto"
 COMPOSITIONS: dict[str, type[Composition]] = {
     rule.name: rule for rule in (GdpComposition, BasicComposition, RdpComposition)
 }
+_LARGE_ORDERS = tuple(2.0**power for power in range(11, 24))  # for budgets far below epsilon = 0.1
+
+
+def default_composition(budget: Budget) -> str:
+    """What a ledger adds up by if its owner names no rule; it follows from the budget alone.
+
+    No rule is best for everything, and none can be exchanged later: a rule that is chosen after
+    some releases were seen is no filter. ``gdp`` is exact for what most runs release, Gaussian
+    noise on full batches, so that a run planned for all of a budget fits it; ``rdp`` prices
+    sampled rounds and shares as well, and takes about 7 % more noise of Gaussian ones.
+    """
+    return GdpComposition.name if budget.delta > 0 else BasicComposition.name
+
+
+def fixed_composition(
+    composition: str, *, budget: Budget, adjacency: Adjacency
+) -> Composition | None:
+    """The rule that ``composition`` names, before any release; None for ``auto``.
+
+    ``rdp`` has one order for life. ``rdp:16`` names it; else it is the one that admits most
+    Gaussian releases, whatever their noise: D_α is then proportional to α, so that B(α)/α decides.
+    """
+    name, colon, text = composition.partition(":")
+    require_composition(name, budget)
+    if colon and name != RdpComposition.name:
+        raise ValueError(f"composition {name!r} has no order: got {composition!r}.")
+    if name == AUTO:
+        return None
+    if name != RdpComposition.name:
+        return COMPOSITIONS[name](budget=budget, adjacency=adjacency)
+    order = _order(composition, text) if colon else _best_for_gaussians(budget, adjacency)
+    rule = RdpComposition(budget=budget, adjacency=adjacency, order=order)
+    if not rule.limit() > 0:
+        raise ValueError(
+            f"composition {composition!r} admits nothing within {budget}: at this order no "
+            "divergence converts to so small an epsilon. Choose a larger order."
+        )
+    return rule
+
+
+def _order(composition: str, text: str) -> float:
+    try:
+        order = float(text)
+    except ValueError:
+        order = 0.0
+    if not 1 < order < inf:
+        raise ValueError(
+            f"composition must be 'rdp', or 'rdp:' and a finite order above 1, as in 'rdp:16'; got "
+            f"{composition!r}."
+        )
+    return order
+
+
+def _best_for_gaussians(budget: Budget, adjacency: Adjacency) -> float:
+    """Among the orders that plans are made with, so that a plan by Rényi divergences fits."""
+
+    def admitted(order: float) -> float:
+        return RdpFilter(budget=budget, adjacency=adjacency, order=order).limit / order
+
+    return max((*DEFAULT_ORDERS, *_LARGE_ORDERS), key=admitted)
+
+
+def fitting_composition(
+    releases: Iterable[tuple[Event, int]],
+    *,
+    delta: float | None,
+    budget: Budget,
+    adjacency: Adjacency,
+) -> str:
+    """The first rule by which a run of these releases fits a new ledger: exact ones first.
+
+    For an owner who makes a ledger for one run, before its first release. The default if none does.
+    """
+    block = merged(releases)
+    for name in (GdpComposition.name, BasicComposition.name):
+        if name == GdpComposition.name and budget.delta == 0:
+            continue
+        rule = COMPOSITIONS[name](budget=budget, adjacency=adjacency)
+        with suppress(UnsupportedEvent):
+            if rule.admits(rule.price_block(block, delta=delta, spent=Cost())):
+                return name
+    return default_composition(budget)
 
 
 def choose_composition(
     setting: str, block: Block, *, declared: bool, budget: Budget, adjacency: Adjacency
 ) -> Composition:
-    """The rule of a ledger, from its setting and the first releases that it is to charge."""
+    """The rule of a ledger that fixed none when it was made, from the first releases it charges.
+
+    That is a ledger of ``auto``, or one of an earlier version. Sound, because nothing was released
+    before; but whoever asks first decides for all who follow.
+    """
     name = _fitting_rule(block, declared, budget) if setting == AUTO else setting
     if name != RdpComposition.name:
         return COMPOSITIONS[name](budget=budget, adjacency=adjacency)

@@ -3,7 +3,8 @@
 What a second run asks may depend on what the first one released, and its noise too. So every rule
 here holds for fully adaptive sequences of releases, also when rounds of several runs interleave
 (concurrent composition: Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang 2023). A rule is fixed
-before the first charge and never changes.
+by the owner, when the ledger is made, and never changes: to choose among rules by what was released
+would be no filter.
 
 A *declared block* is a run whose releases are all fixed before its first one. It may be priced as
 one interactive mechanism, by an accountant that is valid only for fixed parameters.
@@ -43,6 +44,14 @@ if TYPE_CHECKING:
 Block = tuple[tuple["Event", int], ...]
 
 _PURE = (LaplaceEvent, PureEvent, PoissonPureEvent, BoundedRangeEvent)
+# What to do about a release without a price. Never: take another ledger, which would be a second
+# budget for the same people.
+_FIXED = (
+    "Nothing was charged. The rule of a ledger is fixed when it is made, by `fedpriv ledger init "
+    "--composition`: gdp prices Gaussian and pure noise, rdp also sampled rounds and shares of "
+    "noise, basic pairs of epsilon and delta and declared runs. A ledger that has charged nothing "
+    "yet may be made again with another rule."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +160,8 @@ class GdpComposition(Composition):
         if isinstance(event, GaussianEvent):
             return Cost(amount=GdpAccountant(adjacency=self.adjacency).cost(event))
         raise UnsupportedEvent(
-            f"gdp composition cannot price {event.kind} releases: keep such runs in a ledger with "
-            "basic composition (declared runs) or rdp composition."
+            f"gdp composition cannot price {event.kind} releases: they have no exact Gaussian "
+            f"equivalent. {_FIXED}"
         )
 
     def limit(self) -> float:
@@ -186,7 +195,7 @@ class BasicComposition(Composition):
             return Cost(amount=event.epsilon, delta=event.delta)
         raise UnsupportedEvent(
             f"basic composition cannot price {event.kind} releases one by one: declare the run, so "
-            "that it is charged as a whole."
+            f"that it is charged as a whole. {_FIXED}"
         )
 
     def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
@@ -224,6 +233,11 @@ class RdpComposition(Composition):
     order: float
 
     def _price(self, event: Event) -> Cost:
+        if isinstance(event, ApproximateEvent):
+            raise UnsupportedEvent(
+                f"rdp composition cannot price {event.kind} releases: with probability delta they "
+                f"may reveal anything. {_FIXED}"
+            )
         return Cost(amount=self._filter.cost(event))
 
     def limit(self) -> float:

@@ -50,6 +50,12 @@ SCHEMA = (
 
 def create_database(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
     """Make the file, readable by its owner only, and ``fill`` it: completely, or not at all."""
+    if not path.exists() and _has_log(path):
+        # SQLite would remove it, and with it rows that no other file has.
+        raise LedgerError(
+            f"{str(_log_of(path))!r} holds the last rows of a ledger that was moved away without "
+            "it. Put that ledger back, and open it once: then its log is part of it."
+        )
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:

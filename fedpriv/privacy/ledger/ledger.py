@@ -6,7 +6,6 @@ as spent, whatever happens next. What was not committed must not leave the proce
 
 from __future__ import annotations
 
-import hmac
 import json
 import secrets
 from contextlib import suppress
@@ -18,11 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import fedpriv
 from fedpriv._validate import require_delta, require_non_negative
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.ledger.binding import (
+    bind_first,
+    bind_more,
+    bound_fingerprints,
+    require_bound,
+)
 from fedpriv.privacy.ledger.chain import Kind, Row, canonical_json
 from fedpriv.privacy.ledger.charges import Charges
-from fedpriv.privacy.ledger.choice import AUTO
+from fedpriv.privacy.ledger.choice import AUTO, default_composition, fixed_composition
 from fedpriv.privacy.ledger.errors import LedgerConflict, LedgerMismatch, LedgerTampered
-from fedpriv.privacy.ledger.fingerprint import SALT_BYTES, fingerprint
+from fedpriv.privacy.ledger.fingerprint import SALT_BYTES
 from fedpriv.privacy.ledger.records import Declaration, Reservation, event_json, merged
 from fedpriv.privacy.ledger.settings import Settings, require_name, settings_from_dict
 from fedpriv.privacy.ledger.store import Store
@@ -74,30 +79,39 @@ class Ledger:
         data_name: str,
         budget: Budget,
         adjacency: Adjacency | str,
-        composition: str = AUTO,
+        composition: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> Self:
         """Make a ledger for a data set; never over an existing file.
+
+        Its rule is in the chain from the start: no release, however cheap, decides how those after
+        it are priced.
 
         Args:
             path: of the file, on a local disk.
             data_name: what the owner calls the data set.
             budget: for all releases that ever use it.
             adjacency: which data sets the budget compares.
-            composition: how spend adds up: ``gdp``, ``basic``, ``rdp``, or ``auto``, by which the
-                first charge decides; then it is fixed.
+            composition: how spend adds up, for ever: ``gdp``, ``basic``, ``rdp`` of the order that
+                is best for Gaussian noise, ``rdp:16`` of order 16; or ``auto``, by which the first
+                charge decides, whoever asks for it. If not given, see `default_composition`.
             timeout: seconds to wait for other processes that write.
         """
-        salt = secrets.token_bytes(SALT_BYTES)
+        salt, relation = secrets.token_bytes(SALT_BYTES), Adjacency(adjacency)
+        chosen = default_composition(budget) if composition is None else composition
+        rule = fixed_composition(chosen, budget=budget, adjacency=relation)
         settings = Settings(
             data_name=data_name,
             budget=budget,
-            adjacency=Adjacency(adjacency),
-            composition=composition,
+            adjacency=relation,
+            composition=AUTO if rule is None else rule.name,
             salt_hash=sha256(salt).hexdigest(),
             version=fedpriv.__version__,
         )
-        Store.create(Path(path), salt=salt, detail=canonical_json(settings.to_dict()))
+        details = {Kind.CREATED: canonical_json(settings.to_dict())}
+        if rule is not None:
+            details[Kind.COMPOSITION] = canonical_json(rule.to_dict())
+        Store.create(Path(path), salt=salt, details=details)
         return cls.open(path, timeout=timeout)
 
     @classmethod
@@ -155,28 +169,51 @@ class Ledger:
         found = self._store.numbered(row)
         return None if found is None else found.hash.hex()
 
+    def holds(self, head: str) -> bool:
+        """Whether ``head`` is, or was, the head of this ledger: else it is another, or an older."""
+        return self._store.holds(bytes.fromhex(head))
+
     def bind_data(self, *parts: Part) -> None:
         """Record the fingerprint of the data set, once; later calls only check it.
+
+        Bind the records as their owner wrote them down, never what was computed from them: the same
+        people, scaled otherwise, have the same budget.
 
         Args:
             parts: the whole data set: bytes or arrays, in an order that never changes.
         """
-        own = fingerprint(self._store.salt(), *parts)
-        with self._store.writing():
-            if self._store.row(Kind.DATA) is None:
-                detail = canonical_json({"fingerprint": own})
-                self._store.append(self._store.tail(), kind=Kind.DATA, detail=detail)
-        self._require_fingerprint(own)
+        bind_first(self._store, *parts, name=self._settings.data_name)
+
+    def add_data(self, *parts: Part, reason: str) -> None:
+        """The owner's word that ``parts`` hold people of this ledger: from now on it covers both.
+
+        For records that were corrected, added, removed or written in another form. What was spent
+        stays spent, and every release on any of the bound data is charged to all of them, so that
+        nobody's loss is above what the ledger says. Does nothing for data that are bound already.
+
+        Args:
+            parts: as for `bind_data`.
+            reason: what was changed, for whoever audits the ledger: never a value of a record.
+        """
+        bind_more(self._store, *parts, reason=reason)
 
     def check_data(self, *parts: Part) -> None:
-        """Raise `LedgerMismatch` unless ``parts`` are the data that `bind_data` recorded."""
-        self._require_fingerprint(fingerprint(self._store.salt(), *parts))
+        """Raise `LedgerMismatch` unless ``parts`` are data that this ledger is bound to."""
+        require_bound(self._store, *parts, name=self._settings.data_name)
 
     @property
     def fingerprint(self) -> str | None:
-        """Of the data set; None until `bind_data`. It reveals nothing about records."""
-        row = self._store.row(Kind.DATA)
-        return None if row is None else str(json.loads(row.detail)["fingerprint"])
+        """Of the data bound last; None until `bind_data`. It reveals nothing about records."""
+        return next(reversed(bound_fingerprints(self._store)), None)
+
+    def require_price(
+        self, releases: Iterable[tuple[Event, int]], *, delta: float | None = None
+    ) -> None:
+        """Raise `UnsupportedEvent` if the rule of this ledger has no price for a declared run.
+
+        Looks, and writes nothing; whether the budget affords it is another question.
+        """
+        self._charges.require_price(merged(releases), delta)
 
     def declare(
         self, run: str, releases: Iterable[tuple[Event, int]], *, delta: float | None = None
@@ -366,17 +403,6 @@ class Ledger:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _require_fingerprint(self, found: str) -> None:
-        own = self.fingerprint
-        if own is None:
-            raise LedgerMismatch("no data are bound to this ledger: call bind_data first.")
-        if not hmac.compare_digest(own, found):
-            raise LedgerMismatch(
-                f"these are not the data of {self._settings.data_name!r} that this ledger is for. "
-                "A changed data set is a different data set and needs a ledger of its own; records "
-                "that are in both have spent under both."
-            )
 
 
 def _require_own(name: str, expected: object, own: object) -> None:

@@ -18,7 +18,7 @@ class Settings:
         data_name: what the owner calls the data set.
         budget: of the data set, over all runs.
         adjacency: of every event that the ledger charges.
-        composition: gdp, basic, rdp, or auto: decided by the first charge.
+        composition: gdp, basic or rdp, in full in the next row; or auto: left to the first charge.
         salt_hash: SHA-256 of the secret salt of the data's fingerprint.
         version: of the fedpriv that created the ledger.
     """

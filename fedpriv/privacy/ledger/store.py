@@ -35,7 +35,7 @@ from fedpriv.privacy.ledger.database import (
 from fedpriv.privacy.ledger.errors import LedgerError, LedgerTampered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 _COLUMNS = ", ".join(["rows.rowid", *(f"rows.{name}" for name in COLUMNS[1:])])
@@ -67,13 +67,17 @@ class Store:
         self._connection = open_database(path, read_only=read_only, timeout=timeout)
 
     @staticmethod
-    def create(path: Path, *, salt: bytes, detail: str) -> None:
-        """Make the file, with a first row that holds ``detail``."""
-        first = next_row(None, kind=Kind.CREATED, detail=detail)
+    def create(path: Path, *, salt: bytes, details: Mapping[Kind, str]) -> None:
+        """Make the file, with the rows that it begins with: a kind and a detail each, in order."""
+        rows: list[Row] = []
+        for kind, detail in details.items():
+            rows.append(next_row(rows[-1] if rows else None, kind=kind, detail=detail))
 
         def fill(connection: sqlite3.Connection) -> None:
-            connection.execute(_WRITE, (*first.values(), None))
-            connection.execute("INSERT INTO head VALUES (1, ?, ?)", (first.seq, first.hash))
+            for row in rows:
+                connection.execute(_WRITE, (*row.values(), None))
+            last = rows[-1]
+            connection.execute("INSERT INTO head VALUES (1, ?, ?)", (last.seq, last.hash))
             connection.execute("INSERT INTO secret VALUES (1, ?)", (salt,))
 
         create_database(path, fill)
@@ -167,6 +171,20 @@ class Store:
             require_hash(row)
         return row
 
+    def bindings(self) -> list[Row]:
+        """Every row that binds the ledger to records, in order, checked against its hash."""
+        found = self._all(
+            f"{_READ} WHERE run = ? AND kind = ? ORDER BY round", THE_LEDGER, Kind.DATA
+        )
+        rows = [_as_row(values) for values in found]
+        for row in rows:
+            require_hash(row)
+        return rows
+
+    def holds(self, digest: bytes) -> bool:
+        """Whether some row has this hash. Reads them all."""
+        return self._first("SELECT 1 FROM rows WHERE hash = ? LIMIT 1", digest) is not None
+
     def row_before(self, run: str) -> Row | None:
         """The last row before the first one of ``run``; None if the run is not there."""
         (first,) = self._first("SELECT MIN(rowid) FROM rows WHERE run = ?", run)
@@ -222,10 +240,10 @@ class Store:
         values = self._first(query, *parameters)
         return None if values is None else _as_row(values)
 
-    def _first(self, query: str, *parameters: str | int) -> Any:
+    def _first(self, query: str, *parameters: str | int | bytes) -> Any:
         return next(iter(self._all(query, *parameters)), None)
 
-    def _all(self, query: str, *parameters: str | int) -> list[Any]:
+    def _all(self, query: str, *parameters: str | int | bytes) -> list[Any]:
         self._require_own_process()
         try:
             with self._lock:

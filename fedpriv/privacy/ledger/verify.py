@@ -118,6 +118,7 @@ class _Replay:
     reserved: set[tuple[str, int]] = field(default_factory=set)
     committed: set[tuple[str, int]] = field(default_factory=set)
     once: set[str] = field(default_factory=set)
+    bindings: int = 0
     prices: dict[str, Cost] = field(default_factory=dict)
 
     @property
@@ -164,7 +165,7 @@ class _Replay:
                 if self.settings.salt_hash != sha256(self.salt).hexdigest():
                     raise ValueError("the salt of the fingerprint was exchanged")
             case Kind.DATA:
-                self._first(kind)
+                self._bind(row, detail)
             case Kind.COMPOSITION:
                 self._first(kind)
                 self._fix(detail)
@@ -184,6 +185,14 @@ class _Replay:
         if kind in self.once or (kind is Kind.CREATED) != (not self.once):
             raise ValueError(f"a {kind.value!r} row may not stand here")
         self.once.add(kind)
+
+    def _bind(self, row: Row, detail: dict[str, Any]) -> None:
+        """The first binding stands for the whole ledger; the others are numbered, with a reason."""
+        if Kind.CREATED not in self.once or not isinstance(detail["fingerprint"], str):
+            raise ValueError("a 'data' row may not stand here")
+        if row.round != (self.bindings or WHOLE_RUN) or (self.bindings and not detail["reason"]):
+            raise ValueError("it binds records out of turn, or without a reason")
+        self.bindings += 1
 
     def _fix(self, detail: dict[str, Any]) -> None:
         settings = self._settings
@@ -235,7 +244,9 @@ def _in_its_place(row: Row, kind: Kind) -> bool:
     """Whether writers would find the row where they look for one of its kind."""
     if row.ordinal is not None and kind is not Kind.RESERVED:
         return False
-    if kind in (Kind.CREATED, Kind.DATA, Kind.COMPOSITION):
+    if kind is Kind.DATA:
+        return row.run == THE_LEDGER and (row.round == WHOLE_RUN or row.round >= 1)
+    if kind in (Kind.CREATED, Kind.COMPOSITION):
         return (row.run, row.round) == (THE_LEDGER, WHOLE_RUN)
     of_a_round = kind in (Kind.RESERVED, Kind.COMMITTED)
     return row.run != THE_LEDGER and (row.round >= 0 if of_a_round else row.round == WHOLE_RUN)

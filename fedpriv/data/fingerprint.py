@@ -1,0 +1,37 @@
+"""What tells one set of people from another: their records as written down, not as scaled.
+
+A ledger is bound to what is returned here. It does not depend on a schema, a bound, a split or a
+partition: those say how records are used, and the same people used otherwise have the same budget.
+
+A table is its bytes. Sorted, corrected, appended to or written in another format it has others, and
+no program can tell a correction from another person: its owner says so (`fedpriv ledger bind`), and
+goes on with the same ledger. A built-in data set is its name without a variant: every variant holds
+some of the same records.
+
+The digest is not salted. It stays in memory, on its way to the salted fingerprint of a ledger; to
+write it down would let anybody test a guess about the records.
+"""
+
+from __future__ import annotations
+
+from hashlib import file_digest
+from typing import TYPE_CHECKING
+
+from fedpriv.data.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def table_identity(path: Path) -> bytes:
+    """Of the people in a file of the owner's: a digest of all its bytes."""
+    try:
+        with path.open("rb") as file:
+            return b"table " + file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def built_in_identity(name: str) -> bytes:
+    """Of the people in a data set of the registry: ``mnist:3v5`` and ``mnist`` are the same."""
+    return b"built-in " + name.partition(":")[0].encode()

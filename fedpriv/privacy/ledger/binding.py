@@ -1,0 +1,69 @@
+"""Which records a ledger is for: fingerprints of the data that were ever bound to it.
+
+The first data are bound without a question. Any others are its owner's decision, because a program
+cannot tell a corrected record from another person. The remedy offered is always to go on with the
+same ledger: then nobody's loss is above what it says. Another ledger for people who have one would
+be a second budget.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from typing import TYPE_CHECKING
+
+from fedpriv.privacy.ledger.chain import Kind, canonical_json
+from fedpriv.privacy.ledger.errors import LedgerMismatch
+from fedpriv.privacy.ledger.fingerprint import fingerprint
+from fedpriv.privacy.ledger.settings import require_name
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.ledger.fingerprint import Part
+    from fedpriv.privacy.ledger.store import Store
+
+
+def bound_fingerprints(store: Store) -> list[str]:
+    """The fingerprints of all data that are bound, in order."""
+    return [str(json.loads(row.detail)["fingerprint"]) for row in store.bindings()]
+
+
+def bind_first(store: Store, *parts: Part, name: str) -> None:
+    """Bind ``parts`` if nothing is bound yet; else refuse any that are not."""
+    own = fingerprint(store.salt(), *parts)
+    with store.writing():
+        if not bound_fingerprints(store):
+            detail = canonical_json({"fingerprint": own})
+            store.append(store.tail(), kind=Kind.DATA, detail=detail)
+    _require(store, own, name)
+
+
+def bind_more(store: Store, *parts: Part, reason: str) -> None:
+    """Bind ``parts`` beside what is bound."""
+    require_name(reason=reason)
+    own = fingerprint(store.salt(), *parts)
+    with store.writing():
+        bound = bound_fingerprints(store)
+        if not bound:
+            raise LedgerMismatch("no data are bound to this ledger: the first run binds its own.")
+        if own not in bound:
+            detail = canonical_json({"fingerprint": own, "reason": reason})
+            store.append(store.tail(), kind=Kind.DATA, round=len(bound), detail=detail)
+
+
+def require_bound(store: Store, *parts: Part, name: str) -> None:
+    """Raise `LedgerMismatch` unless ``parts`` are bound."""
+    _require(store, fingerprint(store.salt(), *parts), name)
+
+
+def _require(store: Store, found: str, name: str) -> None:
+    bound = bound_fingerprints(store)
+    if not bound:
+        raise LedgerMismatch("no data are bound to this ledger: call bind_data first.")
+    if not any(hmac.compare_digest(own, found) for own in bound):
+        raise LedgerMismatch(
+            f"these are not the records of {name!r} that this ledger is bound to. If anybody in "
+            "them was in those (records were corrected, added, removed, sorted or written in "
+            "another format), they go on with this ledger, and what was spent stays spent: "
+            "`fedpriv ledger bind LEDGER --data FILE --reason TEXT`. Else name the ledger that "
+            "these people have."
+        )
