@@ -89,7 +89,7 @@ def build(setup: Setup, options: LocalObjectiveOptions) -> LocalObjectivePerturb
     require_replace_one(setup, LocalObjectivePerturbation.name, because=UNCERTIFIED)
     objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
     certain = certain_tolerance(task, regulariser=task.regulariser, objective=objective)
-    tolerance = options.gradient_norm(task, records=task.largest, certain=certain)
+    tolerance = options.gradient_norm(task, certain=certain)
     weight = min(task.model_weight(options.weights, size) for size in task.sizes)
     apart = weight * 2 * tolerance / (task.regulariser * sqrt(task.dimension))
     step = 2.0 ** floor(log2(apart))

@@ -65,7 +65,7 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: LocalOutputOptions) -> LocalOutputPerturbation:
     """The strategy, planned within its budget."""
     task = setup.task
-    tolerance = options.gradient_norm(task, records=task.largest)
+    tolerance = options.gradient_norm(task)
     plan = plan_output(setup, law=options.law, weights=options.weights, tolerance=tolerance)
     return LocalOutputPerturbation(
         task=task,

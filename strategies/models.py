@@ -25,14 +25,14 @@ class FitOptions(Options):
 
     tolerance: Positive | Literal["auto"] = "auto"
 
-    def gradient_norm(self, task: Task, *, records: int, certain: float | None = None) -> float:
-        """The tolerance; left to us, a thousandth of the 2G/n that it adds to, within reason.
+    def gradient_norm(self, task: Task, *, certain: float | None = None) -> float:
+        """The tolerance; left to us, a thousandth of the 2G/N that it adds to, within reason.
 
         At least ``certain``, what is certified whatever the records and the noise are; if not
         given, that of every party's own minimiser. With less, the records would decide whether
         there is an answer, and a release that fails and is tried again would show it.
         """
-        wanted = min(1e-6, max(1e-11, 1e-3 * task.lipschitz / records))
+        wanted = min(1e-6, max(1e-11, 1e-3 * task.lipschitz / task.records))
         if not (task.convex and task.regulariser):
             return wanted  # there is no minimiser, and the strategy will say so
         least = task.certain_tolerance(task.regulariser) if certain is None else certain

@@ -63,5 +63,5 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: ModelOptions) -> NonPrivate:
     """The strategy; it promises nothing, so there is no plan."""
     task = setup.task
-    tolerance = options.gradient_norm(task, records=task.largest)
+    tolerance = options.gradient_norm(task)
     return NonPrivate(task=task, weights=options.weights, tolerance=tolerance, run=setup.run)

@@ -89,7 +89,7 @@ def build(setup: Setup, options: ObjectiveOptions) -> ObjectivePerturbation:
     task.require_strongly_convex(ObjectivePerturbation.name)
     objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
     certain = certain_joint_tolerance(task, adjacency=setup.adjacency, objective=objective)
-    tolerance = options.gradient_norm(task, records=task.records, certain=certain)
+    tolerance = options.gradient_norm(task, certain=certain)
     everyone = objective_problem(
         task, task.records, regulariser=task.regulariser, tolerance=tolerance
     )

@@ -141,8 +141,7 @@ def build(setup: Setup, options: OutputOptions) -> SumStrategy:
         setup = with_optimal_regulariser(setup, radius=options.radius)
     task, joint = setup.task, options.fit == "joint"
     certain = certain_joint_tolerance(task, adjacency=setup.adjacency) if joint else None
-    records = task.records if joint else task.largest
-    tolerance = options.gradient_norm(task, records=records, certain=certain)
+    tolerance = options.gradient_norm(task, certain=certain)
     plan = plan_output(
         setup, law=options.law, weights=options.weights, tolerance=tolerance, joint=joint
     )

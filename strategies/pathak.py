@@ -52,7 +52,7 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: PathakOptions) -> Pathak:
     """The strategy, planned within its budget."""
     task = setup.task
-    tolerance = options.gradient_norm(task, records=task.largest)
+    tolerance = options.gradient_norm(task)
     plan = plan_output(setup, law=options.law, weights="equal", tolerance=tolerance)
     (mechanism,) = plan.mechanisms
     claimed = rescaled(mechanism, sensitivity=task.parties * sensitivity_of(mechanism))

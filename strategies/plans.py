@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fedpriv._validate import require_choice
 from fedpriv.federation.limits import gradient_sensitivity, model_sensitivity
+from fedpriv.federation.local_noise import rescaled
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.calibration import optimal_regulariser
@@ -175,17 +176,21 @@ def plan_output(
         law="l2-laplace" if law == "unsound-laplace" else law,
         tolerance=tolerance,
     )
+    moved = model_sensitivity(
+        task,
+        regulariser=task.regulariser,
+        tolerance=tolerance,
+        weights=weights,
+        sizes=task.sizes,
+    )
     if setup.sharing is not None:
-        moved = model_sensitivity(
-            task,
-            regulariser=task.regulariser,
-            tolerance=tolerance,
-            weights=weights,
-            sizes=task.sizes,
-        )
         bound = task.lipschitz / task.regulariser
         return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
-    if joint:
+    if not joint:
+        (mechanism,) = plan.mechanisms
+        whole = moved + sqrt(task.dimension) * plan.step
+        plan = replace(plan, mechanisms=(rescaled(mechanism, sensitivity=whole),))
+    else:
         plan = replace(
             plan,
             parties=task.parties,

@@ -42,7 +42,7 @@ def build(setup: Setup, options: FitOptions) -> Pooled:
     """The strategy; it promises nothing, so there is no plan."""
     task = setup.task
     certain = certain_joint_tolerance(task, adjacency=setup.adjacency)
-    tolerance = options.gradient_norm(task, records=task.records, certain=certain)
+    tolerance = options.gradient_norm(task, certain=certain)
     return Pooled(
         task=task, plan=None, adjacency=setup.adjacency, tolerance=tolerance, run=setup.run
     )

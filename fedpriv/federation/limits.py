@@ -8,6 +8,7 @@ of this module depends on how many.
 
 from __future__ import annotations
 
+from collections import Counter
 from math import ceil, isinf, log2, sqrt
 from typing import TYPE_CHECKING
 
@@ -174,12 +175,15 @@ def model_sensitivity(
     """How far one record moves Σ w_jθ_j over the parties of ``sizes``, in L2, before the grid.
 
     Party j's certified minimiser moves by at most 2G/(n_jλ) + 2·tolerance/λ under replace-one, and
-    the sum by w_j times that; the worst party decides.
+    the sum by w_j times that; the worst party decides. Where true numbers of records are private,
+    they decide which parties are solved together, and so the last digits of all of them: every
+    party may move by its tolerance.
 
     Raises:
         ValueError: The G of the loss is not known to hold at the minimisers.
     """
-    return max(
+    counts = Counter(sizes)
+    worst = max(
         task.model_weight(weights, size)
         * minimiser_sensitivity(
             task.loss,
@@ -187,9 +191,14 @@ def model_sensitivity(
             records=float(size),
             strong_convexity=regulariser,
             tolerance=tolerance,
+            headroom=task.headroom,
         )
-        for size in set(sizes)
+        for size in counts
     )
+    if task.headroom == 1:
+        return worst
+    weight = sum(count * task.model_weight(weights, size) for size, count in counts.items())
+    return worst + 2 * weight * tolerance / regulariser
 
 
 def local_mechanism(query: Query, task: Task, size: int) -> Mechanism | None:

@@ -150,13 +150,15 @@ def minimiser_sensitivity(
     records: Number,
     strong_convexity: Number,
     tolerance: float,
+    headroom: float = 1.0,
 ) -> Number:
     """How far replacing one record moves a minimiser known to a gradient norm of ``tolerance``.
 
     2G/(nΛ) + 2·tolerance/Λ in L2: the gradients of the two objectives differ by at most 2G/n at
     either minimiser, so by strong convexity these lie within 2G/(nΛ) of one another, and
     each computed point within tolerance/Λ of its own (Chaudhuri, Monteleoni and Sarwate 2011,
-    and the triangle inequality). Assumes the same n and the same linear term on both sides.
+    and the triangle inequality). Assumes the same n and the same linear term on both sides, and at
+    most ``headroom``·n records, which matters where G holds inside a ball only.
 
     Raises:
         ValueError: G is not known to hold at the minimisers.
@@ -165,7 +167,8 @@ def minimiser_sensitivity(
     for name, value in (("records", records), ("strong_convexity", strong_convexity)):
         if not bool(torch.all(torch.as_tensor(value) > 0)):
             raise ValueError(f"{name} must be positive, got {value!r}.")
-    require_lipschitz_minimiser(loss, float(torch.as_tensor(strong_convexity).min()))
+    least = float(torch.as_tensor(strong_convexity).min())
+    require_lipschitz_minimiser(loss, least, headroom=headroom)
     lipschitz = loss.lipschitz_for(feature_bound)
     return 2 * (lipschitz / records + tolerance) / strong_convexity
 
