@@ -39,8 +39,9 @@ format: $(STAMP) ## rewrite the code in the house style
 check: $(STAMP) ## the test suite alone
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-stress: $(STAMP) ## thousands of killed processes against one ledger: about ten minutes
+stress: $(STAMP) ## the deep form of the tests that have one: about a quarter of an hour
 	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/test_ledger_kill.py
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/test_sampled_loss.py
 
 bench: $(STAMP) ## benchmarks against peers, which live in a virtual environment of their own
 	$(BIN)/python -m benchmarks
