@@ -39,9 +39,10 @@ format: $(STAMP) ## rewrite the code in the house style
 check: $(STAMP) ## the test suite alone
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-stress: $(STAMP) ## deep checks: every way to make a release, many noises, thousands of killed processes; an hour
-	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit tests/privacy/test_accountants.py
+stress: $(STAMP) ## the deep form of the tests that have one: every way to make a release, and more; an hour
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit
 	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/test_ledger_kill.py
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/test_sampled_loss.py
 
 bench: $(STAMP) ## benchmarks against peers, which live in a virtual environment of their own
 	$(BIN)/python -m benchmarks

@@ -44,7 +44,9 @@ def complaint(error: ValidationError, model: type[BaseModel], prefix: str = "") 
     if first["type"] == "missing":
         return f"{where} is missing."
     if first["type"] == "value_error":
-        return f"{where}: {first['ctx']['error']}" if where else str(first["ctx"]["error"])
+        reason = str(first["ctx"]["error"])
+        # What is wrong with the whole model begins with the key that it is about.
+        return f"{where}: {reason}" if first["loc"] else prefix + reason
     # The branches of a choice such as `integer or "auto"` each have their say.
     rules = [_rule(e) for e in errors if _path(e, model) == path]
     hint = _nearest(first["input"], rules)

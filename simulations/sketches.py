@@ -1,4 +1,4 @@
-"""Noise schedules as numbers and pictures: σ_t, ρ_t and the predicted bound, round by round."""
+"""Noise schedules as numbers and pictures: σ_t, ρ_t and the bound, if any, round by round."""
 
 from __future__ import annotations
 
@@ -66,31 +66,23 @@ class Sketch:
         return np.asarray((self.adjacency.sum_sensitivity / self.noise) ** 2 / 2)
 
     @property
-    def bound(self) -> float:
-        """The bound on the excess risk after all rounds."""
-        return self.descent.bound(self.noise)
-
-    @property
-    def bounds(self) -> NDArray[np.float64]:
-        """The bound on the excess risk after each round."""
-        noise = self.noise
-        return np.array([self.descent.bound(noise[:t]) for t in range(1, self.rounds + 1)])
-
-    @property
-    def gain(self) -> float:
-        """How many times smaller the noise term of the bound is than with uniform noise."""
-        return self.schedule.gain(self.descent.influence(self.rounds))
+    def bounds(self) -> NDArray[np.float64] | None:
+        """The bound on the excess risk after each round, where one is proved."""
+        return None if self.descent.no_bound else self.descent.bounds(self.noise)
 
     def summary(self) -> dict[str, Any]:
-        """One line of a table, JSON-ready."""
+        """One line of a table, JSON-ready; no bound and no gain where nothing is proved."""
+        noise, bounds = self.noise, self.bounds
         return {
             "schedule": self.schedule.name,
             "rounds": self.rounds,
             "gamma": self.descent.gamma,
-            "first_noise": float(self.noise[0]),
-            "last_noise": float(self.noise[-1]),
-            "bound": self.bound,
-            "gain": self.gain,
+            "step": self.descent.step,
+            "first_noise": float(noise[0]),
+            "last_noise": float(noise[-1]),
+            "bound": None if bounds is None else float(bounds[-1]),
+            "no_bound": self.descent.no_bound,
+            "gain": None if bounds is None else self.descent.gain(noise),
         }
 
 
@@ -126,7 +118,7 @@ def logistic_descent(
 ) -> Descent:
     """Logistic regression on features of norm at most 1 with condition number κ = M/μ.
 
-    M = 1/4 + λ and μ = λ, so that λ = 1/(4(κ − 1)) and γ = 1 − 1/κ.
+    M = 1/4 + λ and μ = λ, so that λ = 1/(4(κ − 1)); a record's gradient has a norm of at most 1.
     """
     if not condition > 1:
         raise ValueError(f"kappa must be above 1, got {condition!r}: it is M/λ = 1/(4λ) + 1.")
@@ -137,6 +129,7 @@ def logistic_descent(
         records=records,
         dimension=dimension,
         clip_norm=clip,
+        lipschitz=1.0,
         momentum=momentum,
     )
 
@@ -177,7 +170,7 @@ def text_curve(values: NDArray[np.float64], *, title: str) -> str:
 
 
 def save_svg(sketch: Sketch, path: Path) -> None:
-    """The three curves as SVG; needs matplotlib."""
+    """The curves as SVG; needs matplotlib."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -185,13 +178,11 @@ def save_svg(sketch: Sketch, path: Path) -> None:
         raise ValueError("--svg needs matplotlib: pip install 'fedpriv[report]'.") from None
     figure = Figure(figsize=(7, 7), layout="constrained")
     rounds = np.arange(1, sketch.rounds + 1)
-    curves = {
-        "noise σ / clip norm": sketch.noise,
-        "cost ρ": sketch.rho,
-        "bound on the excess risk": sketch.bounds,
-    }
+    curves = {"noise σ / clip norm": sketch.noise, "cost ρ": sketch.rho}
+    if sketch.bounds is not None:
+        curves["bound on the excess risk"] = sketch.bounds
     for place, (label, values) in enumerate(curves.items(), start=1):
-        axes = figure.add_subplot(3, 1, place)
+        axes = figure.add_subplot(len(curves), 1, place)
         axes.plot(rounds, values)
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)

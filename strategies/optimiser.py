@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
 
 _WEIGHT_DECAY = 0.01
+# Optimisers whose steps are linear in the gradients, and so in the noise.
+LINEAR = ("sgd", "momentum", "debiased-momentum")
 
 
 class OptimiserOptions(Options):

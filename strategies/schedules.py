@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedpriv.privacy.schedules import (
     Dynamic,
@@ -17,7 +17,7 @@ from fedpriv.privacy.schedules import (
     momentum_step_limit,
 )
 from strategies.building import Count, Options, Positive, Share
-from strategies.optimiser import OptimiserOptions, learning_rate
+from strategies.optimiser import LINEAR, OptimiserOptions, learning_rate
 
 if TYPE_CHECKING:
     from fedpriv.federation.task import Task
@@ -27,7 +27,8 @@ class DynamicOptions(Options):
     """Falling noise, the best for plain descent.
 
     Attributes:
-        gamma: γ, or "auto" for 1 − λη with η the learning rate, at most 1/M: public facts.
+        gamma: γ, or "auto" for 1 − λη with η the learning rate, at most 1/M: public facts, and
+            true of plain descent alone. A number is yours, and goes with any optimiser.
     """
 
     name: Literal["dynamic"]
@@ -38,8 +39,8 @@ class MomentumOptions(Options):
     """The best noise for debiased momentum.
 
     Attributes:
-        gamma: As for "dynamic".
-        beta: β, or "auto" for the momentum of the optimiser.
+        gamma: γ, or "auto" for 1 − λη with η the learning rate, at most 1/M.
+        beta: β, the momentum of the optimiser, which must be "debiased-momentum"; "auto" takes it.
     """
 
     name: Literal["momentum"]
@@ -66,8 +67,10 @@ class InfluenceOptions(Options):
     """The best noise for an influence that was measured on public data.
 
     Attributes:
-        public: The data set on which a simulation measures it, before the run.
-        values: q_t of every round, where it is known already.
+        public: The data set on which a simulation measures it, before the run, along plain
+            descent: for optimiser "sgd".
+        values: q_t of every round, where it is known already; of an optimiser that is linear in
+            the gradients, so that harm is q_t·σ_t² at all.
     """
 
     name: Literal["influence"]
@@ -110,6 +113,44 @@ class ScheduledOptions(OptimiserOptions):
     rounds: Count = 100
     schedule: ScheduleOption = "uniform"
 
+    @model_validator(mode="after")
+    def _fits_the_optimiser(self) -> Self:
+        """A schedule that follows from a theorem is refused where another optimiser runs."""
+        match self.schedule:
+            case "momentum" | MomentumOptions():
+                self._require("debiased-momentum", "momentum")
+                beta = getattr(self.schedule, "beta", "auto")
+                if beta not in ("auto", self.momentum):
+                    raise ValueError(
+                        f"schedule.beta must be the momentum of the optimiser, {self.momentum!r}, "
+                        f"got {beta!r}. Leave it out."
+                    )
+            case "dynamic" | DynamicOptions(gamma="auto"):
+                self._require("sgd", "dynamic", remedy=", or state schedule.gamma yourself")
+            case InfluenceOptions(public=str()):
+                self._require("sgd", "influence")
+            case InfluenceOptions() if self.optimiser not in LINEAR:
+                raise ValueError(
+                    f"optimiser must be one of {', '.join(LINEAR)} for schedule = 'influence', "
+                    f"got {self.optimiser!r}: it divides by the noise, too, and no influence says "
+                    "by how much that matters. Use another optimiser or schedule."
+                )
+        return self
+
+    def _require(self, optimiser: str, schedule: str, remedy: str = "") -> None:
+        if self.optimiser != optimiser:
+            raise ValueError(
+                f"optimiser must be {optimiser!r} for schedule = {schedule!r}, got "
+                f"{self.optimiser!r}: what it derives holds for that optimiser alone. Change one "
+                f"of them{remedy}."
+            )
+        if self.averaging != "last":
+            raise ValueError(
+                f"averaging must be 'last' for schedule = {schedule!r}, got {self.averaging!r}: "
+                "what it derives holds for the last model, not for an average. Change one of them"
+                f"{remedy}."
+            )
+
 
 def relative_noise(options: ScheduledOptions, task: Task) -> tuple[float, ...] | None:
     """The noise of every round, relative to the others; None for uniform noise."""
@@ -122,16 +163,12 @@ def relative_noise(options: ScheduledOptions, task: Task) -> tuple[float, ...] |
 def scheduled_rate(options: ScheduledOptions, task: Task) -> float:
     """η; where it is left to us, no larger than the theorem behind the schedule allows."""
     rate = learning_rate(options, task)
-    match options.schedule:
-        case "momentum" | MomentumOptions(beta="auto"):
-            beta = options.momentum
-        case MomentumOptions(beta=float(stated)):
-            beta = stated
-        case _:
-            return rate
-    if options.learning_rate != "auto":
+    aware = options.schedule == "momentum" or isinstance(options.schedule, MomentumOptions)
+    if not aware or options.learning_rate != "auto":
         return rate
-    return min(rate, momentum_step_limit(smoothness=task.smoothness, beta=beta))
+    return momentum_step_limit(
+        smoothness=task.smoothness, strong_convexity=task.regulariser, beta=options.momentum
+    )
 
 
 def _schedule(options: ScheduledOptions, choice: Name | ScheduleTable, task: Task) -> Schedule:
@@ -144,10 +181,9 @@ def _schedule(options: ScheduledOptions, choice: Name | ScheduleTable, task: Tas
             return MomentumAware(gamma=_gamma(options, task), beta=options.momentum)
         case DynamicOptions(gamma=gamma):
             return Dynamic(gamma=_gamma(options, task) if gamma == "auto" else gamma)
-        case MomentumOptions(gamma=gamma, beta=beta):
+        case MomentumOptions(gamma=gamma):
             return MomentumAware(
-                gamma=_gamma(options, task) if gamma == "auto" else gamma,
-                beta=options.momentum if beta == "auto" else beta,
+                gamma=_gamma(options, task) if gamma == "auto" else gamma, beta=options.momentum
             )
         case ExponentialOptions(decay=decay):
             return Exponential(decay=decay)

@@ -14,7 +14,7 @@ from fedpriv.privacy.accountants import ACCOUNTANTS, UnsupportedEvent, account, 
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.gaussian import gdp_mu
-from fedpriv.privacy.releases import gaussian_releases, laplace_releases
+from fedpriv.privacy.releases import gaussian_releases, laplace_releases, on_levels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MECHANISMS = ("gaussian", "laplace")
 # Numerical accounting costs about a second a call; noise is wanted to no more than this.
 _COARSE, _FINE = 1e-5, 1e-13
+_FEW_LEVELS, _SOME_LEVELS = 5, 50  # of distinct noise, for a first guess and for a second one
 _MOST_NOISE = 1e12
 
 
@@ -100,14 +101,19 @@ def calibrate(
     if name == "gdp":
         scale = relation.sum_sensitivity * sqrt(sum(part**-2 for part in relative))
         found = scale / gdp_mu(epsilon=epsilon, delta=delta)
-    elif name == "pld":  # slow: start from the answer of the fast accountant next to it
-        by_rdp = spend_by("rdp")
+    elif name == "pld":  # slow: start from the answer of the accountant next to it, on few levels
+        by_rdp = spend_by("rdp", most_levels=_FEW_LEVELS)
         if by_rdp(_MOST_NOISE) <= epsilon:
             near = _least_noise(by_rdp, budget, start=1.0, tolerance=1e-3)
         else:  # orders are finite, and so is the least ε they show; the central limit is a guess
             spread = sampling_rate * sqrt(sum(part**-2 for part in relative))
             near = spread / gdp_mu(epsilon=epsilon, delta=delta)
-        found = _least_noise(spent, budget, start=near, tolerance=_COARSE, factor=1.15)
+        factor = 1.15
+        if len(set(relative)) > _SOME_LEVELS:
+            rough = spend_by("pld", most_levels=_SOME_LEVELS)
+            near = _least_noise(rough, budget, start=near, tolerance=1e-3, factor=factor)
+            factor = 1.03
+        found = _least_noise(spent, budget, start=near, tolerance=_COARSE, factor=factor)
     else:
         slow = name == "rdp" and sampling_rate < 1
         found = _least_noise(spent, budget, start=1.0, tolerance=_COARSE if slow else _FINE)
@@ -160,14 +166,20 @@ def optimal_regulariser(
 
 
 def _spending(
-    releases: Callable[[float], Releases], delta: float, accountant: str
+    releases: Callable[[float], Releases],
+    delta: float,
+    accountant: str,
+    most_levels: int | None = None,
 ) -> Callable[[float], float]:
     """ε of ``releases(noise)`` as a function of the noise; infinite where there is none."""
 
     @cache
     def spent(noise: float) -> float:
+        listed = releases(noise)
+        if most_levels is not None:
+            listed = on_levels(listed, most=most_levels)
         try:
-            report = account(releases(noise), delta=delta, accountant=accountant)
+            report = account(listed, delta=delta, accountant=accountant)
         except UnsupportedEvent:  # some theorems hold from a certain noise on
             return inf
         return inf if report.epsilon is None else report.epsilon
@@ -226,9 +238,13 @@ def _least_noise(
 
 
 def _proved(spent: Callable[[float], float], found: float, epsilon: float) -> tuple[float, float]:
-    """Raise the noise by growing steps until the accountant itself confirms the budget."""
+    """Raise the noise until the accountant itself confirms the budget.
+
+    By growing steps, and at once by as much as ε is too large: it falls about as fast as 1/noise.
+    """
     multiplier, step = found, _FINE
     while not (achieved := spent(multiplier)) <= epsilon:
-        multiplier *= 1 + step
+        excess = min(achieved / epsilon - 1, _COARSE)
+        multiplier *= 1 + max(step, excess)
         step *= 4
     return multiplier, achieved

@@ -47,8 +47,9 @@ def plan(
 ) -> None:
     """How many rounds? The number with the least bound on the excess risk, from public facts.
 
-    The bound is for logistic regression with steps of 1/M and features of norm at most 1. It is
-    pessimistic: use it for a start, and public data for more.
+    The bound is for logistic regression with steps of 1/M, features of norm at most 1 and a clip
+    norm of at least 1: no bound is known for gradients that are clipped. It is pessimistic: use it
+    for a start, and public data for more.
 
     [bold]Example[/]: 50,000 records of 100 features, lambda = 0.01 (kappa = 26):
 
@@ -95,7 +96,7 @@ def show(
     svg: Annotated[Path | None, typer.Option(help="Draw into this file, too.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the noise, the cost and the bound of every round.
+    """Draw the noise, the cost and, where one is proved, the bound of every round.
 
     [bold]Example[/]: 50 rounds with falling noise, as a picture:
 
@@ -142,27 +143,33 @@ def show(
                 "adjacency": adjacency.value,
                 "noise_multipliers": sketch.noise.tolist(),
                 "rho": sketch.rho.tolist(),
-                "bounds": sketch.bounds.tolist(),
+                "bounds": None if sketch.bounds is None else sketch.bounds.tolist(),
             }
         )
         return
     _print_summary(sketch)
-    for title, values in (
-        ("noise σ on the sum / clip norm", sketch.noise),
-        ("cost ρ (zCDP) of each round", sketch.rho),
-        ("bound on the excess risk after each round", sketch.bounds),
-    ):
-        typer.echo("\n" + text_curve(values, title=title))
+    curves = {
+        "noise σ on the sum / clip norm": sketch.noise,
+        "cost ρ (zCDP) of each round": sketch.rho,
+        "bound on the excess risk after each round": sketch.bounds,
+    }
+    for title, values in curves.items():
+        if values is not None:
+            typer.echo("\n" + text_curve(values, title=title))
     if svg is not None:
         typer.echo(f"\nsvg: {svg}")
 
 
 def _print_summary(sketch: Sketch) -> None:
     values, rounds = sketch.summary(), sketch.rounds
-    vacuous = ", no better than no training" if sketch.bound >= sketch.descent.gap else ""
+    if sketch.descent.no_bound:
+        promise = f"excess risk: no bound is known ({sketch.descent.no_bound})"
+    else:
+        vacuous = ", no better than no training" if values["bound"] >= sketch.descent.gap else ""
+        promise = f"excess risk <= {values['bound']:.4g}{vacuous}, gain {values['gain']:.3g}"
     typer.echo(
         f"{values['schedule']}: {rounds} round{'s' if rounds > 1 else ''}, noise multiplier "
-        f"{values['first_noise']:.4g} to {values['last_noise']:.4g}, excess risk <= "
-        f"{values['bound']:.4g}{vacuous}, gain {values['gain']:.3g}   "
-        f"(gamma = {values['gamma']:.5g}; {sketch.budget}; {sketch.adjacency.value})"
+        f"{values['first_noise']:.4g} to {values['last_noise']:.4g}, {promise}   "
+        f"(gamma = {values['gamma']:.5g}, step = {values['step']:.4g}; {sketch.budget}; "
+        f"{sketch.adjacency.value})"
     )

@@ -260,7 +260,7 @@ def test_dp_accounting_agrees_on_what_it_also_knows() -> None:
 @given(st.lists(st.floats(0.6, 40), min_size=51, max_size=120, unique=True))
 def test_levels_round_noise_down_and_lose_no_round(noises: list[float]) -> None:
     releases = gaussian_releases(noises, sampling_rate=0.1, adjacency=A)
-    leveled = on_levels(releases)
+    leveled = on_levels(releases, most=50)
     assert len(leveled) <= 50
     assert sum(n for _, n in leveled) == len(noises)
     below = sorted(e.relative_noise for e, n in leveled for _ in range(n))  # type: ignore[attr-defined]

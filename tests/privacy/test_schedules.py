@@ -27,7 +27,6 @@ from fedpriv.privacy.schedules import (
     gain,
     least_noise,
     momentum_influence,
-    momentum_step_limit,
 )
 
 UNIT = st.floats(0.01, 0.9999)
@@ -155,14 +154,6 @@ def test_momentum_aware_noise_is_least_before_the_end() -> None:
     assert 0 < int(noise.argmin()) < 99
 
 
-def test_momentum_step_limit_is_the_printed_one() -> None:
-    """β = 1/2: β(1−β)³ = 1/16, so the limit is (√(1/4 + 256) − 1)/(128·M)."""
-    assert momentum_step_limit(smoothness=2.0, beta=0.5) == pytest.approx(
-        (sqrt(256.25) - 1) / 256, rel=1e-12
-    )
-    assert momentum_step_limit(smoothness=1.0, beta=0.9) < 1
-
-
 def test_exponential_decay_by_the_fourth_root_of_gamma_is_the_dynamic_schedule() -> None:
     one = Exponential(decay=0.9**0.25).noise(80, total=2.0)
     np.testing.assert_allclose(one, Dynamic(gamma=0.9).noise(80, total=2.0), rtol=1e-12)
@@ -202,16 +193,6 @@ def test_bad_parameters_are_refused_by_name(make: object, reason: str) -> None:
 
 
 DESCENT = Descent(smoothness=0.35, strong_convexity=0.1, records=5000, dimension=20)
-
-
-def test_the_bound_is_the_recursion_that_proves_it() -> None:
-    """e ← γ·e + (M·d/2)·(η·C·σ_t/N)², η = 1/M, from e = f₁ − f*."""
-    noise = np.array([9.0, 4.0, 7.0])
-    excess = DESCENT.gap
-    for sigma in noise:
-        kick = 0.35 * 20 / 2 * (sigma / (0.35 * 5000)) ** 2
-        excess = DESCENT.gamma * excess + kick
-    assert DESCENT.bound(noise) == pytest.approx(excess, rel=1e-12)
 
 
 @pytest.mark.parametrize("total", [1e-3, 1e-2, 1e-1])

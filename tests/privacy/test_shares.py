@@ -5,6 +5,7 @@ from fractions import Fraction
 from functools import reduce
 from itertools import combinations
 from math import floor, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.conversions import rdp_epsilon
 from fedpriv.privacy.events import DistributedGaussianEvent, PureEvent, SkellamEvent
+from fedpriv.privacy.filters import RdpFilter
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.planning_shares import Sharing, shared_noise
 from fedpriv.privacy.randomness import RandomStream
@@ -448,6 +450,27 @@ def test_shares_cost_little_more_noise_than_a_gaussian_of_the_server() -> None:
     )
     gaussian = 1000.0 * 2.0**-10 * sqrt(100) / gdp_mu(epsilon=1.0, delta=1e-6)
     assert 1.0 < mechanism.noise_stddev / gaussian < 1.08
+
+
+def test_shares_cost_a_party_what_the_document_says() -> None:
+    """One order, chosen for the budget: what it shows of a smaller run is above the best order."""
+    page = (Path(__file__).parents[2] / "docs" / "party-policy.md").read_text(encoding="utf-8")
+    used = []
+    for budget in (2.0, 3.0, 4.0):
+        mechanisms = shared_noise(
+            budget=Budget(epsilon=2.0, delta=1e-6),
+            sharing=Sharing(parties=20),
+            shape=(1.0,) * 100,
+            **PLAN,
+        )
+        filled = RdpFilter.for_releases(
+            budget=Budget(epsilon=budget, delta=1e-6), event=mechanisms[0].event()
+        )
+        for mechanism in mechanisms:
+            filled = filled.admit(mechanism.event())
+        used.append(filled.epsilon)
+    said = "use {:.2f} of a\nparty's budget of 2, but {:.2f} of one of 3 and {:.2f} of one of 4"
+    assert said.format(*used) in page
 
 
 def test_the_default_law_follows_from_delta() -> None:

@@ -11,6 +11,7 @@ import pytest
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.releases import gaussian_releases
+from fedpriv.privacy.schedules import momentum_step_limit
 from simulations.sketches import text_curve
 
 if TYPE_CHECKING:
@@ -54,6 +55,37 @@ def test_what_is_shown_spends_the_budget(fedpriv: Command, name: str) -> None:
     assert spent == pytest.approx(1.0, rel=1e-9)
     assert sum(shown["rho"]) == pytest.approx(gdp_mu(epsilon=1.0, delta=1e-6) ** 2 / 2)
     assert shown["bounds"][-1] == pytest.approx(shown["bound"])
+
+
+@pytest.mark.parametrize("name", ["uniform", "dynamic", "momentum", "exponential", "step"])
+def test_no_bound_is_shown_where_gradients_are_clipped(
+    fedpriv: Command, tmp_path: Path, name: str
+) -> None:
+    clipped = ("schedule", "show", name, "--rounds", 9, "--clip", 0.999)
+    shown = fedpriv(*clipped, "--json").json()
+    assert shown["bound"] is shown["bounds"] is shown["gain"] is None
+    assert shown["no_bound"].startswith("clip = 0.999 is below the Lipschitz constant 1")
+    done = fedpriv(*clipped, "--svg", tmp_path / "clipped.svg")
+    assert "excess risk: no bound is known (clip = 0.999 is below" in done.out
+    assert "<=" not in done.out
+    assert "gain" not in done.out
+    assert done.out.count("└") == 2
+    free = fedpriv("schedule", "show", name, "--rounds", 9, "--clip", 1, "--json").json()
+    assert free["bound"] > 0
+    assert free["no_bound"] is None
+
+
+def test_no_number_of_rounds_follows_without_a_bound(fedpriv: Command) -> None:
+    done = fedpriv("schedule", "plan", *BUDGET, *PROBLEM, "--clip", 0.1)
+    assert done.code == 2
+    assert "no bound is known: clip = 0.1 is below the Lipschitz constant 1" in done.message
+
+
+def test_momentum_is_shown_with_the_step_that_its_bound_is_proved_for(fedpriv: Command) -> None:
+    shown = fedpriv("schedule", "show", "momentum", "--beta", 0.8, "--kappa", 26, "--json").json()
+    limit = momentum_step_limit(smoothness=0.26, strong_convexity=0.01, beta=0.8)
+    assert shown["step"] == pytest.approx(limit)
+    assert shown["gamma"] == pytest.approx(1 - 0.01 * limit)
 
 
 def test_show_draws_three_curves_and_a_picture(fedpriv: Command, tmp_path: Path) -> None:

@@ -37,9 +37,13 @@ def test_every_schedule_of_the_example_is_one() -> None:
     (example,) = blocks("toml")
     lines = [line.removeprefix("# ") for line in example.splitlines()]
     variants = [line for line in lines if line.startswith(("schedule =", "sampling_rate ="))]
-    assert len(variants) == 7
+    assert len(variants) == 8
     for variant in variants:
-        GradientOptions.model_validate({"rounds": 100, **tomllib.loads(variant)})
+        stated = re.search(r'optimiser = "([a-z-]+)"', variant)
+        optimiser = stated[1] if stated else "sgd"
+        GradientOptions.model_validate(
+            {"rounds": 100, "optimiser": optimiser, **tomllib.loads(variant)}
+        )
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,7 @@ def test_every_schedule_of_the_example_is_one() -> None:
         ('schedule={name="dynamic",gama=0.9}', "strategy.schedule.gama is not a known key. Did"),
         ('schedule={name="step"}', "strategy.schedule.every is missing."),
         ("schedule=[1.0,-2.0]", "strategy.schedule.1 must be greater than 0, got -2.0."),
+        ("schedule=momentum", "strategy.optimiser must be 'debiased-momentum' for schedule = 'mom"),
         ("sampling_rate={first=0.1}", "strategy.sampling_rate.factor is missing."),
         ("sampling_rate=2.0", "strategy.sampling_rate must be at most 1, got 2.0."),
     ],

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import f as f_law
 
-from fedpriv.privacy.schedules import Dynamic, MomentumAware, descent_influence
-from fedpriv.privacy.schedules.influence import momentum_step_limit
+from fedpriv.privacy.schedules import (
+    Dynamic,
+    MomentumAware,
+    descent_influence,
+    momentum_step_limit,
+)
 from tests.federation.worlds import build, linear_task, train
 from tests.statistical import FALSE_FAILURE
 from tests.strategies.test_theory import LAMBDA, WIDTH, quadratic
@@ -97,14 +101,73 @@ def test_the_contraction_is_never_guessed() -> None:
 
 def test_the_momentum_schedule_takes_its_beta_and_its_step_from_the_optimiser() -> None:
     task, beta = TASK, 0.6
-    limit = momentum_step_limit(smoothness=task.smoothness, beta=beta)
-    found = shape(schedule="momentum", optimiser="debiased-momentum", momentum=beta)
-    gamma = 1 - task.regulariser * min(limit, 1 / task.smoothness)
-    assert found == pytest.approx(relative(MomentumAware(gamma=gamma, beta=beta)), rel=1e-9)
-    strategy = build("gradient-perturbation", task, schedule="momentum", momentum=beta)
-    assert strategy._optimiser.learning_rate == pytest.approx(  # type: ignore[attr-defined]
-        min(limit, 1 / task.smoothness)
+    limit = momentum_step_limit(
+        smoothness=task.smoothness, strong_convexity=task.regulariser, beta=beta
     )
+    assert limit < 1 / task.smoothness
+    options: dict[str, Any] = {"optimiser": "debiased-momentum", "momentum": beta}
+    expected = relative(MomentumAware(gamma=1 - task.regulariser * limit, beta=beta))
+    for schedule in ("momentum", {"name": "momentum", "beta": beta}):
+        found = shape(schedule=schedule, **options)
+        assert found == pytest.approx(expected, rel=1e-9)
+    strategy = build("gradient-perturbation", task, schedule="momentum", **options)
+    assert strategy._optimiser.learning_rate == pytest.approx(limit)  # type: ignore[attr-defined]
+
+
+OPTIMISERS = ("sgd", "momentum", "debiased-momentum", "adagrad", "adam", "adamw")
+LINEAR = OPTIMISERS[:3]
+INFLUENCE = {"name": "influence", "values": [1.0] * 30}
+FITTING: list[tuple[Any, tuple[str, ...]]] = [
+    ("uniform", OPTIMISERS),
+    ({"name": "exponential", "decay": 0.9}, OPTIMISERS),
+    ({"name": "step", "every": 9, "factor": 0.9}, OPTIMISERS),
+    ([1.0] * 30, OPTIMISERS),
+    ("dynamic", ("sgd",)),
+    ({"name": "dynamic"}, ("sgd",)),
+    ({"name": "dynamic", "gamma": 0.9}, OPTIMISERS),
+    ("momentum", ("debiased-momentum",)),
+    ({"name": "momentum", "gamma": 0.9}, ("debiased-momentum",)),
+    (INFLUENCE, LINEAR),
+    ({**INFLUENCE, "public": "mnist:4v6"}, ("sgd",)),
+]
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize(("schedule", "fitting"), FITTING, ids=lambda value: str(value)[:40])
+def test_a_schedule_is_refused_with_an_optimiser_that_it_was_not_derived_for(
+    schedule: Any, fitting: tuple[str, ...], optimiser: str
+) -> None:
+    options = {"schedule": schedule, "optimiser": optimiser, "learning_rate": 0.5}
+    if optimiser in fitting:
+        shape(**options)
+    else:
+        with pytest.raises(ValueError, match=f"optimiser must be .* got '{optimiser}'"):
+            shape(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"schedule": "dynamic", "averaging": "tail"}, "averaging must be 'last'"),
+        (
+            {"schedule": "momentum", "optimiser": "debiased-momentum", "averaging": "mean"},
+            "averaging must be 'last'",
+        ),
+        (
+            {
+                "schedule": {"name": "momentum", "beta": 0.5},
+                "optimiser": "debiased-momentum",
+                "momentum": 0.9,
+            },
+            r"schedule\.beta must be the momentum of the optimiser, 0\.9, got 0\.5",
+        ),
+    ],
+)
+def test_a_schedule_is_refused_with_another_average_or_momentum(
+    options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        shape(**options)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +202,12 @@ def test_a_schedule_that_lacks_something_is_refused(schedule: Any, reason: str) 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_every_schedule_fills_the_same_budget(schedule: Any, adjacency: str) -> None:
     plan = build(
-        "gradient-perturbation", TASK, rounds=30, schedule=schedule, adjacency=adjacency
+        "gradient-perturbation",
+        TASK,
+        rounds=30,
+        schedule=schedule,
+        optimiser="debiased-momentum" if schedule == "momentum" else "sgd",
+        adjacency=adjacency,
     ).plan
     assert plan is not None
     assert plan.epsilon == pytest.approx(1.0, rel=1e-9)

@@ -30,10 +30,15 @@ class UnsupportedEvent(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accountant(ABC):
-    """Composes events of one adjacency into (ε, δ)."""
+    """Composes events of one adjacency into (ε, δ).
+
+    ``most_levels`` is how many distinct sampled Gaussians it is given before `on_levels` rounds
+    their noise down: what one costs in time differs from accountant to accountant.
+    """
 
     name: ClassVar[str]
     method: ClassVar[str]
+    most_levels: ClassVar[int] = 500
     adjacency: Adjacency
 
     def __post_init__(self) -> None:

@@ -70,7 +70,8 @@ def account(releases: Releases, *, delta: float, accountant: str = "auto") -> Re
     chosen = (
         best_accountant(releases, delta=delta) if accountant == "auto" else ACCOUNTANTS[accountant]
     )
-    composed = chosen(adjacency=releases[0][0].adjacency).compose_all(on_levels(releases))
+    leveled = on_levels(releases, most=chosen.most_levels)
+    composed = chosen(adjacency=releases[0][0].adjacency).compose_all(leveled)
     epsilon = composed.epsilon(delta)
     if not isfinite(epsilon):
         return Report(

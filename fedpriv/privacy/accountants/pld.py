@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from math import expm1, inf, log1p, sqrt
 from sys import float_info
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fedpriv._validate import require_delta, require_non_negative
 from fedpriv.privacy.accountants.base import CountingAccountant, squared, unsupported
 from fedpriv.privacy.accountants.rdp import RdpAccountant
+from fedpriv.privacy.accountants.sampled_loss import sampled_loss
 from fedpriv.privacy.events import (
     BoundedRangeEvent,
     GaussianEvent,
@@ -19,14 +19,16 @@ from fedpriv.privacy.events import (
     PoissonPureEvent,
     PureEvent,
 )
+from fedpriv.privacy.releases import on_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fedpriv.privacy.events import Event
 
 # Steps of the loss grid: at most so coarse, and so many to a standard deviation of one loss; fewer
-# if there are many distinct events, each of which costs a convolution.
+# if there are many distinct events, each of which takes a distribution and a convolution. Rounding
+# up to the grid raises ε by less than a tenth of a percent then.
 _COARSEST, _FINEST, _PARTS, _PARTS_FOR_MANY, _FEW = 1e-3, 1e-9, 40, 8, 10
 _PURE = (PureEvent, PoissonPureEvent, BoundedRangeEvent)
 
@@ -51,6 +53,9 @@ class PldAccountant(CountingAccountant):
 
     name: ClassVar[str] = "pld"
     method: ClassVar[str] = "privacy-loss distribution"
+    # A few milliseconds each. Runs of 1000 distinct noises from 4 to 0.7, 20 to 1 or 10⁴ to 1, on
+    # samples of one percent, come out at most 0.03 percent above no levels.
+    most_levels: ClassVar[int] = 500
 
     def _check(self, event: Event) -> None:
         if not isinstance(event, (GaussianEvent, PoissonGaussianEvent, LaplaceEvent, *_PURE)):
@@ -96,15 +101,14 @@ class PldAccountant(CountingAccountant):
         return sum(_points(e, n, step) for e, n in counts.items()) <= _MOST_POINTS
 
     def _by_rdp(self) -> RdpAccountant:
-        return RdpAccountant(adjacency=self.adjacency).compose_all(self.counts.items())
+        leveled = on_levels(self.counts.items(), most=RdpAccountant.most_levels)
+        return RdpAccountant(adjacency=self.adjacency).compose_all(leveled)
 
     def _distribution(self) -> Any:
         counts = self._merged
-        step = _discretisation(counts)
-        return reduce(
-            lambda left, right: left.compose(right),
-            (_single(event, step).self_compose(count) for event, count in counts.items()),
-        )
+        # In an order of their own, so that the last digits do not depend on that of the releases.
+        releases = sorted(counts.items(), key=lambda pair: (_loss_deviation(pair[0]), str(pair[0])))
+        return _composed(releases, _discretisation(counts))
 
 
 def _merge_gaussians(counts: Mapping[Event, int]) -> dict[Event, int]:
@@ -169,6 +173,15 @@ def _largest_loss(event: Event) -> float:
     raise AssertionError(event)
 
 
+def _composed(releases: Sequence[tuple[Event, int]], step: float) -> Any:
+    """Halves first: few convolutions are long, and each cuts off what is below 10⁻¹⁵, upwards."""
+    if len(releases) > 1:
+        half = len(releases) // 2
+        return _composed(releases[:half], step).compose(_composed(releases[half:], step))
+    ((event, count),) = releases
+    return _single(event, step).self_compose(count) if count > 1 else _single(event, step)
+
+
 def _single(event: Event, step: float) -> Any:
     # Slow to import. Its relation argument is never used: our events state their own sensitivity.
     from dp_accounting.pld import common, privacy_loss_distribution
@@ -179,11 +192,7 @@ def _single(event: Event, step: float) -> Any:
                 event.relative_noise, value_discretization_interval=step
             )
         case PoissonGaussianEvent():
-            return privacy_loss_distribution.from_gaussian_mechanism(
-                event.relative_noise,
-                value_discretization_interval=step,
-                sampling_prob=event.sampling_rate,
-            )
+            return sampled_loss(noise=event.relative_noise, rate=event.sampling_rate, step=step)
         case LaplaceEvent():
             return privacy_loss_distribution.from_laplace_mechanism(
                 event.relative_noise, value_discretization_interval=step

@@ -2,11 +2,7 @@
 
 from fedpriv.privacy.schedules.allocation import gain, least_noise, scaled_noise
 from fedpriv.privacy.schedules.descent import Descent, best_rounds
-from fedpriv.privacy.schedules.influence import (
-    descent_influence,
-    momentum_influence,
-    momentum_step_limit,
-)
+from fedpriv.privacy.schedules.influence import descent_influence, momentum_influence
 from fedpriv.privacy.schedules.kinds import (
     Dynamic,
     Exponential,
@@ -15,6 +11,7 @@ from fedpriv.privacy.schedules.kinds import (
     Step,
     Uniform,
 )
+from fedpriv.privacy.schedules.momentum import momentum_step_limit
 from fedpriv.privacy.schedules.schedule import Schedule
 
 __all__ = [

@@ -7,10 +7,11 @@ from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.signal import lfilter
 
 from fedpriv._validate import require_count, require_open_unit, require_positive
-from fedpriv.privacy.schedules.allocation import harm
-from fedpriv.privacy.schedules.influence import descent_influence, momentum_influence
+from fedpriv.privacy.schedules.allocation import scaled_noise
+from fedpriv.privacy.schedules.momentum import momentum_noise, momentum_step_limit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,14 +27,18 @@ _STRIDE = 1.01
 class Descent:
     """Noisy gradient descent on an M-smooth risk with PL constant μ; public facts only.
 
-    Theorem (Hong, Wang and Zhou 2022, with the constants written out). T full-batch steps of 1/M
-    with noise of standard deviation C·σ_t on the sum, and C at least the Lipschitz constant, so
-    that nothing is clipped, have an expected excess risk of at most
+    Theorem (Hong, Wang and Zhou 2022, with the constants written out). T full-batch steps of
+    η = 1/M with noise of standard deviation C·σ_t on the sum, and C at least the Lipschitz
+    constant, so that nothing is clipped, have an expected excess risk of at most
 
-        γ^T·(f₁ − f*) + (d/2M)·(C/N)²·Σ_t γ^(T−t)·σ_t²,   γ = 1 − μ/M.
+        γ^T·(f₁ − f*) + (η·d/2)·(C/N)²·Σ_t γ^(T−t)·σ_t²,   γ = 1 − ημ.
 
-    With debiased momentum the q_t of `momentum_influence` stand in for γ^(T−t); the sum is then
-    right up to a constant, and only ratios of bounds are meant.
+    Proof. By smoothness and E[noise] = 0, E[f(θ_{t+1})] ≤ f(θ_t) − (η − Mη²/2)·‖∇f(θ_t)‖² +
+    (Mη²/2)·d·(Cσ_t/N)², and ‖∇f‖² ≥ 2μ(f − f*).
+
+    With debiased momentum, η and the sum are those of the theorem in `momentum`. Where gradients
+    are clipped no bound is known: they are biased, and even without noise descent can end far from
+    the minimum.
 
     Attributes:
         smoothness: M.
@@ -41,6 +46,7 @@ class Descent:
         records: N.
         dimension: d.
         clip_norm: C.
+        lipschitz: G, the largest norm of one record's gradient, without the regulariser's.
         gap: a bound on f₁ − f*; ln 2 for the logistic loss from zero.
         momentum: β of debiased momentum; 0 for none.
     """
@@ -50,6 +56,7 @@ class Descent:
     records: int
     dimension: int
     clip_norm: float = 1.0
+    lipschitz: float = 1.0
     gap: float = log(2)
     momentum: float = 0.0
 
@@ -58,6 +65,7 @@ class Descent:
             smoothness=self.smoothness,
             strong_convexity=self.strong_convexity,
             clip_norm=self.clip_norm,
+            lipschitz=self.lipschitz,
             gap=self.gap,
         )
         require_count(records=self.records, dimension=self.dimension)
@@ -70,22 +78,57 @@ class Descent:
             require_open_unit(momentum=self.momentum)
 
     @property
-    def gamma(self) -> float:
-        """γ, by which noiseless descent contracts the excess risk in a round."""
-        return 1 - self.strong_convexity / self.smoothness
-
-    def influence(self, rounds: int) -> NDArray[np.float64]:
-        """ln q_t of every round."""
+    def step(self) -> float:
+        """η for which the bound holds: 1/M, or less with momentum."""
         if self.momentum == 0:
-            return descent_influence(rounds, gamma=self.gamma)
-        return momentum_influence(rounds, gamma=self.gamma, beta=self.momentum)
+            return 1 / self.smoothness
+        return momentum_step_limit(
+            smoothness=self.smoothness,
+            strong_convexity=self.strong_convexity,
+            beta=self.momentum,
+        )
+
+    @property
+    def gamma(self) -> float:
+        """γ, by which noiseless descent contracts the excess risk in a round, or its bound."""
+        return 1 - self.strong_convexity * self.step
+
+    @property
+    def no_bound(self) -> str | None:
+        """Why no bound is known; None where there is one."""
+        if self.clip_norm >= self.lipschitz:
+            return None
+        return (
+            f"clip = {self.clip_norm:g} is below the Lipschitz constant {self.lipschitz:g}, and "
+            "clipped gradients are biased"
+        )
 
     def bound(self, noise: NDArray[np.float64]) -> float:
         """The bound on the excess risk for the noise σ_1 … σ_T, in units of C on the sum."""
-        logs = self.influence(len(noise))
-        unit = self.dimension / (2 * self.smoothness) * (self.clip_norm / self.records) ** 2
-        forgotten = self.gamma ** len(noise) * self.gap
-        return float(forgotten + unit * np.exp(logs.max()) * harm(logs, noise))
+        return float(self.bounds(noise)[-1])
+
+    def bounds(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The bound after each round; an error where none is known."""
+        if self.no_bound is not None:
+            raise ValueError(
+                f"no bound is known: {self.no_bound}. Choose rounds and schedule on public data, "
+                f"or clip at {self.lipschitz:g}."
+            )
+        forgotten = self.gap * self.gamma ** np.arange(1, len(noise) + 1.0)
+        return np.asarray(forgotten + self._harm(noise))
+
+    def gain(self, noise: NDArray[np.float64]) -> float:
+        """How many times smaller the last bound's noise term is than with uniform noise."""
+        uniform = scaled_noise(np.zeros_like(noise), total=float(np.sum(noise**-2.0)))
+        return float(self._harm(uniform)[-1] / self._harm(noise)[-1])
+
+    def _harm(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The noise term of the bound after each round: every round raises it, γ forgets it."""
+        unit = self.step * self.dimension / 2 * (self.clip_norm / self.records) ** 2
+        risen = np.square(noise)
+        if self.momentum:
+            risen = 2 * momentum_noise(risen, beta=self.momentum)
+        return np.asarray(lfilter([unit], [1.0, -self.gamma], risen))
 
 
 def best_rounds(descent: Descent, schedule: Schedule, *, total: float, most: int) -> int:

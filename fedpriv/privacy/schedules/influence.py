@@ -7,12 +7,11 @@ noiseless descent, and the momentum β. Neither may be estimated from private re
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv._validate import require_count, require_open_unit, require_positive
+from fedpriv._validate import require_count, require_open_unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +21,7 @@ def descent_influence(rounds: int, *, gamma: float) -> NDArray[np.float64]:
     """ln q_t, q_t = γ^(T−t), t = 1 … T: what descent forgets of the noise of round t.
 
     Under the Polyak–Łojasiewicz condition with constant μ, M-smoothness and steps of 1/M, the
-    excess risk falls by γ = 1 − μ/M a round, and with it the harm of earlier noise.
+    excess risk falls by γ = 1 − μ/M in a round, and with it the harm of earlier noise.
     """
     require_count(rounds=rounds)
     require_open_unit(gamma=gamma)
@@ -32,9 +31,10 @@ def descent_influence(rounds: int, *, gamma: float) -> NDArray[np.float64]:
 def momentum_influence(rounds: int, *, gamma: float, beta: float) -> NDArray[np.float64]:
     """ln q_t for debiased momentum: q_t = Σ_j γ^j·β^(2(k−1−j)), j < k = T−t+1.
 
-    In closed form (β^(2k) − γ^k)/(β² − γ), or k·γ^(k−1) at β² = γ. Not monotone: the noise of a
-    round keeps acting while the momentum remembers it, so the last rounds matter less than those
-    shortly before them.
+    What the theorem of `momentum` weighs noise by, but for its factor (1−β)²/(1−β^t)², which is
+    constant after the first rounds, whose noise is forgotten. In closed form
+    (β^(2k) − γ^k)/(β² − γ), or k·γ^(k−1) at β² = γ. Not monotone: the noise of a round keeps acting
+    while the momentum remembers it, so the last rounds matter less than those shortly before them.
     """
     require_count(rounds=rounds)
     require_open_unit(gamma=gamma, beta=beta)
@@ -44,14 +44,3 @@ def momentum_influence(rounds: int, *, gamma: float, beta: float) -> NDArray[np.
     ratio = low - high
     series = k if ratio == 0 else np.expm1(k * ratio) / np.expm1(ratio)
     return np.asarray((k - 1) * high + np.log(series))
-
-
-def momentum_step_limit(*, smoothness: float, beta: float) -> float:
-    """The largest step η₀ for which the bound of debiased momentum is proved.
-
-    η₀ ≤ β(1−β)³/(8M)·(√(1/4 + 16/(β(1−β)³)) − 1).
-    """
-    require_positive(smoothness=smoothness)
-    require_open_unit(beta=beta)
-    part = beta * (1 - beta) ** 3
-    return part / (8 * smoothness) * (sqrt(0.25 + 16 / part) - 1)

@@ -1,11 +1,13 @@
 """The statement as YAML, in the shape of an entry of the OpenDP deployments registry.
 
-The registry describes deployments for the public. What fedpriv cannot know (curators, intended use,
-region, sources) is left as a marked blank for a person to fill in.
+The registry (opendp/deployments-registry-data, its schema of July 2026) describes deployments for
+the public. What fedpriv cannot know (curators, intended use, region, authors) is left as a marked
+blank for a person to fill in; the blanks are of the types that the registry asks for.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -17,70 +19,121 @@ if TYPE_CHECKING:
     from fedpriv.privacy.statement.statement import Statement
 
 _BLANK = "TO BE FILLED IN"
+_NO_DATE = "1900-01-01"  # the registry's own blank, which must be a date
+_TIER = 3  # everything is disclosed that the registry asks for
+_ADJACENT = {
+    "replace-one": "one record is exchanged for another (change-one distance 1)",
+    "add-remove": "one record is added or removed (symmetric distance 1)",
+}
 
 
 def to_registry_yaml(statement: Statement) -> str:
     """An entry that can be completed and submitted; a simulation is marked in its first line."""
-    entry: str = yaml.safe_dump(
-        _entry(statement), sort_keys=False, allow_unicode=True, width=100, default_flow_style=False
+    entry: str = yaml.dump(
+        _entry(statement), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100
     )
     return f"# {SIMULATED}\n{entry}" if statement.facts.simulated else entry
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes lists of sentences line by line: the registry allows no folded text."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    ),
+)
+
+
+def _slug(name: str, curators: list[str], date: str) -> str:
+    """Name, curators and year, as the registry makes its addresses."""
+    parts = (name, "-".join(curators), date.split("-", maxsplit=1)[0])
+    return "-".join(re.sub(r"\W+", "-", part.lower()).replace("_", "-") for part in parts)
+
+
 def _entry(statement: Statement) -> dict[str, Any]:
-    plan, facts, trust = statement.plan, statement.facts, statement.trust
-    parameters: dict[str, float] = {"epsilon": statement.epsilon, "delta": statement.delta}
-    if statement.zcdp_rho is not None:
-        parameters["rho"] = statement.zcdp_rho
-    replaced = plan.adjacency.value == "replace-one"
+    facts, curators = statement.facts, [_BLANK]
+    date = facts.date or _NO_DATE
     return {
+        "url_slug": _slug(facts.data, curators, date),
         "status": "Draft",
+        "tier": _TIER,
         "deployment": {
-            "product": {
+            "basic": {
                 "name": facts.data,
-                "data_curators": [_BLANK],
+                "data_curators": curators,
                 "intended_use": _BLANK,
                 "data_product_type": "Machine learning model",
                 "data_product_region": _BLANK,
-                "description": f"A model learned by {plan.parties} parties with {plan.strategy}.",
-                "publication_date": facts.date or _BLANK,
+                "description": (
+                    f"A model learned by {statement.plan.parties} parties with "
+                    f"{statement.plan.strategy}."
+                ),
+                "publication_date": date,
             },
-            "dp_flavor": {
-                "name": "Approximate DP" if statement.delta else "Pure DP",
-                "input_metric": "Change-one distance" if replaced else "Symmetric distance",
-                "bound_on_input_distance": 1,
-                "output_measure": "Approximate divergence" if statement.delta else "Max divergence",
-                "data_domain": f"{plan.records} records held by {plan.parties} parties",
+            "dp_variant": {
+                "variant_name": "Approximate DP" if statement.delta else "Pure DP",
+                "data_domain": (
+                    f"{statement.plan.records} records held by {statement.plan.parties} parties"
+                ),
                 "unprotected_quantities": "; ".join(statement.unprotected),
             },
-            "privacy_loss": {
-                "privacy_unit": "Record",
-                "privacy_unit_description": (
-                    f"One record, {plan.adjacency.value}. Records of one person: at most "
-                    f"{facts.records_per_person}, hence for a person (epsilon, delta) = "
-                    f"({rounded_up(statement.per_person.epsilon)}, "
-                    f"{rounded_up(statement.per_person.delta)})."
-                ),
-                "privacy_parameters": parameters,
-            },
-            "model": {
-                "model_name": "Distributed" if plan.noise_at == "parties" else "Central",
-                "model_name_description": f"secure aggregation: {trust.secure_aggregation}",
-                "actors": "\n".join(f"- {line}" for line in statement.sees),
-                "release_type": "One release" if plan.rounds == 1 else "Many releases",
-                "release_type_description": f"{plan.rounds} releases: {plan.released}.",
-                "data_source_type": "Static",
-                "access_type": "Non-interactive",
-            },
+            "privacy_loss": _privacy_loss(statement),
+            "deployment_model": _deployment_model(statement),
             "accounting": {
-                "composition": f"{plan.accountant}: {statement.accountant_version}",
                 "post_processing": "The model is computed from the releases alone.",
+                "composition": f"{statement.plan.accountant}: {statement.accountant_version}",
             },
             "implementation": {
-                "pre_processing_eda_hyperparameter_tuning": facts.tuning,
-                "mechanisms": ", ".join(plan.laws),
+                "preprocessing_and_hyperparameter_tuning": facts.tuning,
+                "mechanisms": (
+                    f"{', '.join(statement.plan.laws)}; implemented by fedpriv {statement.version}"
+                ),
                 "justification": "; ".join(statement.warnings) or "no warnings",
             },
-            "resources": {"sources": f"fedpriv {statement.version}, run {facts.run}"},
+            "administrative": {
+                "sources": f"fedpriv {statement.version}, run {facts.run}",
+                "registry_authors": [_BLANK],
+            },
         },
+    }
+
+
+def _privacy_loss(statement: Statement) -> dict[str, Any]:
+    facts, person = statement.facts, statement.per_person
+    parameters: dict[str, float] = {"epsilon": statement.epsilon}
+    if statement.delta:
+        parameters["delta"] = statement.delta
+    details = f"(epsilon, delta) of {statement.plan.rounds} releases together."
+    if statement.zcdp_rho is not None:
+        parameters["rho"] = statement.zcdp_rho
+        details += " The same releases are rho-zCDP, too."
+    return {
+        "privacy_unit": "Record",
+        "privacy_unit_details": (
+            f"Data sets are adjacent if {_ADJACENT[statement.plan.adjacency.value]}. Records of "
+            f"one person: at most {facts.records_per_person}, hence for a person (epsilon, delta) "
+            f"= ({rounded_up(person.epsilon)}, {rounded_up(person.delta)})."
+        ),
+        "privacy_parameters": parameters,
+        "privacy_parameters_details": details,
+    }
+
+
+def _deployment_model(statement: Statement) -> dict[str, Any]:
+    plan = statement.plan
+    at_parties = plan.noise_at == "parties"
+    where = "each party, before it answers" if at_parties else "the server"
+    return {
+        "model_name": "Federated" if at_parties else "Central",
+        "model_name_details": (
+            f"noise is added by {where}; secure aggregation: {statement.trust.secure_aggregation}"
+        ),
+        "actors": "\n".join(f"- {line}" for line in statement.sees),
+        "release_type": "One release" if plan.rounds == 1 else "Many releases",
+        "release_type_details": f"{plan.rounds} releases: {plan.released}.",
+        "data_source_type": "Static",
+        "access_type": "Non-interactive",
     }
