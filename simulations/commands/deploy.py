@@ -89,17 +89,23 @@ def join(
     typer.echo(f"send     {folder.bundle}   (public)")
 
 
-def bundle(directory: Directory) -> None:
-    """Count a party's records and write the bundle for the coordinator anew.
+def bundle(
+    directory: Directory,
+    records: Annotated[
+        int | None,
+        typer.Option(min=1, help="Under add-remove adjacency: a public number, never exceeded."),
+    ] = None,
+) -> None:
+    """Check a party's schema and records, and write the bundle for the coordinator anew.
 
-    The number of records is public. Their content is not looked at beyond the schema.
+    Under replace-one adjacency the number of records is public, and they are counted.
     """
     from simulations.deploy.folders import party_folder
     from simulations.deploy.founding import rebundle
 
     folder = party_folder(directory)
-    member = rebundle(folder)
-    typer.echo(f"{member.name} holds {member.records} records")
+    member = rebundle(folder, records=records)
+    typer.echo(f"{member.name} states {member.records} records")
     typer.echo(f"send     {folder.bundle}   (public)")
 
 

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from fedpriv.federation.journal import Journal
 from fedpriv.federation.party_policy import read_party
+from fedpriv.privacy.adjacency import Adjacency
 from simulations.deploy import keys, reach
 from simulations.deploy.certificates import (
     belongs,
@@ -19,6 +21,7 @@ from simulations.deploy.certificates import (
 from simulations.deploy.checks import Check, Fault, examined
 from simulations.deploy.federation import read_federation
 from simulations.deploy.folders import PartyFolder, read_node
+from simulations.deploy.founding import releasable_records
 from simulations.deploy.processes import processes
 from simulations.deploy.roster import read_roster
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
     from cryptography import x509
 
-    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.federation.party_policy import PartyFile
     from fedpriv.privacy.budget import Budget
     from simulations.deploy.checks import Examination
     from simulations.deploy.folders import Folder, ServerFolder
@@ -77,6 +80,7 @@ def _party(folder: PartyFolder, *, network: bool, now: datetime) -> Iterator[Exa
     )
     yield "identity", lambda: _identity(folder), "get the roster that your bundle was added to."
     yield "node key", lambda: _node_key(folder), "get the roster that your bundle was added to."
+    yield "schema", lambda: _schema(folder), "correct the schema with all parties."
     yield "records", lambda: _records(folder), "correct the file, or the schema with all parties."
     yield (
         "ledger",
@@ -207,30 +211,62 @@ def _node_key(folder: PartyFolder) -> str:
     return "the one of the roster"
 
 
-def _records(folder: PartyFolder) -> str:
-    from fedpriv.data import read_schema, read_table
+def _schema(folder: PartyFolder) -> str:
+    from fedpriv.data import read_schema, refusing_features, require_releasable
 
+    schema = read_schema(read_party(folder.policy).schema)
+    require_releasable(schema, deployed=True)
+    refusing = refusing_features(schema)
+    if not refusing:
+        return "no value of a feature keeps this party from answering"
+    shown = ", ".join(refusing[:3]) + (", …" if len(refusing) > 3 else "")
+    return (
+        f"one value of {shown} out of range or missing keeps this party from answering: "
+        "out_of_range = 'clamp' and a fill would not let it show"
+    )
+
+
+def _records(folder: PartyFolder) -> str:
     file = read_party(folder.policy)
-    dataset, _ = read_table(file.data, read_schema(file.schema))
-    count, (roster, number) = len(dataset.train), _own(folder)
-    if roster.members[number].records != count:
+    records, (roster, number) = releasable_records(file), _own(folder)
+    count, stated = len(records), roster.members[number].records
+    fixed = file.adjacency is Adjacency.REPLACE_ONE
+    if stated is None or (count != stated if fixed else count > stated):
         raise Fault(
-            f"{count} records, and the roster says {roster.members[number].records}",
+            f"{count} records, and the roster says {stated}",
             "run `fedpriv deploy bundle`, and have the new bundle added.",
         )
-    return f"{count} records, {len(dataset.feature_names)} features, as the schema says"
+    return f"{count} records, {records.X.shape[1]} features, as the schema says"
 
 
 def _own_ledger(folder: PartyFolder) -> str:
     file = read_party(folder.policy)
     if not file.ledger.exists():
-        if any(file.state.glob("answers/*")):
+        if Journal(file.state).used:
             raise Fault(
                 f"{file.ledger.name} is missing, and state/ knows of answers that were given",
                 "restore ledger and state together from the newest backup.",
             )
         return "none yet: the first run makes it"
+    _as_new_as_the_state(file)
     return _ledger(file.ledger, budget=file.budget, adjacency=file.adjacency)
+
+
+def _as_new_as_the_state(file: PartyFile) -> None:
+    from fedpriv.privacy.ledger import Ledger
+
+    mark = Journal(file.state).ledger
+    if mark is None:
+        return
+    with Ledger.open(file.ledger, read_only=True) as ledger:
+        found = ledger.hash_of(mark.rows)
+    if found != mark.head.hex():
+        raise Fault(
+            f"{file.ledger.name} is older than state/, or is another ledger: it has forgotten what "
+            "was spent",
+            "put back its newest copy. Without one, what these records have left is not known, "
+            "and they can answer nothing more.",
+        )
 
 
 def _ledger(path: Path, *, budget: Budget | None = None, adjacency: Adjacency | None = None) -> str:

@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedpriv.federation.party_policy import parse_party, read_party
+from fedpriv.privacy.adjacency import Adjacency
 from simulations.deploy import keys, templates
 from simulations.deploy.bundles import (
     Invitation,
@@ -29,6 +30,9 @@ from simulations.toml import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from fedpriv.data import Records
+    from fedpriv.federation.party_policy import PartyFile
 
 SCRIPT = 0o755
 
@@ -63,6 +67,8 @@ def found(
         ValueError: Something is in the way, and ``force`` is not given.
     """
     _require_room(root, force=force)
+    if federation.schema_path is not None:
+        _require_schema(Path(federation.schema_path).read_text(encoding="utf-8"))
     authority = new_authority(federation.name)
     _proposal(federation, federation.party[0].name, authority.certificate)  # before anything
     ca = keys.private_folder(root / "ca")
@@ -88,6 +94,8 @@ def join(
     """Make a party's directory with keys of its own, and the bundle for the coordinator."""
     _require_room(root, force=force)
     invited = read_invitation(source)
+    if invited.schema is not None:
+        _require_schema(invited.schema)
     folder = PartyFolder(keys.private_folder(root).resolve())
     _settle(invited, name, folder, records=records, force=force)
     return folder
@@ -122,22 +130,57 @@ def add(bundle: Path, server: Path, *, force: bool = False) -> tuple[Member, Ros
     return member, roster
 
 
-def rebundle(folder: PartyFolder) -> Member:
-    """Count a party's records, and write its bundle anew."""
-    from fedpriv.data import read_schema, read_table
+def rebundle(folder: PartyFolder, *, records: int | None = None) -> Member:
+    """Check a party's schema and records, and write its bundle anew.
 
+    Args:
+        folder: The party's.
+        records: The public number of records that it states under add-remove adjacency, no less
+            than it has. Under replace-one the number itself is public, and they are counted.
+    """
     file = read_party(folder.policy)
-    dataset, _ = read_table(file.data, read_schema(file.schema))
+    stated = _public_count(file, len(releasable_records(file)), records)
     identity = keys.read_identity(folder.identity)
     member = Member(
         name=file.name,
         identity=keys.identity_public(identity),
         node=keys.node_public(keys.read_node_key(folder.node_key)),
-        records=len(dataset.train),
+        records=stated,
     )
     federation = tomllib.loads(folder.bundle.read_text(encoding="utf-8"))["federation"]
     folder.bundle.write_text(write_bundle(member, identity, federation=federation))
     return member
+
+
+def releasable_records(file: PartyFile) -> Records:
+    """A party's records; `DataError` if its schema or a row cannot be used in a deployment."""
+    from fedpriv.data import read_schema, read_table, require_releasable
+
+    schema = read_schema(file.schema)
+    require_releasable(schema, deployed=True)
+    return read_table(file.data, schema)[0].train
+
+
+def _public_count(file: PartyFile, count: int, stated: int | None) -> int:
+    if file.adjacency is Adjacency.REPLACE_ONE:
+        if stated not in (None, count):
+            raise ValueError(
+                f"records must be the number of records under replace-one adjacency, which is "
+                f"public, got {stated}: leave it out, and they are counted."
+            )
+        return count
+    if stated is None:
+        raise ValueError(
+            "records must be given under add-remove adjacency, where the true number of records is "
+            "private: a public number that this party will never exceed, for example --records "
+            "1000."
+        )
+    if stated < count:
+        raise ValueError(
+            f"records must be at least the number of records, got {stated}: choose a number that "
+            "leaves room."
+        )
+    return stated
 
 
 def renew(root: Path, *, names: Iterable[str] = ()) -> x509.Certificate:
@@ -166,7 +209,7 @@ def _found_server(
     keys.write_private(folder.secret, keys.new_secret(), force=force)
     values = federation.to_dict()
     if federation.schema_path is not None:
-        _copy_schema(Path(federation.schema_path), folder.schema)
+        folder.schema.write_text(Path(federation.schema_path).read_text(encoding="utf-8"))
         values["schema"] = folder.schema.name
     folder.federation.write_text(_federation_text(values))
     folder.runs.mkdir(exist_ok=True)
@@ -251,11 +294,11 @@ def _federation_text(values: dict[str, object]) -> str:
     return "\n".join([to_toml(values), *tables])
 
 
-def _copy_schema(source: Path, target: Path) -> None:
-    from fedpriv.data import read_schema
+def _require_schema(text: str) -> None:
+    """Before anything is made: under another schema, every party would refuse every run."""
+    from fedpriv.data import parse_schema, require_releasable
 
-    read_schema(source)  # what is wrong with it is said now
-    target.write_text(source.read_text(encoding="utf-8"))
+    require_releasable(parse_schema(tomllib.loads(text)), deployed=True)
 
 
 def _script(path: Path, text: str) -> None:

@@ -141,12 +141,14 @@ def party_checklist(name: str, *, authority: str) -> str:
 2. Read `party.toml` and change what you do not agree to: budget, clip, noise, protection.
    It decides.
 3. Put your records where `party.data` says, and the schema where `party.schema` says.
-   `fedpriv deploy bundle .` counts the records; send `bundle.toml`, which is public.
+   `fedpriv deploy bundle .` counts the records (under add-remove adjacency, where their number is
+   private, state one that they never exceed with --records); send `bundle.toml`, which is public.
 4. Copy `roster.toml` here when it is complete. Compare its fingerprint (`fedpriv doctor .` shows
    it) with another party, not with the server: who writes the roster decides whom your masks
    protect you from.
 5. `fedpriv doctor .`, then `./start.sh`.
-6. Back up the ledger and `state/` together. A ledger from an old backup forgets what was spent.
+6. Back up the ledger and `state/` together. A ledger from an old backup has forgotten what was
+   spent: with a newer `state/` beside it, this party answers nothing.
 7. `node.key`, `identity.key` and `worker.secret` never leave this machine.
 """
 

@@ -338,7 +338,10 @@ def test_a_run_that_stops_for_too_few_parties_tells_what_the_parties_said(tmp_pa
         deployment.run(tmp_path / "out")
     said = str(failed.value)
     assert re.search(r"3 × QueryRefused: the release would have noise of .* insists on 100", said)
-    assert "3 × QueryRefused: the query clips at 1, and this party allows at most 0.5." in said
+    assert (
+        "3 × QueryRefused: the query bounds one record's part in the answer by 1, and this party "
+        "allows at most 0.5." in said
+    )
 
 
 def test_a_run_that_nobody_joins_tells_what_the_parties_said(tmp_path: Path) -> None:

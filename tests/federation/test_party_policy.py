@@ -334,7 +334,7 @@ OF_SHARES: tuple[Event, ...] = (
 def test_a_kind_of_query_is_charged_with_the_kinds_of_event_that_are_about_it(
     query: Query, allowed: tuple[Event, ...]
 ) -> None:
-    """The event of a selection on a sum, or of shares where there are none, is another theorem's."""
+    """That of a selection on a sum, or of shares where there are none, is another theorem's."""
     for event in (*VECTOR, APPROXIMATE, SELECTED, *OF_SHARES):
         stated = replace(query, event=event)
         if event in allowed:

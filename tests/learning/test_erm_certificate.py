@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
@@ -257,6 +259,8 @@ def test_answers_lie_within_the_radius_even_when_noise_pushes_them_out() -> None
 
 # ---------------------------------------------------------------------------- what is certain
 
+PERTURBED = [Logistic(), HuberHinge(smoothing=0.001), HuberRegression(threshold=0.3)]
+
 
 @every_loss
 @pytest.mark.parametrize("kind", ["random", "ill-conditioned", "separable", "constant", "zero"])
@@ -288,6 +292,42 @@ def test_below_it_the_records_decide() -> None:
     tolerances = np.geomspace(5e-16, 5e-15, 100)
     found = {sum(reached(seed, tolerance) for tolerance in tolerances) for seed in range(8)}
     assert len(found) > 1
+
+
+@pytest.mark.parametrize("loss", PERTURBED, ids=repr)
+@pytest.mark.parametrize("length", [0.5, 1e3, 1e9])
+def test_a_linear_term_of_any_length_is_certified_at_the_tolerance_that_counts_it(
+    loss: Loss, length: float
+) -> None:
+    """‖b‖ in units of n·G: else a solver that fails where b is long would tell that b is short."""
+    for size, d, kind in ((7, 40, "random"), (60, 5, "separable"), (40, 3, "ill-conditioned")):
+        problem = _with_linear(loss, size, d, kind, length)
+        tolerance = certain_tolerance(
+            loss,
+            feature_bound=1.0,
+            strong_convexity=1e-3,
+            records=size,
+            features=d,
+            linear=length * problem.lipschitz,
+        )
+        assert solve(problem, tolerance=tolerance).certificate.gradient_norm.max() <= tolerance
+
+
+def test_a_tolerance_that_does_not_count_a_long_linear_term_is_not_reached() -> None:
+    """The twin: what is certain for short terms is out of reach for long ones."""
+    problem = _with_linear(Logistic(), 40, 3, "random", 1e3)
+    tolerance = certain_tolerance(
+        Logistic(), feature_bound=1.0, strong_convexity=1e-3, records=40, features=3
+    )
+    with pytest.raises(ToleranceNotReachedError):
+        solve(problem, tolerance=tolerance, max_iterations=50)
+
+
+def _with_linear(loss: Loss, size: int, d: int, kind: str, length: float) -> ErmProblem:
+    problem = make_problem(loss, [size], d, kind=kind, regulariser=1e-3, seed=size)
+    direction = torch.from_numpy(np.random.default_rng(d).normal(size=(1, d)))
+    linear = direction / direction.norm() * length * problem.lipschitz * size
+    return replace(problem, linear=linear)
 
 
 def test_a_party_with_one_record_is_certified_beside_a_large_one() -> None:

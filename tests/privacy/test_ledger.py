@@ -560,3 +560,33 @@ def test_the_summary_of_runs_counts_what_happened(ledger: Ledger) -> None:
     )  # fmt: skip
     assert first.amount == pytest.approx(2 * second.amount)
     assert first.amount + second.amount == pytest.approx(ledger.spent().total.amount)
+
+
+def test_what_a_reservation_would_find_is_foreseen_and_nothing_is_written(tmp_path: Path) -> None:
+    with fresh(tmp_path) as ledger:
+        before = list(ledger.rows())
+        assert ledger.foresee(gaussian(10.0), run="a", round=0) == "new"
+        with pytest.raises(BudgetExceeded):
+            ledger.foresee(gaussian(0.1), run="a", round=0)
+        assert list(ledger.rows()) == before  # not even a rule of composition
+        paid = ledger.reserve(gaussian(10.0), run="a", round=0)
+        assert ledger.foresee(gaussian(10.0), run="a", round=0) == "reserved"
+        with pytest.raises(LedgerConflict):
+            ledger.foresee(gaussian(11.0), run="a", round=0)
+        ledger.commit(paid, b"release")
+        after = list(ledger.rows())
+        assert ledger.foresee(gaussian(10.0), run="a", round=0) == "committed"
+        assert ledger.foresee(gaussian(10.0), run="a", round=1) == "new"
+        assert list(ledger.rows()) == after
+        ledger.verify()
+
+
+def test_a_ledger_is_known_by_the_hash_of_any_of_its_rows(tmp_path: Path) -> None:
+    with fresh(tmp_path) as ledger:
+        length, head = ledger.length, ledger.head
+        assert ledger.hash_of(length) == head
+        ledger.reserve(gaussian(10.0), run="a", round=0)
+        assert ledger.length > length
+        assert ledger.hash_of(length) == head != ledger.head == ledger.hash_of(ledger.length)
+        assert ledger.hash_of(ledger.length + 1) is None
+        assert ledger.hash_of(0) is None

@@ -1,9 +1,11 @@
 import copy
+import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -225,3 +227,40 @@ def test_a_fork_refuses_to_continue_a_seeded_stream() -> None:
     continued = RandomStream.seeded(1)
     continued.bytes(16)
     assert parent == continued.bytes(16).hex()
+
+
+# Secrets that are kept until a release is there.
+
+
+def test_a_kept_secret_gives_the_same_stream_and_labels_give_independent_ones() -> None:
+    secret = bytes(range(32))
+    first = RandomStream.from_secret(secret, "noise").words(8)
+    np.testing.assert_array_equal(RandomStream.from_secret(secret, "noise").words(8), first)
+    for other in (
+        RandomStream.from_secret(secret, "sample"),
+        RandomStream.from_secret(secret),
+        RandomStream.from_secret(secret[::-1], "noise"),
+    ):
+        assert (other.words(8) != first).all()
+    assert RandomStream.from_secret(secret, "noise").secure
+
+
+@pytest.mark.parametrize("secret", [b"", bytes(31), bytes(32), bytearray(range(32)), "0" * 32])
+def test_what_is_no_secret_or_was_erased_opens_no_stream(secret: Any) -> None:
+    with pytest.raises(ValueError, match="secret must"):
+        RandomStream.from_secret(secret, "noise")
+
+
+def test_the_stream_of_a_secret_does_not_cross_a_fork() -> None:
+    """It would be re-keyed, and a release drawn twice; or repeated, and noise used twice."""
+    stream = RandomStream.from_secret(bytes(range(32)), "noise")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            stream.words(1)
+        except RuntimeError:
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0

@@ -12,7 +12,7 @@ from math import exp, expm1, log1p, pi, sqrt
 import numpy as np
 import pytest
 from scipy.special import expit
-from scipy.stats import norm
+from scipy.stats import chi, gamma, norm
 
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded
@@ -23,6 +23,8 @@ from fedpriv.privacy.planning_objective import (
     ObjectiveNoise,
     ObjectiveProblem,
     gaussian_rule,
+    linear_reach,
+    linear_step,
     pure_rule,
 )
 
@@ -213,3 +215,24 @@ def test_a_plan_of_one_approximate_release_is_its_pair_within_its_budget() -> No
     for budget in (Budget(epsilon=0.9, delta=1e-6), Budget(epsilon=1.0, delta=1e-7)):
         with pytest.raises(BudgetExceeded, match="Nothing was released"):
             plan(mechanism, budget)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 30, 1000, 10**5])
+def test_a_linear_term_is_longer_than_its_reach_with_a_probability_below_two_to_the_minus_60(
+    dimension: int,
+) -> None:
+    """By the exact laws of ‖b‖; and the bound is no more than three times the exact quantile."""
+    at = replace(problem(n=100), dimension=dimension)
+    rare = 2.0**-60
+    pure = ObjectiveNoise(law="l2-laplace", epsilon=0.3, delta=0.0, adjacency=ONE)
+    linear, _ = pure.perturbation(at)
+    rate, _ = pure_rule(0.99 * 0.3, at)
+    reach = (linear_reach(linear, dimension) - sqrt(dimension) / 2 * linear_step(linear)) * rate / 2
+    assert gamma(dimension).sf(reach) <= rare
+    assert reach <= 3 * gamma(dimension).isf(rare)
+    normal = ObjectiveNoise(law="gaussian", epsilon=0.3, delta=1e-6, adjacency=ONE)
+    linear, _ = normal.perturbation(at)
+    stddev, _ = gaussian_rule(0.99 * 0.3, 0.99e-6, at, ONE)
+    reach = (linear_reach(linear, dimension) - sqrt(dimension) / 2 * linear_step(linear)) / stddev
+    assert chi(dimension).sf(reach) <= rare
+    assert reach <= 3 * chi(dimension).isf(rare)

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 NAMES = ("north", "south", "west")
 SIZES = (40, 50, 60)
-SCHEMA = """\
+LABEL = '[columns.sick]\nkind = "category"\nvalues = ["no", "yes"]\n'
+SCHEMA = f"""\
 label = "sick"
 positive = "yes"
-[columns.age]
+{LABEL}[columns.age]
 kind = "number"
 min = 0
 max = 100

@@ -80,7 +80,7 @@ def test_records_in_memory_are_not_touched_for_a_query_that_is_refused(
 ) -> None:
     kept = Ahead().looked_at(party_file(deployment)).files
     monkeypatch.setattr(KeptFiles, "table", _never)
-    with pytest.raises(QueryRefused, match="clips at 2"):
+    with pytest.raises(QueryRefused, match="part in the answer by 2"):
         answer(deployment, kept, 0, clip_norm=2.0)
     assert not list(deployment.home("north").glob("*.ledger"))
 

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fedpriv.federation.journal import Journal, LedgerMark
+from fedpriv.federation.party_policy import read_party
+from fedpriv.privacy.ledger import Ledger
 from simulations.deploy import certificates, doctor, keys, reach
 from simulations.deploy.doctor import examine
 from simulations.deploy.folders import read_node
 from simulations.deploy.roster import Member, Roster, read_roster, write_roster
+from tests.simulations.deploy.conftest import LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,10 +62,20 @@ def lost_ledger(folder: PartyFolder) -> None:
     (answers / "run").touch()
 
 
+def older_ledger(folder: PartyFolder) -> None:
+    file = read_party(folder.policy)
+    Ledger.create(
+        file.ledger, data_name="north", budget=file.budget, adjacency=file.adjacency
+    ).close()
+    journal = Journal(file.state)
+    with journal.held():
+        journal.mark(LedgerMark(rows=7, head=bytes(32)))
+
+
 PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
     "unknown key of the policy": (
         lambda f: edited(f.policy, "min_noise", "min_nois"),
-        {"policy", "CA certificate", "identity", "node key", "records", "ledger"},
+        {"policy", "CA certificate", "identity", "node key", "schema", "records", "ledger"},
         "Did you mean 'min_noise'",
     ),
     "another authority": (
@@ -98,6 +112,22 @@ PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
     ),
     "a record more": (another_record, {"records"}, "41 records, and the roster says 40"),
     "no ledger any more": (broken_ledger, {"ledger"}, "ledger"),
+    "a label that is not described": (
+        lambda f: edited(f.schema, LABEL, ""),
+        {"schema", "records"},
+        "label 'sick' must be described",
+    ),
+    "a column of parties": (
+        lambda f: edited(f.schema, "label =", 'party = "clinic"\nlabel ='),
+        {"schema", "records"},
+        "party must not be given",
+    ),
+    "records that are dropped": (
+        lambda f: edited(f.schema, "label =", 'missing = "drop"\nlabel ='),
+        {"schema", "records"},
+        "missing must not be 'drop'",
+    ),
+    "an older ledger": (older_ledger, {"ledger"}, "older than state/, or is another"),
     "a ledger that is lost": (lost_ledger, {"ledger"}, "knows of answers"),
     "no server": (
         lambda f: f.node.write_text("port = 1"),
@@ -259,3 +289,28 @@ def test_the_command_says_what_to_do_and_its_exit_status_tells(
     assert not checks["permissions"]["passed"]
     assert checks["identity"]["passed"]
     assert fedpriv("doctor", folder.root / "state").code == 2
+
+
+def test_doctor_says_which_features_refuse_a_file_and_when_none_does(deployment: Founder) -> None:
+    folder = deployment().parties[0]
+
+    def found() -> str:
+        (check,) = (c for c in examine(folder, network=False) if c.name == "schema")
+        assert check.passed
+        return check.found
+
+    assert "one value of age, dose out of range or missing keeps this party" in found()
+    text = folder.schema.read_text().replace('kind = "number"', 'kind = "number"\nfill = 1')
+    folder.schema.write_text(f'out_of_range = "clamp"\n{text}')
+    assert found() == "no value of a feature keeps this party from answering"
+
+
+def test_under_add_remove_the_roster_bounds_the_number_of_records(deployment: Founder) -> None:
+    folder = deployment().parties[0]
+    edited(folder.policy, 'adjacency = "replace-one"', 'adjacency = "add-remove"')
+    path = folder.root / "records.csv"
+    path.write_text(path.read_text().rsplit("\n", 2)[0] + "\n")  # one less
+    assert failures(folder, network=False) == {}
+    another_record(folder)
+    another_record(folder)
+    assert set(failures(folder, network=False)) == {"records"}

@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
+from fedpriv.data import DataError
 from fedpriv.federation.party_policy import read_party
-from simulations.deploy.bundles import read_bundle, write_bundle
+from simulations.deploy.bundles import invitation, read_bundle, write_bundle
 from simulations.deploy.certificates import (
     CA_DAYS,
     days_left,
@@ -28,8 +29,8 @@ from simulations.deploy.certificates import (
     new_server,
     read_certificate,
 )
-from simulations.deploy.federation import parse_federation
-from simulations.deploy.founding import add, found, join, renew
+from simulations.deploy.federation import parse_federation, read_federation
+from simulations.deploy.founding import add, found, join, rebundle, renew
 from simulations.deploy.keys import (
     identity_public,
     node_public,
@@ -39,9 +40,10 @@ from simulations.deploy.keys import (
     write_private,
 )
 from simulations.deploy.roster import Member, Roster, read_roster, write_roster
-from tests.simulations.deploy.conftest import NAMES, Founder, federation_values
+from tests.simulations.deploy.conftest import LABEL, NAMES, Founder, federation_values
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.simulations.conftest import Command
@@ -360,3 +362,50 @@ def test_public_bytes_of_identities_are_raw_ed25519_keys(deployment: Founder) ->
     key = read_identity(folder.identity).public_key()
     raw = key.public_bytes(Encoding.Raw, PublicFormat.Raw)
     assert folder.identity_public.read_text().strip() == b64encode(raw).decode()
+
+
+SCHEMAS: dict[str, Callable[[str], str]] = {
+    "label": lambda text: text.replace(LABEL, ""),
+    "party": lambda text: f'party = "clinic"\n{text}',
+    "missing": lambda text: f'missing = "drop"\n{text}',
+}
+
+
+@pytest.mark.parametrize("fault", SCHEMAS)
+def test_no_federation_is_founded_joined_or_bundled_under_a_schema_that_leaves_facts_to_the_file(
+    fault: str, deployment: Founder, tmp_path: Path
+) -> None:
+    made = deployment()
+    schema = SCHEMAS[fault](made.server.schema.read_text())
+    folder = made.parties[0]
+    bundle = folder.bundle.read_bytes()
+    folder.schema.write_text(schema)
+    with pytest.raises(DataError, match=f"^schema: {fault}"):
+        rebundle(folder)
+    assert folder.bundle.read_bytes() == bundle
+    made.server.schema.write_text(schema)
+    federation = read_federation(made.server.federation)
+    invited = invitation(federation, made.server)
+    made.server.invitation.write_text(invited.to_toml())
+    with pytest.raises(DataError, match=f"^schema: {fault}"):
+        join(made.server.invitation, "north", tmp_path / "north")
+    assert not (tmp_path / "north").exists()
+    with pytest.raises(DataError, match=f"^schema: {fault}"):
+        found(federation, tmp_path / "again")
+
+
+def test_under_add_remove_a_bundle_states_a_public_number_and_not_the_true_one(
+    deployment: Founder,
+) -> None:
+    folder = deployment().parties[0]
+    text = folder.policy.read_text()
+    with pytest.raises(ValueError, match=r"records must be the number .* replace-one .* got 50"):
+        rebundle(folder, records=50)
+    folder.policy.write_text(text.replace('"replace-one"', '"add-remove"'))
+    with pytest.raises(ValueError, match="records must be given under add-remove"):
+        rebundle(folder)
+    with pytest.raises(ValueError, match="records must be at least the number of records, got 39"):
+        rebundle(folder, records=39)
+    assert rebundle(folder, records=100).records == 100
+    assert "100" in folder.bundle.read_text()
+    assert "40" not in folder.bundle.read_text().partition("records")[2]

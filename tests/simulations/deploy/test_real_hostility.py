@@ -110,7 +110,10 @@ def test_a_server_that_lies_and_ships_code_gets_what_it_was_due_and_nothing_else
     assert result is not None, (directory / FAILURE).read_text()
     for name, rule in (
         ("north", "noise of 0.0001 sensitivities, and this party insists on 0.001"),
-        ("south", "the query clips at 2, and this party allows at most 1"),
+        (
+            "south",
+            "bounds one record's part in the answer by 2, and this party allows at most 1",
+        ),
         ("west", "release 0 of this run was answered already"),
     ):
         *_, last = refusals(live, live.party(name))
