@@ -125,7 +125,7 @@ def test_a_run_leaves_its_results_and_a_statement_that_is_signed(tmp_path: Path)
     assert "no metric on party data was published" in text
     assert statement["trust"]["secure_aggregation"] == "active"
     assert np.isfinite(model(out)).all()
-    assert not (out / "checkpoint.npz").exists()
+    assert not (out / "private" / "checkpoint.npz").exists()
 
 
 def test_every_party_is_charged_what_the_server_is(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_numbers_depend_neither_on_workers_nor_on_an_interruption(
 
 
 def check_rows(found: list[dict[str, Any]]) -> None:
-    rows = {(row["label"], row["epsilon"]): row for row in found}
+    rows = {(row["label"], row["epsilon_budget"]): row for row in found}
     assert len(rows) == len(found) == 8
     exact = rows["non-private", None]
     assert exact["confidence_interval"] == [exact["mean"]] * 2

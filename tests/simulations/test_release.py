@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 
 from fedpriv.privacy.ledger import Kind, Ledger
+from simulations import outcome
 from simulations.experiment import read_experiment
 from simulations.ledgers import make_ledger, open_ledger
 from simulations.run import build_federation, build_strategy, check, prepare
 from simulations.session import carry_on, reopen, start
+from strategies import STRATEGIES, StrategyInfo
+from strategies.building import Options
 
 ROUNDS = 8
 EXPERIMENT = f"""
@@ -61,7 +64,7 @@ def test_a_release_pays_for_every_round_and_draws_its_noise_from_the_system(
         for book, o in zip(books, out, strict=True)
     ]
     assert results[0]["simulated"] is False
-    assert results[0]["seed"] is None
+    assert "seed" not in results[0]
     assert results[0]["run"] != results[1]["run"]
     models = [np.load(o / "model.npz")["theta"] for o in out]
     assert (models[0] != models[1]).all()
@@ -105,14 +108,78 @@ def test_nothing_about_the_records_is_written_beside_the_release(
     done = fedpriv("run", file, *real)
     assert "metrics: none" in done.out
     result = json.loads((tmp_path / "out" / "result.json").read_text())
-    for key in ("accuracy", "loss", "clip_fraction", "majority_accuracy"):
-        assert result[key] is None
+    assert result.keys() <= outcome.RESULT.keys()
+    assert result["accuracy"] is result["loss"] is result["test_records"] is None
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
-    assert all(row[key] is None for row in metrics for key in ("accuracy", "loss", "clipped"))
-    assert json.loads((tmp_path / "out" / "run.json").read_text())["data"] is None
+    assert len(metrics) == ROUNDS
+    assert all(row.keys() == outcome.ROUND.keys() for row in metrics)
+    assert all(row[key] is None for row in metrics for key in ("accuracy", "loss"))
+    found = {path.name for path in (tmp_path / "out").iterdir()}
+    assert found == {*outcome.FILES, "private"}
+    own = tmp_path / "out" / "private"
+    assert {path.name for path in own.iterdir()} == {"run.json", "costs.json"}
+    assert own.stat().st_mode & 0o077 == 0
+    assert json.loads((own / "run.json").read_text())["data"] is None
+    assert json.loads((own / "costs.json").read_text())["seconds"] > 0
     assert (
         "no metric on party data was published" in (tmp_path / "out" / "statement.txt").read_text()
     )
+
+
+def test_a_field_that_is_not_stated_is_not_published() -> None:
+    """A new field must say where it comes from before a release may contain it."""
+    with pytest.raises(RuntimeError, match="train_records must be stated in"):
+        outcome.sift({"epsilon": 1.0, "train_records": 41}, outcome.RESULT)
+    assert outcome.sift({"epsilon": 1.0, "seconds": None}, outcome.RESULT) == {"epsilon": 1.0}
+
+
+@pytest.mark.parametrize("partition", ["iid", "sized", "dirichlet"])
+def test_parties_that_are_dealt_out_are_not_released(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path, partition: str
+) -> None:
+    dealt = ("--set", f"data.partition={partition}", "--set", "data.parties=4")
+    done = fedpriv("run", file, *new(tmp_path / "l.ledger"), *dealt, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "needs data.partition = 'natural' or 'hashed'" in done.message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["privacy.adjacency=add-remove"], "needs data.records"),
+        (["data.min_records=2"], "needs no data.min_records"),
+        (["data.records=4000"], "must not be given under replace-one"),
+        (["data.public_test=true", "data.test_fraction=0.3"], "set apart"),
+    ],
+)
+def test_what_only_the_records_could_decide_is_refused_before_they_are_read(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path, settings: list[str], message: str
+) -> None:
+    chosen = [argument for setting in settings for argument in ("--set", setting)]
+    done = fedpriv("run", file, *new(tmp_path / "l.ledger"), *chosen, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert message in done.message
+
+
+def test_noise_of_the_parties_own_is_not_released_whatever_the_strategy_is_called(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    for info in STRATEGIES.values():
+        own = info.noise_by == "parties"
+        assert own == (info.name.startswith("local-"))
+        if own:
+            done = fedpriv(
+                "run", file, *new(tmp_path / "l.ledger"), "--set", f"strategy.name={info.name}",
+                "--out", tmp_path / info.name,
+            )  # fmt: skip
+            assert done.code == 2
+            assert "needs noise that the server adds" in done.message
+
+
+def test_a_strategy_must_say_who_draws_its_noise() -> None:
+    with pytest.raises(TypeError, match="noise_by"):
+        StrategyInfo(name="x", summary="", convex_only=False, options=Options)  # type: ignore[call-arg]
 
 
 def test_public_test_records_may_be_scored(
@@ -179,7 +246,7 @@ def test_a_killed_release_is_resumed_without_double_spending(
         stderr=subprocess.PIPE,
     )  # fmt: skip
     for _ in range(6000):
-        if (out / "checkpoint.npz").exists() or process.poll() is not None:
+        if (out / "private" / "checkpoint.npz").exists() or process.poll() is not None:
             break
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -214,7 +281,7 @@ def test_another_data_set_is_refused_by_the_ledger(
     half = ("--set", "privacy.epsilon=0.5")
     first = fedpriv("run", file, *real, "--new-ledger", *half, "--out", tmp_path / "a", "--json")
     assert first.code == 0
-    other = ("--set", "data.name=breast_cancer", "--set", "data.partition=iid",
+    other = ("--set", "data.name=breast_cancer", "--set", "data.partition=hashed",
              "--set", "data.parties=4")  # fmt: skip
     done = fedpriv("run", file, *real, *half, *other, "--out", tmp_path / "b", "--json")
     assert done.code == 2

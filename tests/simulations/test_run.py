@@ -85,7 +85,7 @@ def test_a_run_leaves_everything_that_a_reader_needs(
     written = parse_experiment(tomllib.loads((out / "config.toml").read_text()))
     assert written.config_hash == result["config_hash"]
     assert theta(out).shape == (11,)
-    assert not (out / "checkpoint.npz").exists()
+    assert not (out / "private" / "checkpoint.npz").exists()
 
 
 def test_text_is_for_people_and_says_where_the_results_are(
@@ -185,7 +185,7 @@ def test_a_killed_run_is_resumed_to_the_bit(
 ) -> None:
     killed = tmp_path / "killed"
     process = started("run", file, "--out", killed, *LONG)
-    wait_for(killed / "checkpoint.npz", process)
+    wait_for(killed / "private" / "checkpoint.npz", process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -202,7 +202,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(
 ) -> None:
     out = tmp_path / "out"
     process = started("run", file, "--out", out, *LONG)
-    wait_for(out / "checkpoint.npz", process)
+    wait_for(out / "private" / "checkpoint.npz", process)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate()
     assert process.returncode == 130
@@ -262,7 +262,8 @@ def test_own_data_run_like_built_in_data(fedpriv: Callable[..., Any], tmp_path: 
         '[strategy]\nname = "non-private"\n'
     )
     result = fedpriv("run", experiment, "--out", tmp_path / "out", "--json").json()
-    assert (result["data"], result["parties"], result["test_records"]) == ("mine", 2, 75)
+    assert (result["data"], result["parties"], result["records"]) == ("mine", 2, 225)
+    assert 40 < result["test_records"] < 110  # 75 on average: every record decides by itself
     assert result["accuracy"] > 0.9
     assert result["epsilon"] is None
     assert "NO GUARANTEE" in (tmp_path / "out" / "statement.txt").read_text()
@@ -357,14 +358,30 @@ def test_hyper_parameters_are_tuned_on_public_data_and_the_statement_says_so(
     assert "public data set 'breast_cancer'" in (tmp_path / "out" / "statement.txt").read_text()
 
 
-def test_a_split_of_another_size_pools_and_cuts_every_party_alike(file: Path) -> None:
+def test_a_split_of_another_size_pools_and_cuts_anew(file: Path) -> None:
     own = prepare(read_experiment(file))
     cut = prepare(read_experiment(file, ["data.test_fraction=0.4"]))
     total = own.task.records + len(own.data.dataset.test)
-    assert cut.task.records + len(cut.data.dataset.test) == total
-    assert len(cut.data.dataset.test) == pytest.approx(0.4 * total, abs=20)
+    assert len(cut.data.dataset.train) + len(cut.data.dataset.test) == total
+    assert cut.task.sizes == (150,) * 20  # 250 records each, of which 0.6 are counted on
+    assert len(cut.data.dataset.test) == pytest.approx(0.4 * total, abs=200)
     kept = prepare(read_experiment(file, ["data.test_fraction=0.2"]))
     np.testing.assert_array_equal(kept.data.dataset.test.X, own.data.dataset.test.X)
+    whole = prepare(read_experiment(file, ["data.test_fraction=0"]))
+    assert (len(whole.data.dataset.train), len(whole.data.dataset.test)) == (total, 0)
+    assert (whole.task.records, whole.task.headroom) == (total, 1)
+
+
+def test_a_seed_changes_the_split_and_nothing_else_does(file: Path) -> None:
+    def tested(*settings: str) -> set[bytes]:
+        data = ("data.name=breast_cancer", "data.partition=hashed", "data.parties=3")
+        prepared = prepare(read_experiment(file, [*data, "data.test_fraction=0.4", *settings]))
+        return {row.tobytes() for row in prepared.data.dataset.test.X}
+
+    first = tested()
+    assert tested("privacy.epsilon=3", "strategy.name=output-perturbation") == first
+    other = tested("run.seed=1")
+    assert 0.3 < len(first & other) / len(first) < 0.5
 
 
 def test_some_natural_parties_are_among_more_of_them(file: Path) -> None:

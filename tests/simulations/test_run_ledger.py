@@ -86,7 +86,7 @@ def stopped(fedpriv: Command, study: Path, book: Path, out: Path, *more: object)
         patch.setattr(SumStrategy, "learn", few)
         done = released(fedpriv, study, book, out.name, *more)
     assert "power cut" in done.message
-    assert (out / "checkpoint.npz").exists()
+    assert (out / "private" / "checkpoint.npz").exists()
 
 
 def rows(path: Path) -> list[str]:
@@ -226,10 +226,10 @@ def test_a_moved_ledger_stays_where_it_was_found(
     moved = book.rename(tmp_path / "moved.ledger")
     done = fedpriv("run", "--resume", out, "--ledger", other, "--json")
     assert "not the ledger with which the run began" in done.message
-    assert json.loads((out / "run.json").read_text())["ledger"] == str(book)
+    assert json.loads((out / "private" / "run.json").read_text())["ledger"] == str(book)
     (tmp_path / "link.ledger").symlink_to(moved)
     assert fedpriv("run", "--resume", out, "--ledger", tmp_path / "link.ledger").code == 0
-    assert json.loads((out / "run.json").read_text())["ledger"] == str(moved)
+    assert json.loads((out / "private" / "run.json").read_text())["ledger"] == str(moved)
 
 
 def test_an_older_copy_of_the_ledger_is_not_gone_on_with(
@@ -246,10 +246,10 @@ def test_an_older_copy_of_the_ledger_is_not_gone_on_with(
     assert "or a copy from before its last release" in done.message
     # One that has the start of the run, and not its second round.
     book.unlink()
-    head = read_checkpoint(out / "checkpoint.npz")["ledger_head"]
+    head = read_checkpoint(out / "private" / "checkpoint.npz")["ledger_head"]
     with Ledger.open(newest, read_only=True) as ledger:
         assert ledger.holds(head)
-        assert ledger.holds(json.loads((out / "run.json").read_text())["ledger_head"])
+        assert ledger.holds(json.loads((out / "private" / "run.json").read_text())["ledger_head"])
     cut(newest, book)
     done = fedpriv("run", "--resume", out)
     assert "or a copy from before its last release" in done.message

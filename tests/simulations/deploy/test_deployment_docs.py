@@ -73,7 +73,7 @@ def test_the_documented_sequence_leads_to_a_federation_that_is_ready(
         assert [check for check in examine(folder, network=False) if not check.passed] == []
     assert [check for check in examine(server) if not check.passed] == []
     directory = new_run(read_experiment("experiment.toml"), server)
-    assert (directory / "run.json").exists()
+    assert (directory / "private" / "run.json").exists()
 
 
 def test_every_command_and_option_that_the_page_names_exists(fedpriv: Command) -> None:
