@@ -114,8 +114,9 @@ def report(found: dict[str, Any]) -> None:
 def federation(root: Path) -> Founded:
     """Five parties with records of their own."""
     columns = {f"x{i}": {"kind": "number", "min": -1, "max": 1} for i in range(WIDTH - 1)}
+    described = {**columns, "y": {"kind": "category", "values": ["no", "yes"]}}
     (root / "schema.toml").write_text(
-        to_toml({"label": "y", "positive": "yes", "columns": columns})
+        to_toml({"label": "y", "positive": "yes", "columns": described})
     )
     values = {
         "name": "benchmark",
