@@ -15,11 +15,18 @@ import numpy as np
 from fedpriv._validate import require_choice, require_count, require_delta
 from fedpriv.federation.limits import (
     fits,
+    headroom,
     local_mechanism,
     objective_mechanism,
     share_mechanism,
 )
-from fedpriv.federation.queries import QUERIES, ErmQuery, GradientQuery, LossQuery
+from fedpriv.federation.queries import (
+    QUERIES,
+    ErmQuery,
+    GradientQuery,
+    LossQuery,
+    RiskGradientQuery,
+)
 from fedpriv.learning.erm_problem import require_lipschitz_minimiser
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.shares import colluders_of
@@ -77,6 +84,8 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
         )
     if isinstance(query, ErmQuery):
         _check_loss(query, task)
+    if isinstance(query, RiskGradientQuery):
+        _check_headroom(query)
     if not fits(query, task):
         raise QueryRefused(
             f"the sum of all answers could wrap around: a step of {query.grid.step:g} in "
@@ -99,6 +108,16 @@ def _check_loss(query: ErmQuery, task: Task) -> None:
             require_lipschitz_minimiser(task.loss, query.regulariser)
     except ValueError as error:
         raise QueryRefused(str(error)) from None
+
+
+def _check_headroom(query: RiskGradientQuery) -> None:
+    """With less, how many records the party has would decide whether its sum has room."""
+    event = query.event
+    if event is not None and query.headroom < headroom(event.adjacency):
+        raise QueryRefused(
+            f"headroom must be at least {headroom(event.adjacency)} under "
+            f"{event.adjacency.value!r} adjacency, got {query.headroom}."
+        )
 
 
 def _check_local_noise(query: Query, task: Task) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedpriv.federation import joint
 from fedpriv.federation.answers import draw
 from fedpriv.federation.guard import Policy, QueryRefused
 from fedpriv.federation.limits import HEADROOM, answer_bound, finest_grid
@@ -25,6 +26,7 @@ from fedpriv.federation.queries import (
 from fedpriv.federation.simulated_keys import simulated_sampling
 from fedpriv.federation.vectorized import VectorizedFederation
 from fedpriv.learning.erm import solve
+from fedpriv.learning.erm_minimise import minimise
 from fedpriv.learning.erm_problem import ErmProblem
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Loss, Squared
 from fedpriv.privacy.adjacency import Adjacency
@@ -187,6 +189,34 @@ def test_a_joint_fit_finds_the_minimiser_for_the_declared_number(
     theta = solve(problem, tolerance=1e-11).theta[0].numpy()
     if np.linalg.norm(theta) < 0.999 * loss.lipschitz / lam:
         assert np.linalg.norm(strategy.theta - theta) <= 1.1e-9 / lam
+
+
+@pytest.mark.parametrize(("adjacency", "times"), [("replace-one", 1), ("add-remove", HEADROOM)])
+def test_a_joint_fit_allows_for_as_many_records_as_there_may_be(
+    adjacency: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records on the bend of the hinge, so many times the declared: as steep as can be."""
+    seen: dict[str, float] = {}
+
+    def spied(*arguments: Any, **bounds: Any) -> Any:
+        seen.update(bounds)
+        return minimise(*arguments, **bounds)
+
+    monkeypatch.setattr(joint, "minimise", spied)
+    lam, loss = 0.01, HuberHinge(smoothing=0.5)
+    task = linear_task((10,), 1, loss=loss, regulariser=lam)
+    X = np.ones((10 * times, 1))
+    strategy = build("pooled", task, adjacency=adjacency, tolerance=1e-9)
+    train(strategy, world(party_data(X, np.ones(len(X)), (len(X),)), task))
+    bend = loss.curvature(torch.ones(len(X)), torch.ones(len(X))).sum().item() / 10
+    assert bend == times
+    assert seen["smoothness"] >= (bend + lam) * (1 - 1e-12)
+
+
+def test_a_party_refuses_exact_sums_that_its_number_of_records_might_not_fit() -> None:
+    with pytest.raises(QueryRefused, match="headroom must be at least 2 under 'add-remove'"):
+        party(0).answer(replace(JOINT, headroom=1))
+    party(0).answer(replace(JOINT, headroom=1, event=replace(EVENT, adjacency=ONE)))
 
 
 def test_a_party_refuses_a_loss_that_no_rule_holds_for_before_it_uses_a_record() -> None:

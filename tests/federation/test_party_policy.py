@@ -387,7 +387,7 @@ def test_an_amplification_by_more_sampling_than_is_asked_for_is_refused() -> Non
     refused(replace(sampled, sampling_rate=0.02), "counts on a sample of 0.01", adjacency=A)
     refused(replace(sampled, sampling_rate=1.0), "counts on a sample of 0.01", adjacency=A)
     whole = RiskGradientQuery(
-        run=QUERY.run, round=0, grid=GRID, event=event, theta=np.zeros(3), exchange=0
+        run=QUERY.run, round=0, grid=GRID, event=event, theta=np.zeros(3), exchange=0, headroom=2
     )
     refused(whole, "states 'poisson-gaussian'", adjacency=A)
 
