@@ -85,7 +85,7 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
     if isinstance(query, ErmQuery):
         _check_loss(query, task)
     if isinstance(query, RiskGradientQuery):
-        _check_headroom(query)
+        _check_headroom(query, task)
     if not fits(query, task):
         raise QueryRefused(
             f"the sum of all answers could wrap around: a step of {query.grid.step:g} in "
@@ -110,13 +110,13 @@ def _check_loss(query: ErmQuery, task: Task) -> None:
         raise QueryRefused(str(error)) from None
 
 
-def _check_headroom(query: RiskGradientQuery) -> None:
+def _check_headroom(query: RiskGradientQuery, task: Task) -> None:
     """With less, how many records the party has would decide whether its sum has room."""
     event = query.event
-    if event is not None and query.headroom < headroom(event.adjacency):
+    if event is not None and query.headroom < (least := headroom(event.adjacency, task)):
         raise QueryRefused(
-            f"headroom must be at least {headroom(event.adjacency)} under "
-            f"{event.adjacency.value!r} adjacency, got {query.headroom}."
+            f"headroom must be at least {least:g} under {event.adjacency.value!r} adjacency, got "
+            f"{query.headroom:g}."
         )
 
 

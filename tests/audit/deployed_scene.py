@@ -87,9 +87,11 @@ def exact_answers() -> Iterator[list[NDArray[np.int64]]]:
         seen.append(grid.decode(encoded))
         return encoded
 
-    def everybody(query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream) -> Any:
-        found = draw(query, task, sizes, stream)
-        return found if found.sample is None else replace(found, sample=np.arange(sum(sizes)))
+    def everybody(
+        query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream, *, records: int
+    ) -> Any:
+        found = draw(query, task, sizes, stream, records=records)
+        return found if found.sample is None else replace(found, sample=np.arange(records))
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(FixedPoint, "encode_sum", noted)

@@ -262,8 +262,8 @@ def test_at_the_tolerance_that_is_certain_long_terms_are_answered_like_short_one
     query = perturbed(deployment, epsilon=0.001)
     lengths = []
 
-    def noted(*arguments: Any) -> Any:
-        found = draw(*arguments)
+    def noted(*arguments: Any, **more: Any) -> Any:
+        found = draw(*arguments, **more)
         assert found.linear is not None
         lengths.append(float(np.linalg.norm(found.linear)))
         return found
