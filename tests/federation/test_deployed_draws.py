@@ -133,8 +133,8 @@ class Draws:
         self.seen: list[bytes] = []
         self.left = failures
 
-        def noted(*arguments: Any) -> Any:
-            found = draw(*arguments)
+        def noted(*arguments: Any, **more: Any) -> Any:
+            found = draw(*arguments, **more)
             arrays = (found.sample, found.linear)
             self.before = b"".join(a.tobytes() for a in arrays if a is not None)
             return found
