@@ -57,7 +57,7 @@ class Nursery:
         assert answers is not None
         folder.processes.mkdir(exist_ok=True, mode=0o700)
         order = {
-            "command": program.command[2:],
+            "command": program.command[program.command.index("-m") + 1 :],
             "environment": program.environment,
             "root": str(folder.root),
             "log": str(log_of(folder, program.name)),
