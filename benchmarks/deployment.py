@@ -41,6 +41,7 @@ from simulations.deploy.submission import follow, new_run, submit
 from simulations.deploy.supernode import POLL_SECONDS
 from simulations.deployed_server import open_session, serve
 from simulations.experiment import read_experiment
+from simulations.results import read_costs
 from simulations.toml import to_toml
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def over_flower(founded: Founded, wanted: Experiment) -> tuple[dict[str, Any], d
         after = _processor_seconds(kinds)
     if result is None:
         raise RuntimeError("\n".join(said))
-    return result, {
+    return {**result, **read_costs(submitted.directory)}, {
         "start_seconds": started,
         "idle_share": sum(before[kind] - idle[kind] for kind in kinds) / _IDLE_SECONDS,
         "processor_seconds": {kind: after[kind] - before[kind] for kind in kinds},

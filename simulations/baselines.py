@@ -30,8 +30,8 @@ class Alone:
 
     Attributes:
         models: (m, d).
-        accuracies: One a party; empty for a regression.
-        losses: One a party.
+        accuracies: One per party; empty for a regression, and without test records.
+        losses: One per party; empty without test records.
     """
 
     models: Tensor
@@ -44,9 +44,9 @@ class Alone:
         return sum(self.accuracies) / len(self.accuracies) if self.accuracies else None
 
     @property
-    def loss(self) -> float:
-        """The mean over parties."""
-        return sum(self.losses) / len(self.losses)
+    def loss(self) -> float | None:
+        """The mean over parties; None without test records."""
+        return sum(self.losses) / len(self.losses) if self.losses else None
 
 
 def train_alone(data: PartitionedDataset, task: Task, evaluator: Evaluator) -> Alone:
@@ -60,7 +60,7 @@ def train_alone(data: PartitionedDataset, task: Task, evaluator: Evaluator) -> A
         feature_bound=task.feature_bound,
     )
     models = solve(problem, tolerance=TOLERANCE).theta.reshape(task.parties, -1)
-    scores = [evaluator.score(model.numpy()) for model in models]
+    scores = [score for model in models if (score := evaluator.score(model.numpy()))]
     return Alone(
         models=models,
         accuracies=tuple(s.accuracy for s in scores if s.accuracy is not None),

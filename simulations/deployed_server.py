@@ -73,7 +73,7 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     experiment = parse_experiment(tomllib.loads(str(run_config["config"])))
     ledger = place.parent.resolve() / f"{experiment.data.title}.ledger"
     preparing = partial(prepare_deployed, sizes=roster.sizes)
-    kept = private(output) / place.name
+    kept = output / PRIVATE / place.name
     if sessions.started(output):
         _require_same(kept, roster)
         session = sessions.reopen(
@@ -85,6 +85,7 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     if not ledger.exists():
         _require_first(output.parent, ledger)
         make_ledger(ledger, prepared.experiment, plan)
+    private(output)  # made with the first thing that is in it
     write_roster(kept, roster)
     return sessions.start(prepared, output, release=True, ledger=ledger), roster
 

@@ -57,8 +57,10 @@ class Evaluator:
         """Whether there are classes to be right about."""
         return self.loss.outputs > 1 or isinstance(self.loss, MarginLoss)
 
-    def score(self, theta: NDArray[np.float64]) -> Score:
-        """Metrics of the model with parameters ``theta``."""
+    def score(self, theta: NDArray[np.float64]) -> Score | None:
+        """Metrics of the model with parameters ``theta``; None without test records."""
+        if not len(self.labels):
+            return None
         with one_thread():
             scores = self.model.scores(torch.from_numpy(np.array(theta)), self.features)
             loss = float(self.loss.value(scores, self.labels).mean(dtype=torch.float64))
@@ -71,7 +73,7 @@ class Evaluator:
 
     def majority(self) -> float | None:
         """The accuracy of always naming the commonest class of the test set."""
-        if not self.classifies:
+        if not self.classifies or not len(self.labels):
             return None
         _, counts = np.unique(self.labels.numpy(), return_counts=True)
         return int(counts.max()) / len(self.labels)
@@ -87,4 +89,4 @@ def rounds_between(*, test_records: int, train_records: int) -> int:
 
     Scoring a record costs about half of its gradient.
     """
-    return max(1, ceil(test_records / train_records))
+    return max(1, ceil(test_records / max(1, train_records)))

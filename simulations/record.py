@@ -143,8 +143,6 @@ class Record:
         """Metrics of the current model, if they may be computed."""
         if self.release and not self.prepared.experiment.data.public_test:
             return None
-        if not len(self.prepared.data.dataset.test):
-            return None
         return self.prepared.evaluator.score(self.strategy.theta)
 
     def state(self) -> dict[str, Any]:

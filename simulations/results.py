@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 RESULTS = Path("results")
 PRIVATE = "private"
 _STATE = "state"
+_COSTS = "costs.json"
 
 
 def new_directory(name: str, config_hash: str, *, out: Path | None = None) -> Path:
@@ -98,6 +99,17 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
     except ValueError:
         raise ValueError(f"{str(path)!r} is not JSON: the file was changed or damaged.") from None
+
+
+def write_costs(directory: Path, costs: Mapping[str, Any]) -> None:
+    """What a release cost in time, bytes and exchanges; for its owner."""
+    write_json(private(directory) / _COSTS, costs)
+
+
+def read_costs(directory: Path) -> dict[str, Any]:
+    """Invert `write_costs`."""
+    found: dict[str, Any] = read_json(directory / PRIVATE / _COSTS)
+    return found
 
 
 def write_metrics(directory: Path, rows: Sequence[Mapping[str, float | None]]) -> None:

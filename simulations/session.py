@@ -28,6 +28,7 @@ from simulations.results import (
     write_arrays,
     write_atomic,
     write_checkpoint,
+    write_costs,
     write_json,
     write_metrics,
 )
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from simulations.record import Round
 
 
-_IDENTITY, _CHECKPOINT, _COSTS = "run.json", "checkpoint.npz", "costs.json"
+_IDENTITY, _CHECKPOINT = "run.json", "checkpoint.npz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +224,7 @@ def carry_on(
     result, rows = summary(record, run=identity.run), [asdict(entry) for entry in record.rounds]
     if identity.release:
         rows = [sift(row, ROUND) for row in rows]
-        write_json(private(directory) / _COSTS, costs(record))
+        write_costs(directory, costs(record))
     arrays = {
         "theta": strategy.theta,
         "features": list(prepared.data.dataset.feature_names),

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str, Any]:
     """One of many runs on the same data, without writing anything down; its result."""
     prepared = prepare(experiment, keep=True)
+    if not _tested(prepared):
+        raise ValueError(
+            "data.test_fraction must be positive to compare settings, got 0: without test records "
+            "there is nothing to compare them by."
+        )
     if prepared.info.name == PARTY_ALONE:
         return summary_alone(prepared, run=prepared.run)[0]
     strategy = build_strategy(prepared, run=prepared.run)

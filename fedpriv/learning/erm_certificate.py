@@ -81,12 +81,8 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
     # Filling has slopes as well, but no part in the sum: the bound must not grow with it.
     steepness = torch.linalg.vector_norm(slopes, dim=1).where(batch.real(), 0.0)
     slope = batch.mean(steepness.unsqueeze(1))
-    # In a mean over n of more than n records, what each of them adds counts as often.
-    excess = batch.sizes / batch.counts
-    slope_error = (
-        excess * (loss.smoothness * _gamma(d) * bound * theta_norm + loss.slope_rounding)
-        + 8 * _U * slope
-    )
+    each = loss.smoothness * _gamma(d) * bound * theta_norm + loss.slope_rounding
+    slope_error = each * (batch.sizes / batch.counts) + 8 * _U * slope
     error = bound * (slope_error + _gamma(batch.sizes + 8) * slope) + 8 * _U * pull
     total: Tensor = (norm * (1 + _gamma(k * d + 8)) + error) * (1 + 64 * _U)
     return total

@@ -11,6 +11,7 @@ import numpy as np
 from fedpriv.federation.limits import (
     certain_tolerance,
     gradient_sensitivity,
+    headroom,
     local_mechanism,
     model_sensitivity,
     objective_mechanism,
@@ -186,7 +187,13 @@ def perturbed_minimiser(task: Task, adjacency: Adjacency, *, epsilon: float = 0.
 def joint_fit(task: Task, adjacency: Adjacency) -> Case:
     base, _ = gradient(task, adjacency)
     query = RiskGradientQuery(
-        run="audit", round=0, grid=GRID, event=base.event, theta=np.full(3, 0.3), exchange=0
+        run="audit",
+        round=0,
+        grid=GRID,
+        event=base.event,
+        theta=np.full(3, 0.3),
+        exchange=0,
+        headroom=headroom(adjacency, task),
     )
     moved = adjacency.sum_sensitivity * task.lipschitz * (1 + 1e-9)  # summed in float64
     return query, moved / GRID.step + sqrt(task.dimension)

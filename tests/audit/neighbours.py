@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.federation.vectorized import VectorizedFederation
-from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import Mechanism
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.selection import Selection
@@ -266,17 +265,18 @@ class Laboratory:
         """One release; with a ``script``, it gets the releases of that run instead of its own."""
         study = write(case, rows, folder)
         ledger = folder / "own.ledger"
-        Ledger.create(
-            ledger,
-            data_name="clinic",
-            budget=_budget(case),
-            adjacency=case.adjacency,
-        ).close()
         watch = Watch(directory=folder / "out")
         with self._patch.context() as patch:
             self._hook(patch, watch, script, seed)
             done = self._command(
-                "run", study, "--release", "--ledger", ledger, "--out", watch.directory
+                "run",
+                study,
+                "--release",
+                "--ledger",
+                ledger,
+                "--new-ledger",
+                "--out",
+                watch.directory,
             )
         watch.code = done.code
         said = " ".join((done.out + done.err).split()).replace(str(folder), "FOLDER")
@@ -318,12 +318,6 @@ class Laboratory:
         patch.setattr(Mechanism, "release", released)
         patch.setattr(Selection, "select", selected)
         patch.setattr(VectorizedFederation, "sum", summed)
-
-
-def _budget(case: Case) -> Any:
-    from fedpriv.privacy.budget import Budget
-
-    return Budget(epsilon=case.epsilon, delta=case.delta)
 
 
 def public_part(watch: Watch, *, adaptive: bool) -> dict[str, Any]:

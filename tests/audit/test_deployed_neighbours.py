@@ -153,6 +153,8 @@ def test_a_schema_that_leaves_a_fact_to_the_file_is_refused_on_both_and_found_if
     (tmp_path / "faulty").mkdir(mode=0o700)
     scene = Scene.of(tmp_path / "faulty", R, schema=schema, header=header)
     compare(scene, tables, case, answered=False)
+    if fault == "party":  # a party without a record decides nothing any more, whatever the schema
+        return
     for module in (deployed_party, deployed_client):
         monkeypatch.setattr(module, "require_releasable", lambda *_, **__: None)
     assert {scene.ask(table, case[0]).answered for table in tables} == {True, False}

@@ -25,6 +25,7 @@ from simulations.deploy.keys import (
 )
 from simulations.deploy.roster import Member, Roster, write_roster
 from simulations.deployed_server import open_session, serve
+from simulations.results import read_costs
 from simulations.toml import to_toml
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class Deployment:
         )
         result = serve(session, roster, grid or self.grid(text), patience=PATIENCE)
         assert result is not None
-        return result
+        return {**result, **read_costs(output)}
 
     def ledger(self, name: str) -> Ledger:
         """The party's ledger."""

@@ -182,8 +182,8 @@ def _valid() -> dict[str, object]:
         ({"counts": torch.tensor([2.0])}, "counts must be integers of at least 1"),
         ({"counts": torch.tensor([2, 2])}, r"counts must be integers of at least 1, shape \(1,\)"),
         (
-            {"loss": Squared(radius=9.0, label_bound=1.0), "counts": torch.tensor([1])},
-            "counts must not be below the number of records for Squared",
+            {"loss": Squared(radius=3.5, label_bound=1.0), "counts": torch.tensor([1])},
+            r"radius must be at least √headroom·label_bound/√regulariser = 4\.47",
         ),
         ({"offsets": torch.tensor([0.0, 2.0])}, "integers"),
         ({"offsets": torch.tensor([0])}, "at least two"),

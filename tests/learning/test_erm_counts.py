@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from fedpriv.learning.erm import solve
+from fedpriv.learning.erm_batch import ErmBatch
+from fedpriv.learning.erm_certificate import gradient_norm_bound
 from fedpriv.learning.erm_problem import ErmProblem, minimiser_sensitivity
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Softmax
 from tests.learning.erm_problems import (
@@ -94,6 +96,16 @@ def test_a_certificate_counts_the_true_records_and_divides_by_the_declared(
     assert bool((bounds <= TOLERANCE).all())
     for j in inside.nonzero().squeeze(1).tolist():  # others were projected
         assert exact_norm(problem, solution.theta[j], j) <= bounds[j]
+
+
+@pytest.mark.parametrize("loss", LIPSCHITZ, ids=repr)
+def test_a_certificate_scales_with_the_objective(loss: Loss) -> None:
+    """A quarter of n and four times Λ are four times J, rounding errors and all: to the bit."""
+    problem = make_problem(loss, [64], 3, regulariser=0.25, kind="separable")
+    steep = replace(problem, counts=torch.tensor([16]), regulariser=1.0)
+    theta = torch.ones((1, loss.outputs, 3), dtype=torch.float64) / 3
+    once, again = (gradient_norm_bound(ErmBatch.of(each), theta) for each in (problem, steep))
+    assert (again == 4 * once).all()
 
 
 def test_a_party_without_records_answers_with_what_its_noise_says() -> None:

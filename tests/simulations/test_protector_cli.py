@@ -193,7 +193,17 @@ def test_a_release_charges_the_ledger_for_both_releases_of_every_round(
 ) -> None:
     ledger, out = tmp_path / "l.ledger", tmp_path / "run"
     result = fedpriv(
-        "run", experiment, "--out", out, "--release", "--ledger", ledger, "--new-ledger", "--json"
+        "run",
+        experiment,
+        "--out",
+        out,
+        "--release",
+        "--ledger",
+        ledger,
+        "--new-ledger",
+        "--json",
+        "--set",
+        "data.records=4000",
     ).json()
     shown = fedpriv("ledger", "export", ledger, "--json").json()
     runs = [row["run"] for row in shown["rows"] if row["kind"] == "committed"]

@@ -20,6 +20,7 @@ from simulations.noise import acting_noise
 from simulations.run import build_federation, build_strategy, prepare, train
 from simulations.session import carry_on, reopen, start
 from simulations.spending import Spending
+from simulations.summary import simulate
 
 EXPERIMENT = """
 [data]
@@ -275,7 +276,8 @@ def test_training_alone_is_the_mean_over_the_parties(
     chosen = ("--set", "strategy.name=party-alone")
     result = fedpriv("run", file, *chosen, "--out", tmp_path / "out", "--json").json()
     prepared = prepare(read_experiment(file))
-    scores = [prepared.evaluator.score(model).accuracy for model in theta(tmp_path / "out")]
+    found = [prepared.evaluator.score(model) for model in theta(tmp_path / "out")]
+    scores = [score.accuracy for score in found if score is not None]
     assert len(scores) == 20
     assert result["accuracy"] == pytest.approx(np.mean([s for s in scores if s is not None]))
     assert result["worst_accuracy"] == min(s for s in scores if s is not None)
@@ -449,3 +451,17 @@ def test_spend_on_the_way_is_a_bound_and_ends_at_the_plans(file: Path, settings:
         exact = account(events, delta=plan.budget.delta, accountant=plan.accountant).epsilon
         assert exact is not None
         assert exact * (1 - 1e-9) <= curve[t] <= plan.epsilon
+
+
+def test_all_records_may_be_for_training(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path
+) -> None:
+    whole = ("--set", "data.test_fraction=0")
+    done = fedpriv("run", file, *whole, "--out", tmp_path / "out")
+    assert done.code == 0
+    assert "metrics: none" in done.out
+    alone = ("--set", "strategy.name=party-alone")
+    result = fedpriv("run", file, *whole, *alone, "--out", tmp_path / "alone", "--json").json()
+    assert result["accuracy"] is result["loss"] is result["majority_accuracy"] is None
+    with pytest.raises(ValueError, match="nothing to compare them by"):
+        simulate(read_experiment(file, ["data.test_fraction=0"]))

@@ -49,19 +49,22 @@ _ROLES = ("privacy officer", "data owner", "operator")
 
 def _guarantee(statement: Statement) -> list[str]:
     plan, facts = statement.plan, statement.facts
-    relation, number = {
+    relation, known = {
         "replace-one": (
             "exchanging one record for another at its place and its party",
-            f"N = {plan.records} records, a number that is public",
+            "a number that is public",
         ),
         "add-remove": (
             "adding or removing one record",
             (
-                f"N = {plan.records} records, a number that was declared beforehand; the true one "
-                "is protected, and nothing was computed from it"
+                "a number that was declared beforehand; the true one is protected, and nothing "
+                "was computed from it"
             ),
         ),
     }[plan.adjacency.value]
+    number = f"N = {plan.records} records"
+    if not facts.simulated:  # it counts the records, whatever the adjacency
+        number += f", {known}"
     epsilon, person = rounded_up(statement.epsilon), statement.per_person
     advantage = rounded_up(statement.advantage)
     lines = [

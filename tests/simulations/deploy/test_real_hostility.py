@@ -25,6 +25,7 @@ import pytest
 from fedpriv.federation.party_policy import read_party
 from fedpriv.privacy.ledger import Ledger
 from simulations.deploy.submission import call, new_run, submission, write_app
+from simulations.results import read_costs
 from simulations.server_app import FAILURE
 from simulations.toml import to_toml
 from tests.simulations.deploy import fates
@@ -118,7 +119,7 @@ def test_a_server_that_lies_and_ships_code_gets_what_it_was_due_and_nothing_else
     ):
         *_, last = refusals(live, live.party(name))
         assert rule in last
-        assert result["exchanges"]["refusals"][last] == 1
+        assert read_costs(directory)["exchanges"]["refusals"][last] == 1
     assert paid(live) == {name: count + 1 for name, count in before.items()}
     for folder in live.parties:
         with Ledger.open(read_party(folder.policy).ledger, read_only=True) as ledger:

@@ -42,6 +42,7 @@ from simulations.deploy.submission import follow, new_run, submit
 from simulations.deploy.worker import ACQUIRE, Runtime
 from simulations.deployed import bounds_of, prepare_deployed
 from simulations.experiment import Experiment, read_experiment
+from simulations.results import read_costs
 from simulations.run import build_strategy, train
 from simulations.streams import streams
 from simulations.toml import to_toml
@@ -128,7 +129,8 @@ def run(served: Deployment, experiment: Experiment) -> dict[str, Any]:
         watchdog.cancel()
     assert result is not None, "\n".join(said)
     with np.load(submitted.directory / "model.npz") as model:
-        return {**result, "theta": model["theta"], "directory": submitted.directory}
+        found = {**result, **read_costs(submitted.directory)}
+        return {**found, "theta": model["theta"], "directory": submitted.directory}
 
 
 def stopped(served: Deployment, number: str) -> None:
