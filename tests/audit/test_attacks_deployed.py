@@ -15,8 +15,10 @@ from fedpriv.federation.guard import QueryRefused
 from fedpriv.federation.journal import Journal
 from fedpriv.privacy.ledger.store import Store
 from fedpriv.privacy.randomness import RandomStream
+from fedpriv.secagg.messages import Confirm, Confirmations, Reveal
 from tests.audit.deployed_cases import R, locally_gaussian
 from tests.federation.deployments import Deployment
+from tests.federation.test_deployed_attacks import RUN, Villain, shared, shares_of_five
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -182,3 +184,39 @@ def test_an_older_ledger_pays_for_nothing_more(tmp_path: Path) -> None:
         except QueryRefused:
             continue
         assert party.spent() == pytest.approx(2 * paid)  # both releases are in it
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_state_directory_put_back_without_its_answers_opens_no_release_twice(
+    tmp_path: Path, answers: bool
+) -> None:
+    """Put the state back to before an opening: whole, it opens twice; without answers, once."""
+    villain = Villain(shares_of_five(tmp_path))
+    villain.joined()
+    query = shared(villain)
+    villain.answered(villain.round(3), query)
+    state, copy = villain.deployment.home("north") / "state", tmp_path / "copy"
+    shutil.copytree(state, copy)
+
+    def revealed(three: tuple[int, ...]) -> set[int]:
+        told = {party: villain.survivors(party, three) for party in three}
+        signed = {m.party: m.signature for m in villain.tell(told) if isinstance(m, Confirm)}
+        lists = {
+            party: Confirmations(run=RUN, round=1, party=party, signatures=signed)
+            for party in three
+        }
+        return {m.party for m in villain.tell(lists) if isinstance(m, Reveal)}
+
+    assert revealed((0, 1, 2)) == {0, 1, 2}
+    assert revealed((0, 3, 4)) == set()  # as long as it remembers
+    shutil.rmtree(state)
+    shutil.copytree(copy, state)
+    if not answers:
+        shutil.rmtree(state / "answers")
+    assert revealed((0, 3, 4)) == ({0, 3, 4} if answers else set())
+    if not answers:
+        with Journal(state).held():
+            party: Any = villain.host(0).party
+            with pytest.raises(QueryRefused, match="answered already"):
+                party.answer(query)
+            party.answer(shared(villain, round=1))
