@@ -26,6 +26,9 @@ from fedpriv.privacy.ledger.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+Place = tuple[int, int]
+"""A file as the system knows it, whatever its name: device and number."""
+
 APPLICATION_ID = 0x66507256  # "fPrV"
 VERSION = 1
 
@@ -85,14 +88,16 @@ def create_database(path: Path, fill: Callable[[sqlite3.Connection], None]) -> N
         raise
 
 
-def open_database(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Connection:
-    """A connection to an existing ledger of a version that we know."""
+def open_database(
+    path: Path, *, read_only: bool, timeout: float
+) -> tuple[sqlite3.Connection, Place]:
+    """A connection to an existing ledger of a version that we know, and which file that is."""
     if not path.exists():
         raise LedgerMissing(f"there is no ledger at {str(path)!r}. Create one first.")
     if not path.is_file():
         raise LedgerForeign(f"{str(path)!r} is not a file.")
     path = path.resolve()  # SQLite names the log after the file, not after a link to it
-    require_one_name(path)
+    place = require_one_name(path)
     mode = "ro" if read_only else "rw"
     if read_only and not _can_write_beside(path) and not _has_log(path):
         mode = "ro&immutable=1"  # on a read-only disk SQLite cannot even share the file
@@ -102,22 +107,33 @@ def open_database(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Con
             _identify(connection, path)
             if not read_only:
                 _settle(connection, path)
+            require_same(path, place)
         except BaseException:
             connection.close()
             raise
-    return connection
+    return connection, place
 
 
-def require_one_name(path: Path) -> None:
-    """Refuse a file with a second name: each name has its own log and locks, and spends twice."""
+def require_one_name(path: Path) -> Place:
+    """Which file it is. Refuses one with a second name: each has its own log, and spends twice."""
     try:
-        names = path.stat().st_nlink
+        found = path.stat()
     except FileNotFoundError:
         raise LedgerMissing(f"the ledger {str(path)!r} was moved or removed.") from None
-    if names != 1:
+    if found.st_nlink != 1:
         raise LedgerError(
-            f"the ledger {str(path)!r} has {names} names (hard links): processes that use "
+            f"the ledger {str(path)!r} has {found.st_nlink} names (hard links): processes that use "
             "different ones would not see each other's spend. Remove all names but one."
+        )
+    return found.st_dev, found.st_ino
+
+
+def require_same(path: Path, place: Place) -> None:
+    """Refuse to go on once another file has the name: rows would go where nobody looks again."""
+    if require_one_name(path) != place:
+        raise LedgerError(
+            f"the ledger {str(path)!r} was exchanged for another file while it was in use. What "
+            "was spent is in the one that was there before: put that back."
         )
 
 

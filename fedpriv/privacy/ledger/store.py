@@ -28,7 +28,7 @@ from fedpriv.privacy.ledger.composition import Cost
 from fedpriv.privacy.ledger.database import (
     create_database,
     open_database,
-    require_one_name,
+    require_same,
     translate,
     translated,
 )
@@ -64,7 +64,7 @@ class Store:
         self.path = path
         self._lock = RLock()
         self._process = os.getpid()
-        self._connection = open_database(path, read_only=read_only, timeout=timeout)
+        self._connection, self._place = open_database(path, read_only=read_only, timeout=timeout)
 
     @staticmethod
     def create(path: Path, *, salt: bytes, details: Mapping[Kind, str]) -> None:
@@ -89,10 +89,15 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction in which nobody else can write: durable when it returns, or nothing."""
-        require_one_name(self.path)
+        """A transaction in which nobody else can write: durable when it returns, or nothing.
+
+        Durable in the file that has the ledger's name, before and after it: who puts a copy back,
+        or a fresh one in its place, while this one is open, must not find its rows missing there.
+        """
+        require_same(self.path, self._place)
         with self._transaction("BEGIN IMMEDIATE"):
             yield
+        require_same(self.path, self._place)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
