@@ -87,4 +87,4 @@ def rounds_between(*, test_records: int, train_records: int) -> int:
 
     Scoring a record costs about half of its gradient.
     """
-    return max(1, ceil(test_records / train_records))
+    return max(1, ceil(test_records / max(1, train_records)))
