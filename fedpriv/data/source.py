@@ -7,6 +7,8 @@ a message names file, column and row, and never a value.
 from __future__ import annotations
 
 import csv
+import mmap
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+_BLOCK = 1 << 20  # bytes that are parsed at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -114,13 +118,26 @@ def read_source(
 
 def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any]:
     pa = import_optional("pyarrow", extra="data")
-    pa_csv = import_optional("pyarrow.csv", extra="data")
     with path.open(encoding="utf-8-sig", newline="") as file:
         first = next(csv.reader(file, delimiter=delimiter), None)
     if not first:
         raise DataError(f"{path.name} is empty: the first line must name the columns.")
     header = [name.strip() for name in first]
     _check_header(path.name, header, wanted)
+    _check_quotes(path, delimiter)
+    try:
+        return header, _parse_csv(path, header, wanted, delimiter, block=_BLOCK)
+    except pa.ArrowInvalid:
+        # A row of several blocks is found, or not, by where it begins, hence by the rows before it.
+        whole = min(path.stat().st_size + 1, 2**31 - 1)
+        return header, _parse_csv(path, header, wanted, delimiter, block=whole)
+
+
+def _parse_csv(
+    path: Path, header: list[str], wanted: Sequence[str], delimiter: str, *, block: int
+) -> Any:
+    pa = import_optional("pyarrow", extra="data")
+    pa_csv = import_optional("pyarrow.csv", extra="data")
     widths: list[int] = []
 
     def skip(row: Any) -> str:
@@ -130,7 +147,7 @@ def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[s
     # All as text: the reader's own conversion cannot tell a row from a value in its errors.
     table = pa_csv.read_csv(
         path,
-        read_options=pa_csv.ReadOptions(column_names=header, skip_rows=1),
+        read_options=pa_csv.ReadOptions(column_names=header, skip_rows=1, block_size=block),
         parse_options=pa_csv.ParseOptions(
             delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
         ),
@@ -143,7 +160,32 @@ def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[s
             f"{path.name}: rows that do not have the {len(header)} columns of the header: "
             f"{len(widths)}; the first has {widths[0]}."
         )
-    return header, table
+    return table
+
+
+def _check_quotes(path: Path, delimiter: str) -> None:
+    """Refuse a file unless every quotation mark is where RFC 4180 has it.
+
+    A mark that opens a value and is never closed, in any column, would make one value of all rows
+    up to the next mark: one record, and those after it would be gone without a word.
+    """
+    apart = re.escape(delimiter.encode())
+    value = rb'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\r\n%s]*+)' % apart
+    row = rb"%s(?:%s%s)*+" % (value, apart, value)
+    rows = re.compile(rb"(?:\xef\xbb\xbf)?%s(?:(?:\r\n|\r|\n)%s)*+" % (row, row))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if content.find(b'"') < 0:
+            return
+        found = rows.match(content)
+        end = 0 if found is None else found.end()
+        if end == len(content):
+            return
+        line = content[:end].count(b"\n") + 1
+    raise DataError(
+        f"{path.name}, line {line}: a quotation mark is out of place. A value that holds one must "
+        "be quoted as a whole, with the mark doubled, and every quote must be closed: the rows "
+        "after it would be lost."
+    )
 
 
 def _read_parquet(path: Path, wanted: Sequence[str], _delimiter: str) -> tuple[list[str], Any]:

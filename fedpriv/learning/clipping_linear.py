@@ -27,13 +27,17 @@ def clipped_linear_sums(
 ) -> tuple[Tensor, Tensor]:
     """The clipped sum of every party, (m, d), and the slopes before clipping, (n,).
 
-    A slope that is not finite counts as zero. The crew shares the parties of one pass; the result
-    does not depend on its size.
+    A slope follows from its record alone: in a matrix product its place would decide about the last
+    bit, and where a loss bends sharply the last bit decides about the slope. One that is not finite
+    counts as zero. The crew shares the parties of one pass; the result does not depend on its size.
     """
     caps = batch.slope_caps(threshold)
     if in_one_pass(loss):
         return _one_pass(theta, batch, caps[1], crew)
-    slopes = loss.slope(torch.mv(batch.features, theta), batch.labels)
+    from fedpriv.learning.row_scores import row_scores  # it loads a compiler
+
+    scores = row_scores(batch.features, theta.unsqueeze(0)).squeeze(1)
+    slopes = loss.slope(scores, batch.labels)
     weights = slopes.nan_to_num(0.0, posinf=0.0, neginf=0.0).clamp_(*caps)
     return batch.segments.weighted_sums(weights, batch.features), slopes
 

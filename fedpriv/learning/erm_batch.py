@@ -10,7 +10,7 @@ Shapes: m parties, b blocks of r records, d coordinates, k scores a record (1, b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -104,33 +104,6 @@ class ErmBatch:
     def shape(self) -> tuple[int, int, int]:
         """(m, k, d): the shape of all minimisers together."""
         return (self.parties, self.loss.outputs, self.features.shape[2])
-
-    def select(self, keep: Tensor) -> ErmBatch:
-        """The batch of the parties with indices ``keep``, increasing."""
-        blocks = self.blocks_of(keep)
-        owner = None
-        if self.owner is not None:
-            position = torch.full((self.parties,), -1)
-            position[keep] = torch.arange(len(keep))
-            owner = position[self.owner[blocks]]
-        return replace(
-            self,
-            features=self.features[blocks],
-            labels=self.labels[blocks],
-            owner=owner,
-            sizes=self.sizes[keep],
-            counts=self.counts[keep],
-            strong_convexity=self.strong_convexity[keep],
-            linear=None if self.linear is None else self.linear[keep],
-        )
-
-    def blocks_of(self, parties: Tensor) -> Tensor:
-        """The indices of the blocks that belong to these parties."""
-        if self.owner is None:
-            return parties
-        wanted = torch.zeros(self.parties, dtype=torch.bool)
-        wanted[parties] = True
-        return wanted[self.owner].nonzero().squeeze(1)
 
     # What a linear model needs: records to scores, and weighted records back to parties.
 

@@ -69,15 +69,15 @@ class Space(Protocol):
         """The parameters (m, k, d) that the coordinates stand for."""
         ...
 
-    def select(self, keep: Tensor) -> Space:
-        """The space of these parties only."""
-        ...
-
 
 def newton(space: Space, *, target: float, max_iterations: int) -> tuple[Tensor, Tensor]:
     """Drive every ‖∇J_j‖ to ``target``; returns the coordinates and the iterations used.
 
-    A party that meets the target is done; when half of the batch is done, it shrinks to the rest.
+    A party that meets the target is done: its point is kept while the others go on. The batch does
+    not shrink to those: in another place of another batch a matrix product rounds a party's numbers
+    differently, and when that happens would follow from the records of the others. A last digit
+    can decide about one step more or less, which is as much as the target.
+
     A party that does not meet the target in ``max_iterations`` steps keeps its last point: it is
     the certificate, computed afresh elsewhere, that decides about every answer.
     """
@@ -85,25 +85,14 @@ def newton(space: Space, *, target: float, max_iterations: int) -> tuple[Tensor,
     record = state.gradient_norm
     found = state.coordinates.clone()
     iterations = torch.full((space.batch.parties,), max_iterations)
-    party = torch.arange(space.batch.parties)
     open_ = torch.ones(space.batch.parties, dtype=torch.bool)
     for iteration in range(max_iterations + 1):
         met = open_ & (state.gradient_norm <= target)
-        iterations[party[met]] = iteration
-        found[party[open_]] = state.coordinates[open_]
+        iterations[met] = iteration
+        found[open_] = state.coordinates[open_]
         open_ = open_ & ~met
-        left = int(open_.sum())
-        if left == 0 or iteration == max_iterations:
+        if not bool(open_.any()) or iteration == max_iterations:
             break
-        if 2 * left <= len(open_):
-            keep = open_.nonzero().squeeze(1)
-            state = State(
-                coordinates=state.coordinates[keep],
-                scores=state.scores[space.batch.blocks_of(keep)],
-                residual=state.residual[keep],
-                gradient_norm=state.gradient_norm[keep],
-            )
-            space, party, record, open_ = space.select(keep), party[keep], record[keep], open_[keep]
         state = _advance(space, state, record, open_)
         record = torch.minimum(record, state.gradient_norm)
     return found, iterations

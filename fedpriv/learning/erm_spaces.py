@@ -14,7 +14,7 @@ not depend on another party's records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -68,10 +68,6 @@ class PrimalSpace:
     def theta(self, coordinates: Tensor) -> Tensor:
         """The coordinates themselves."""
         return coordinates
-
-    def select(self, keep: Tensor) -> Self:
-        """The same space for fewer parties."""
-        return replace(self, batch=self.batch.select(keep))
 
     def _step(self, state: State, direction: Tensor, scores: Tensor) -> Step:
         return Step(
@@ -197,11 +193,6 @@ class DualSpace:
         """Xᵀα - b/(nΛ)."""
         theta = self.batch.combine(coordinates)
         return theta if self.batch.linear is None else theta + _shift(self.batch, self.batch.linear)
-
-    def select(self, keep: Tensor) -> DualSpace:
-        """The same space for fewer parties, without their records, which only `theta` needs."""
-        bare = replace(self.batch, features=self.batch.features[:, :, :0])
-        return DualSpace(bare.select(keep), self.gram[keep], self.offset[keep], self.iterative)
 
 
 def _forcing(state: State) -> Tensor:

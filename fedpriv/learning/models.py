@@ -17,7 +17,14 @@ import torch
 from torch import Tensor
 
 from fedpriv._validate import require_choice, require_count
-from fedpriv.learning.clipping_dense import ACTIVATIONS, Layer, dense_factors, dense_scores
+from fedpriv.learning.clipping_dense import (
+    ACTIVATIONS,
+    Layer,
+    dense_factors,
+    dense_scores,
+    slopes,
+)
+from fedpriv.learning.factors import Dense
 from fedpriv.learning.segments import BLOCK
 
 if TYPE_CHECKING:
@@ -117,8 +124,13 @@ class LinearModel(Model):
         return _one_or_many(dense_scores(self._layers(theta, features), _LINEAR, features))
 
     def gradient_factors(self, theta: Tensor, batch: RecordBatch, loss: Loss) -> tuple[Factor, ...]:
-        """slopeᵢ ⊗ xᵢ: nothing but the slopes is computed."""
-        return dense_factors(self._layers(theta, batch.features), _LINEAR, batch, loss)
+        """slopeᵢ ⊗ xᵢ: nothing but the slopes is computed; one score alike in every place."""
+        if self.classes > 1:
+            return dense_factors(self._layers(theta, batch.features), _LINEAR, batch, loss)
+        from fedpriv.learning.row_scores import row_scores  # it loads a compiler
+
+        errors = slopes(loss, row_scores(batch.features, theta.unsqueeze(0)), batch.labels)
+        return (Dense(batch.features, errors, bias=False, input_squares=batch.squares),)
 
     def working_size(self, *, materialised: bool) -> int:
         """A few numbers a record beyond the features, unless gradients are written out."""

@@ -210,16 +210,6 @@ def test_gradient_sums_at_a_common_point_add_up_to_the_pooled_gradient(loss: Los
     )
 
 
-def test_selecting_parties_keeps_their_problems() -> None:
-    problem = make_problem(Logistic(), [3, 150, 64, 1, 80], 5, perturbed=True)
-    theta = torch.from_numpy(np.random.default_rng(0).normal(size=(5, 1, 5)))
-    keep = torch.tensor([1, 4])
-    batch = ErmBatch.of(problem)
-    torch.testing.assert_close(
-        batch.select(keep).gradient(theta[keep]), batch.gradient(theta)[keep]
-    )
-
-
 # ---------------------------------------------------------------------------- linear systems
 
 
