@@ -189,7 +189,9 @@ def standing(**policy: Any) -> Iterator[Standing]:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place)))
         (root / "clinics.toml").write_text(SCHEMA)
         values = federation_values(
-            schema=str(root / "clinics.toml"), budget={"epsilon": 1e6}, policy=policy
+            schema=str(root / "clinics.toml"),
+            budget={"epsilon": 1e6, "composition": "rdp"},
+            policy=policy,
         )
         founded = found(parse_federation(values), root / "deployment")
         for number, folder in enumerate(founded.parties):

@@ -85,7 +85,7 @@ def hostile_app(directory: Path, trace: Path) -> None:
         f"import pathlib, sys\nwith pathlib.Path({str(trace)!r}).open('a') as trace:\n"
         "    trace.write(f'{sys.argv[0]}\\n')\napp = None\n"
     )
-    app = directory / "flower"
+    app = directory / "private" / "flower"
     (app / "simulations").mkdir()
     for name in ("__init__", "server_app", "client_app"):
         (app / "simulations" / f"{name}.py").write_text(code)
@@ -232,7 +232,7 @@ def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without
         rest.unlink()
         with Ledger.open(west.root / "disk" / "a.ledger") as ledger:
             ledger.verify()
-            assert [row.kind for row in ledger.rows()] == ["created"]
+            assert [row.kind for row in ledger.rows()] == ["created", "composition"]
     assert "gradient-perturbation: 3 parties, 1 rounds" in again.said
     why = (second.directory / FAILURE).read_text()
     assert "2 × QueryRefused: what is left of this party's budget does not pay for" in why
