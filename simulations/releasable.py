@@ -55,19 +55,26 @@ def _require_one_place(experiment: Experiment) -> None:
 
 def _require_public_facts(experiment: Experiment) -> None:
     """Refuse data of which counts, parties or test records follow from more than one record."""
-    data = experiment.data
+    data, replaced = experiment.data, experiment.privacy.adjacency == "replace-one"
     if data.partition not in BY_RECORD:
         raise ValueError(
             f"--release needs data.partition = 'natural' or 'hashed', got {data.partition!r}: it "
             "deals records out by their places, so that one record more or less moves others to "
             "other parties, and all their answers with them."
         )
+    if data.partition == "hashed" and data.parties != 1 and replaced:
+        raise ValueError(
+            "--release with data.partition = 'hashed' needs one party under replace-one "
+            f"adjacency, got data.parties = {data.parties}: an exchanged record may be another "
+            "party's, and two answers change where the noise is for one. Set data.parties = 1, or "
+            "use add-remove."
+        )
     if data.min_records is not None:
         raise ValueError(
             f"--release needs no data.min_records, got {data.min_records}: whether a party has so "
             "many records would show in whether there is a release."
         )
-    if experiment.privacy.adjacency == "add-remove" and data.records is None:
+    if not replaced and data.records is None:
         raise ValueError(
             "--release under add-remove adjacency needs data.records, a public number that stands "
             "for the true one, which is private: the size of the population, of the study as "

@@ -261,10 +261,8 @@ class Holdings:
             linear=_tensor(draws.linear),
             extra_regulariser=_tensor(draws.extra_regulariser),
         )
-        # Where a hash decides how many records a party has, groups would follow from all of them.
-        limit = {} if self._task.headroom == 1 else {"memory_limit": 1}
         try:
-            theta = solve(problem, tolerance=query.tolerance, **limit).theta
+            theta = solve(problem, tolerance=query.tolerance).theta
         except ToleranceNotReachedError as error:
             failed = tuple(self._first + index for index in error.parties)
             raise ToleranceNotReachedError(query.tolerance, failed) from None

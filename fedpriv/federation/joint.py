@@ -17,6 +17,7 @@ import numpy as np
 from fedpriv.federation.limits import finest_grid, headroom, objective_problem
 from fedpriv.federation.queries import RiskGradientQuery
 from fedpriv.federation.strategy import SumStrategy
+from fedpriv.learning.erm_certificate import ToleranceNotReachedError
 from fedpriv.learning.erm_minimise import minimise
 from fedpriv.privacy.planning_objective import linear_reach
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 _EXPECTED_EXCHANGES = 40
-_MAX_EXCHANGES = 1000
+_MAX_EXCHANGES = 5000
+_MAX_CONDITION = 1e7
 _U = 2.0**-53
 
 
@@ -42,7 +44,9 @@ class JointStrategy(SumStrategy):
     """Minimise (1/N)Σ f(θ) + (λ/2)‖θ‖² [+ bᵀθ/N + (Δ/2)‖θ‖²] over all parties. Use a subclass.
 
     Nothing of the fit is in a checkpoint: exact sums never touch a disk. After a crash the fit
-    begins anew, and as nothing was released, that costs nothing.
+    begins anew, and as nothing was released, that costs nothing. A fit that *fails* is different:
+    whether it does may depend on the records and on b, and whoever tried again until one succeeds
+    would release with another law of b. So its release is void, for good, in the ledger.
     """
 
     server_also_sees: ClassVar[str] = "exact sums of gradients over all parties"
@@ -63,6 +67,13 @@ class JointStrategy(SumStrategy):
             )
         super().__init__(task=task, plan=plan, run=run)
         self._headroom = headroom(adjacency, task)
+        condition = 1 + self._headroom * task.curvature / task.regulariser
+        if plan is not None and condition > _MAX_CONDITION:
+            raise ValueError(
+                f"regulariser must make the problem better conditioned for a joint fit: M/λ is "
+                f"{condition:.3g}, and beyond {_MAX_CONDITION:g} whether a fit ends within "
+                f"{_MAX_EXCHANGES} exchanges is a matter of the records. Set a larger model.l2."
+            )
         self._tolerance = tolerance
         self._fit: Fit | None = None
 
@@ -100,8 +111,28 @@ class JointStrategy(SumStrategy):
                 f"a joint fit needs all {task.parties} parties in every exchange, "
                 f"{len(answer.sizes)} answered: begin again with those that will stay."
             )
-        found = fit.tell(answer.value / task.records)
+        try:
+            found = fit.tell(answer.value / task.records)
+        except ToleranceNotReachedError:
+            self._void()
+            raise
         return None if found is None else self._end(found)
+
+    def _void(self) -> None:
+        """Spend the release without one: it is not tried again."""
+        reservation, self._reservation = self._reservation, None
+        if self._run.ledger is not None and reservation is not None:
+            self._run.ledger.commit(reservation, b"")
+
+    def _stored(self, data: bytes) -> Vector:
+        if not data:
+            raise RuntimeError(
+                f"the joint fit of run {self._run.name!r} failed, and is not tried again: another "
+                "draw for the same payment would be one that its failure chose. Nothing was "
+                "released, and the budget of the release is spent. Start a new run, with a larger "
+                "model.l2 or tolerance."
+            )
+        return super()._stored(data)
 
     def _update(self, release: Vector) -> None:
         self._theta = release

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from math import inf
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.learning.norms import LARGEST_SQUARE, squared_norms
-from fedpriv.learning.segments import Segments
+from fedpriv.learning.segments import BLOCK, Segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,9 +114,10 @@ class RecordBatch:
     def parts(self, size: int) -> list[tuple[slice, RecordBatch]]:
         """Consecutive records in parts of at most ``size``, each with the parties it touches.
 
-        All parties are touched, empty ones too; one that is cut is touched by several parts. Parts
-        end where blocks end, if one does within reach, so that sums in the precision of the data
-        are those of the whole batch. Kept for the next round.
+        A party that fits is whole, and a larger one is cut at multiples of its own, where blocks
+        end if they do: so how it is added up follows from its own number of records, and its sums
+        in the precision of the data are those of the whole batch. All parties are touched, empty
+        ones too, if there is any record. Kept for the next round.
         """
         if size not in self._parts:
             self._parts[size] = list(self._cut(size))
@@ -126,22 +128,29 @@ class RecordBatch:
         return {}
 
     def _cut(self, size: int) -> Iterator[tuple[slice, RecordBatch]]:
-        offsets, blocks = self.segments.offsets, self.segments.blocks
-        start = first = 0
-        while start < len(self):
-            stop = int(blocks[torch.searchsorted(blocks, start + size, right=True) - 1])
-            if stop <= start:
-                stop = start + size
-            reached = int(torch.searchsorted(offsets, stop, right=True)) - 1
-            last = reached + int(offsets[reached] < stop)
-            part = _trusted(
-                features=self.features[start:stop],
-                labels=self.labels[start:stop],
-                squares=self.squares[start:stop],
-                segments=Segments(offsets=offsets[first : last + 1].clamp(start, stop) - start),
-            )
-            yield slice(first, last), part
-            start, first = stop, reached
+        offsets, first = self.segments.offsets.tolist(), 0
+        piece = size - size % BLOCK or size
+        while first < self.parties:
+            start = offsets[first]
+            last = bisect_right(offsets, start + size) - 1
+            if offsets[last] == start and last < self.parties:  # none, or empty ones, fit
+                last = bisect_right(offsets, offsets[last + 1]) - 1  # and empty ones behind it
+            stop = offsets[last]
+            length = piece if stop - start > size else size
+            for begin in range(start, stop, length):
+                end = min(begin + length, stop)
+                yield slice(first, last), self._part(first, last, begin, end)
+            first = last
+
+    def _part(self, first: int, last: int, start: int, stop: int) -> RecordBatch:
+        """Records ``start`` to ``stop`` of the parties ``first`` to ``last``."""
+        offsets = self.segments.offsets[first : last + 1]
+        return _trusted(
+            features=self.features[start:stop],
+            labels=self.labels[start:stop],
+            squares=self.squares[start:stop],
+            segments=Segments(offsets=offsets.clamp(start, stop) - start),
+        )
 
 
 def _trusted(**fields: Tensor | Segments) -> RecordBatch:

@@ -9,8 +9,8 @@ coordinates that pay for its n, d and k. Guarantees:
   gives the same bits. In every other setting, other groups or threads included, two certified
   answers to one problem lie within 2·tolerance/Λ of one another, by strong convexity.
 - *Apart*: which parties are solved together, and how, follows from their numbers of records. If
-  these are the same, no record moves the answer of another party by a bit. Where they are not,
-  ``memory_limit = 1`` solves every party alone, and its answer follows from its own records.
+  these are the same, no record moves the answer of another party by a bit. Where they are not, it
+  moves by at most 2·tolerance/Λ.
 """
 
 from __future__ import annotations

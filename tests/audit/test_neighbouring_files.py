@@ -62,7 +62,7 @@ SAMPLE = [
     Case(
         name="parties by hash",
         strategy=GRADIENTS,
-        data={"partition": "hashed", "parties": 4},
+        data={"partition": "hashed", "parties": 1},
         file="parquet",
     ),
     Case(
@@ -112,7 +112,7 @@ SAMPLE = [
         name="output, squared, by hash",
         strategy=OUTPUT,
         model={"name": "squared"},
-        data={"partition": "hashed", "parties": 3},
+        data={"partition": "hashed", "parties": 1},
     ),
     Case(name="joint output", strategy={**OUTPUT, "fit": "joint"}),
     Case(

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
+import strategies
+from fedpriv.federation import joint
 from fedpriv.federation.vectorized import VectorizedFederation
 from fedpriv.learning.erm import solve
+from fedpriv.learning.erm_certificate import ToleranceNotReachedError
 from fedpriv.learning.erm_problem import ErmProblem
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Loss, Squared
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.randomness import RandomStream
 from tests.federation.worlds import build, linear_task, party_data, random_data, streams, train
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedpriv.federation.strategy import SumStrategy
 
 SIZES, WIDTH = (13, 40, 7), 4
 
@@ -107,3 +118,41 @@ def test_a_fit_takes_few_exchanges_on_a_hard_problem() -> None:
         strategy.learn(world.sum(query))
         exchanges += 1
     assert exchanges < 60
+
+
+def test_a_fit_that_fails_spends_its_release_and_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else failures, which depend on b and on records, would choose among draws of one payment."""
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    path = tmp_path / "own.ledger"
+    with Ledger.create(
+        path, data_name="d", budget=budget, adjacency="replace-one", composition="basic"
+    ) as ledger:
+
+        def begun() -> SumStrategy:
+            return strategies.build(
+                "objective-perturbation",
+                task=linear_task(SIZES, WIDTH),
+                budget=budget,
+                adjacency="replace-one",
+                options={},
+                noise=lambda _round: RandomStream.from_os(),
+                run="r",
+                ledger=ledger,
+            )
+
+        monkeypatch.setattr(joint, "_MAX_EXCHANGES", 3)
+        with pytest.raises(ToleranceNotReachedError):
+            train(begun(), federation())
+        monkeypatch.undo()
+        with pytest.raises(RuntimeError, match="failed, and is not tried again"):
+            train(begun(), federation())
+        assert ledger.spent().guarantee.epsilon == pytest.approx(1.0)
+
+
+def test_a_condition_number_at_which_records_decide_is_refused_from_public_facts() -> None:
+    task = replace(linear_task(SIZES, WIDTH), regulariser=1e-8)
+    with pytest.raises(ValueError, match=r"M/λ is 2\.5e\+07, and beyond 1e\+07"):
+        build("objective-perturbation", task)
+    build("pooled", task)  # it promises nothing

@@ -150,6 +150,7 @@ def test_parties_that_are_dealt_out_are_not_released(
         (["privacy.adjacency=add-remove"], "needs data.records"),
         (["data.min_records=2"], "needs no data.min_records"),
         (["data.records=4000"], "must not be given under replace-one"),
+        (["data.partition=hashed", "data.parties=4"], "needs one party under replace-one"),
         (["data.public_test=true", "data.test_fraction=0.3"], "set apart"),
     ],
 )
@@ -282,7 +283,7 @@ def test_another_data_set_is_refused_by_the_ledger(
     first = fedpriv("run", file, *real, "--new-ledger", *half, "--out", tmp_path / "a", "--json")
     assert first.code == 0
     other = ("--set", "data.name=breast_cancer", "--set", "data.partition=hashed",
-             "--set", "data.parties=4")  # fmt: skip
+             "--set", "data.parties=1")  # fmt: skip
     done = fedpriv("run", file, *real, *half, *other, "--out", tmp_path / "b", "--json")
     assert done.code == 2
     assert "not the records of" in done.message

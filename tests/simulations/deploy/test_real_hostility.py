@@ -212,7 +212,8 @@ def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without
     """Every budget pays for one of them. The third party has no room in its ledger for either."""
     *rich, west = live.parties
     for folder in live.parties:
-        live.change(folder, budget={"epsilon": EXPERIMENT["privacy"]["epsilon"]})
+        own = {"epsilon": EXPERIMENT["privacy"]["epsilon"], "composition": "gdp"}  # exactly one run
+        live.change(folder, budget=own)
         (folder.root / f"{folder.root.name}.ledger").unlink(missing_ok=True)
         rmtree(folder.root / "state", ignore_errors=True)
     fates.patience(live.server.root, attempts=1)
