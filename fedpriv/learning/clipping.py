@@ -204,19 +204,13 @@ class ClippedGradient:
         )
 
     def _clip_parts(self, theta: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        shape = (self.batch.parties, self.model.dimension)
+        value = torch.zeros((self.batch.parties, self.model.dimension), dtype=torch.float64)
         if not self._parts:
-            return torch.zeros(shape, dtype=torch.float64), (self.batch.squares,)
-        value = torch.empty(shape, dtype=torch.float64)
+            return value, (self.batch.squares,)
         found: list[tuple[Tensor, ...]] = []
-        done = 0
         for parties, part in self._parts:
             sums, measures = self._clip(theta, part)
-            if parties.start < done:  # its first party began in the part before
-                sums = sums.double()
-                sums[0] += value[parties.start]
-            value[parties] = sums
-            done = parties.stop
+            value[parties] += sums
             found.append(measures)
         return value, tuple(torch.cat(column) for column in zip(*found, strict=True))
 
