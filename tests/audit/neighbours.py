@@ -83,7 +83,7 @@ class Case:
             data.setdefault("records", [25, 15, 10])
         return {
             "name": "audit",
-            "data": data,
+            "data": {key: value for key, value in data.items() if value is not None},
             "model": {"name": "logistic", "l2": 0.1, **self.model},
             "strategy": self.strategy,
             "privacy": {
@@ -186,9 +186,11 @@ def _opposite(task: str, row: Row) -> Row:
 
 
 def write(case: Case, rows: list[Row], folder: Path) -> Path:
-    """The table, its schema and its experiment; the path of the last."""
+    """The table, if there is one, its schema and its experiment; the path of the last."""
     folder.mkdir(parents=True)
-    if case.file == "csv":
+    if not rows:
+        pass  # built-in data
+    elif case.file == "csv":
         with (folder / "clinic.csv").open("w", newline="") as file:
             writer = csv.DictWriter(file, rows[0].keys())
             writer.writeheader()
