@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
     Row = dict[str, str]
 
+GRADIENTS = {"name": "gradient-perturbation", "rounds": 4}
+OUTPUT = {"name": "output-perturbation"}
+OBJECTIVE = {"name": "objective-perturbation"}
+
 PARTIES = {"north": 26, "south": 17, "west": 7}
 EXTREME, COPY, SMALLEST = 20, 30, 48  # rows that are made so
 

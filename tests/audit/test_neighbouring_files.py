@@ -2,59 +2,27 @@
 
 For each way to make a release: (a) whatever is published and not noisy is the same to the byte; (b)
 the exact sum before its noise moves by no more than the sensitivity that the noise is for; (c) the
-noise has the law that the plan states. The breaks that this would have found are put back one by
-one at the end, and found.
+noise has the law that the plan states. `test_breaks_put_back` shows that this finds what it is for.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from scipy.stats import gamma
 
 import simulations.records
-import simulations.releasable
 from fedpriv.data import Records, load
-from fedpriv.data.partition import KINDS
-from fedpriv.federation.guard import QueryRefused
-from fedpriv.federation.queries import RiskGradientQuery
-from fedpriv.privacy.mechanisms import (
-    GaussianMechanism,
-    L1LaplaceMechanism,
-    L2LaplaceMechanism,
-)
-from fedpriv.privacy.planning_objective import ObjectiveMechanism, ObjectiveProblem
-from simulations.record import Record
-from tests.audit.neighbours import (
-    Case,
-    Laboratory,
-    Released,
-    Watch,
-    moved,
-    neighbours,
-    public_part,
-    table,
-)
-from tests.simulations.conftest import fedpriv  # noqa: F401 - a fixture
-from tests.statistical import FALSE_FAILURE
+from tests.audit.examination import STRESS, difference, findings, unlawful
+from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, Watch, moved, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from fedpriv.data import Dataset
-
-STRESS = bool(os.environ.get("FEDPRIV_STRESS"))
-
-GRADIENTS = {"name": "gradient-perturbation", "rounds": 4}
-OUTPUT = {"name": "output-perturbation"}
-OBJECTIVE = {"name": "objective-perturbation"}
-ADAPTIVE = ("adaptive-clipping", "agd", "learned-protection")
+    from tests.audit.neighbours import Laboratory
 
 # A covering sample: every strategy, law, loss, adjacency, file, split and kind of party at least
 # once, and what interacts together.
@@ -201,116 +169,6 @@ def everything() -> list[Case]:
     return found
 
 
-@pytest.fixture
-def laboratory(fedpriv: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Laboratory:  # noqa: F811
-    return Laboratory(fedpriv, monkeypatch)
-
-
-def findings(case: Case, laboratory: Laboratory, folder: Path) -> list[str]:
-    """What an observer, or the proof of a guarantee, would find wrong with a way to release."""
-    rows = table(case.task)
-    one = laboratory.run(case, rows, folder / "one")
-    found = [] if one.code else unlawful(one)
-    pairs = list(neighbours(case, rows))
-    if not STRESS:  # the first row and the extreme record, and one more by turns
-        turn = 3 + sum(case.name.encode()) % (len(pairs) - 3)
-        pairs = [pairs[0], pairs[2], pairs[turn]]
-    for number, (name, others) in enumerate(pairs):
-        other = laboratory.run(case, others, folder / f"other{number}", script=one)
-        if (other.code, one.code) != (0, 0):
-            if (other.code, other.said) != (one.code, one.said):
-                found.append(f"{name}: refused, or not, by what the table holds: {other.said}")
-            continue
-        found += [f"{name}: {what}" for what in difference(case, one, other)]
-    return found
-
-
-def difference(case: Case, one: Watch, other: Watch) -> list[str]:
-    """What one record shows beside the noise, or by more than the noise hides."""
-    adaptive = case.strategy["name"] in ADAPTIVE
-    here, there = (public_part(watch, adaptive=adaptive) for watch in (one, other))
-    found = [
-        f"{name} differs"
-        for name in here.keys() | there.keys()
-        if here.get(name) != there.get(name)
-    ]
-    if len(one.releases) != len(other.releases) or len(one.selections) != len(other.selections):
-        return [*found, "another number of releases"]
-    for a, b in zip(one.releases, other.releases, strict=True):
-        if a.mechanism != b.mechanism:
-            found.append("the noise depends on a record")
-        elif not isinstance(a.mechanism, ObjectiveMechanism) and moved(a, b) > limit(a):
-            found.append(f"a sum moved by {moved(a, b):.4g}, more than {limit(a):.4g}")
-    for c, d in zip(one.selections, other.selections, strict=True):
-        apart = np.abs(c.scores - d.scores).max()
-        if c.selection != d.selection or apart > c.selection.sensitivity * (1 + 1e-9):
-            found.append(f"a score moved by {apart:.4g}")
-        if c.selection.monotone and np.ptp(np.sign(np.round(c.scores - d.scores, 9))) > 1:
-            found.append("scores moved both ways")
-    return found + exact_gradients(case, one, other)
-
-
-def limit(release: Released) -> float:
-    """The sensitivity that the noise of a release is for, in L2."""
-    assert isinstance(
-        release.mechanism, GaussianMechanism | L1LaplaceMechanism | L2LaplaceMechanism
-    )
-    return release.mechanism.sensitivity * (1 + 1e-9)
-
-
-def exact_gradients(case: Case, one: Watch, other: Watch) -> list[str]:
-    """Objective perturbation rests on gradients: at every point a sum of them moves by 2G, or G."""
-    if case.strategy["name"] != "objective-perturbation":
-        return []
-    found = []
-    federations = (one.federation, other.federation)
-    queries = [query for query in one.queries if isinstance(query, RiskGradientQuery)]
-    for query in (*queries[:3], *queries[-2:]):
-        try:
-            here, there = (f.sum(query).value for f in federations if f is not None)
-        except QueryRefused as refusal:
-            found.append(f"what is asked of one is refused by the other: {refusal}")
-            continue
-        apart = float(np.linalg.norm(here - there))
-        most = 2.0 if case.adjacency == "replace-one" else 1.0
-        if apart > most * (1 + 1e-6):  # G = 1 for all losses that are allowed
-            found.append(f"a sum of exact gradients moved by {apart:.4g}, more than {most:g}")
-    return found
-
-
-def unlawful(watch: Watch) -> list[str]:
-    """Noise that is not drawn by the law that its mechanism states.
-
-    Standardised, the sum over all draws of a run is gamma-distributed for each law.
-    """
-    found = []
-    for kind in (GaussianMechanism, L1LaplaceMechanism, L2LaplaceMechanism):
-        total = shape = 0.0
-        for release in watch.releases:
-            law = release.mechanism
-            if type(law) is not kind:
-                continue
-            noise = (release.value / release.step - release.total) * release.step
-            match law:
-                case GaussianMechanism():
-                    total += float((noise**2).sum()) / law.stddev**2 / 2
-                    shape += noise.size / 2
-                case L1LaplaceMechanism():
-                    total += float(np.abs(noise).sum()) / law.scale
-                    shape += noise.size
-                case L2LaplaceMechanism() if law.dimension > 1:
-                    total += float(np.linalg.norm(noise)) * law.epsilon / law.sensitivity
-                    shape += law.dimension
-        if shape and not lawful(total, shape):
-            found.append(f"{kind.name} noise is off: {total / shape:.3g} of what is stated")
-    return found
-
-
-def lawful(total: float, shape: float) -> bool:
-    low, high = gamma.ppf(FALSE_FAILURE / 2, shape), gamma.isf(FALSE_FAILURE / 2, shape)
-    return bool(low <= total <= high)
-
-
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)
 def test_a_release_shows_a_record_through_its_noise_alone(
     case: Case, laboratory: Laboratory, tmp_path: Path
@@ -397,107 +255,3 @@ def test_every_release_draws_noise_by_its_law(laboratory: Laboratory, tmp_path: 
             exact = release.total * release.step
             halved.releases.append(replace(release, value=exact + (release.value - exact) / 2))
         assert unlawful(halved) != [], law
-
-
-# The breaks that were there, put back one at a time: each must be found.
-
-
-def test_a_test_split_by_position_is_found(
-    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def by_position(dataset: Dataset, *, fraction: float, seed: int) -> Dataset:
-        in_test = np.arange(len(dataset.train)) % round(1 / fraction) == 0
-        return replace(
-            dataset, train=dataset.train.take(~in_test), test=dataset.train.take(in_test)
-        )
-
-    monkeypatch.setattr(simulations.records, "hold_out", by_position)
-    case = Case(name="split", strategy=GRADIENTS, adjacency="add-remove")
-    assert any("a sum moved" in found for found in findings(case, laboratory, tmp_path))
-
-
-def test_a_loss_with_no_bound_outside_a_ball_is_found(
-    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Objective perturbation with the squared loss: b carries the point out of the ball."""
-    monkeypatch.setattr(ObjectiveProblem, "__post_init__", lambda self: None)
-    case = Case(
-        name="squared", strategy=OBJECTIVE, model={"name": "squared", "l2": 0.01}, epsilon=0.1
-    )
-    assert any("exact gradients moved" in found for found in findings(case, laboratory, tmp_path))
-
-
-def test_a_published_number_of_exchanges_is_found(
-    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Record, "made", property(lambda self: self.exchanges))
-    case = Case(name="exchanges", strategy={**OUTPUT, "fit": "joint"}, model={"l2": 0.003})
-    assert any("result.json differs" in found for found in findings(case, laboratory, tmp_path))
-
-
-@pytest.mark.parametrize("strategy", [GRADIENTS, OBJECTIVE], ids=lambda each: each["name"])
-def test_a_published_number_of_records_is_found(
-    strategy: dict[str, Any],
-    laboratory: Laboratory,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        simulations.records, "_declared", lambda _section, _parties, counted: counted
-    )
-    case = Case(name="count", strategy=strategy, adjacency="add-remove")
-    found = findings(case, laboratory, tmp_path)
-    assert any("result.json differs" in what for what in found)
-    assert any("plan.json differs" in what for what in found)
-    if strategy is OBJECTIVE:  # its noise is for n records: another n, another law
-        assert any("the noise depends on a record" in what for what in found)
-
-
-def test_parties_that_are_dealt_out_by_label_are_found(
-    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(simulations.releasable, "BY_RECORD", KINDS)
-    data = {"partition": "dirichlet", "parties": 3, "alpha": 0.5, "test_fraction": 0.0}
-    case = Case(name="dealt", strategy=OUTPUT, data=data)
-    rows = table("binary")
-    one = laboratory.run(case, rows, tmp_path / "one")
-    found = []
-    for place in range(6):  # which flips move how many others is a matter of luck
-        flipped = [dict(row) for row in rows]
-        flipped[place]["outcome"] = "no" if rows[place]["outcome"] == "yes" else "yes"
-        other = laboratory.run(case, flipped, tmp_path / f"{place}", script=one)
-        found += difference(case, one, other)
-    assert any("a sum moved" in what or "differs" in what for what in found)
-
-
-def test_a_label_that_is_not_declared_is_found(
-    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without its only positive record, a table was refused; with it, it was not."""
-    monkeypatch.setattr(simulations.releasable, "require_releasable_schema", lambda *_, **__: None)
-    case = Case(name="label", strategy=GRADIENTS, adjacency="add-remove")
-    schema = case.schema()
-    del schema["columns"]["outcome"]
-    monkeypatch.setattr(Case, "schema", lambda _self: schema)
-    rows = [{**row, "outcome": "no"} for row in table("binary")]
-    rows[0]["outcome"] = "yes"
-    one = laboratory.run(case, rows, tmp_path / "one")
-    other = laboratory.run(case, rows[1:], tmp_path / "other", script=one)
-    assert (one.code, other.code) == (0, 2)
-    monkeypatch.undo()
-
-
-def test_such_a_schema_is_refused_whatever_the_table_holds(
-    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = Case(name="label", strategy=GRADIENTS, adjacency="add-remove")
-    schema = case.schema()
-    del schema["columns"]["outcome"]
-    monkeypatch.setattr(Case, "schema", lambda _self: schema)
-    rows = table("binary")
-    said = {
-        laboratory.run(case, some, tmp_path / str(number)).said
-        for number, some in enumerate((rows, rows[1:], [{**row, "outcome": "no"} for row in rows]))
-    }
-    (only,) = said
-    assert "label 'outcome' must be described" in only

@@ -1,0 +1,124 @@
+"""The breaks of releases that the audit is for, put back one at a time: each is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import simulations.records
+import simulations.releasable
+from fedpriv.data.partition import KINDS
+from fedpriv.privacy.planning_objective import ObjectiveProblem
+from simulations.record import Record
+from tests.audit.examination import difference, findings
+from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedpriv.data import Dataset
+    from tests.audit.neighbours import Laboratory
+
+
+def test_a_test_split_by_position_is_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def by_position(dataset: Dataset, *, fraction: float, seed: int) -> Dataset:
+        in_test = np.arange(len(dataset.train)) % round(1 / fraction) == 0
+        return replace(
+            dataset, train=dataset.train.take(~in_test), test=dataset.train.take(in_test)
+        )
+
+    monkeypatch.setattr(simulations.records, "hold_out", by_position)
+    case = Case(name="split", strategy=GRADIENTS, adjacency="add-remove")
+    assert any("a sum moved" in found for found in findings(case, laboratory, tmp_path))
+
+
+def test_a_loss_with_no_bound_outside_a_ball_is_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objective perturbation with the squared loss: b carries the point out of the ball."""
+    monkeypatch.setattr(ObjectiveProblem, "__post_init__", lambda self: None)
+    case = Case(
+        name="squared", strategy=OBJECTIVE, model={"name": "squared", "l2": 0.01}, epsilon=0.1
+    )
+    assert any("exact gradients moved" in found for found in findings(case, laboratory, tmp_path))
+
+
+def test_a_published_number_of_exchanges_is_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Record, "made", property(lambda self: self.exchanges))
+    case = Case(name="exchanges", strategy={**OUTPUT, "fit": "joint"}, model={"l2": 0.003})
+    assert any("result.json differs" in found for found in findings(case, laboratory, tmp_path))
+
+
+@pytest.mark.parametrize("strategy", [GRADIENTS, OBJECTIVE], ids=lambda each: each["name"])
+def test_a_published_number_of_records_is_found(
+    strategy: dict[str, Any],
+    laboratory: Laboratory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        simulations.records, "_declared", lambda _section, _parties, counted: counted
+    )
+    case = Case(name="count", strategy=strategy, adjacency="add-remove")
+    found = findings(case, laboratory, tmp_path)
+    assert any("result.json differs" in what for what in found)
+    assert any("plan.json differs" in what for what in found)
+    if strategy is OBJECTIVE:  # its noise is for n records: another n, another law
+        assert any("the noise depends on a record" in what for what in found)
+
+
+def test_parties_that_are_dealt_out_by_label_are_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulations.releasable, "BY_RECORD", KINDS)
+    data = {"partition": "dirichlet", "parties": 3, "alpha": 0.5, "test_fraction": 0.0}
+    case = Case(name="dealt", strategy=OUTPUT, data=data)
+    rows = table("binary")
+    one = laboratory.run(case, rows, tmp_path / "one")
+    found = []
+    for place in range(6):  # which flips move how many others is a matter of luck
+        flipped = [dict(row) for row in rows]
+        flipped[place]["outcome"] = "no" if rows[place]["outcome"] == "yes" else "yes"
+        other = laboratory.run(case, flipped, tmp_path / f"{place}", script=one)
+        found += difference(case, one, other)
+    assert any("a sum moved" in what or "differs" in what for what in found)
+
+
+def test_a_label_that_is_not_declared_is_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its only positive record, a table was refused; with it, it was not."""
+    monkeypatch.setattr(simulations.releasable, "require_releasable_schema", lambda *_, **__: None)
+    case = Case(name="label", strategy=GRADIENTS, adjacency="add-remove")
+    schema = case.schema()
+    del schema["columns"]["outcome"]
+    monkeypatch.setattr(Case, "schema", lambda _self: schema)
+    rows = [{**row, "outcome": "no"} for row in table("binary")]
+    rows[0]["outcome"] = "yes"
+    one = laboratory.run(case, rows, tmp_path / "one")
+    other = laboratory.run(case, rows[1:], tmp_path / "other", script=one)
+    assert (one.code, other.code) == (0, 2)
+    monkeypatch.undo()
+
+
+def test_such_a_schema_is_refused_whatever_the_table_holds(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(name="label", strategy=GRADIENTS, adjacency="add-remove")
+    schema = case.schema()
+    del schema["columns"]["outcome"]
+    monkeypatch.setattr(Case, "schema", lambda _self: schema)
+    rows = table("binary")
+    said = {
+        laboratory.run(case, some, tmp_path / str(number)).said
+        for number, some in enumerate((rows, rows[1:], [{**row, "outcome": "no"} for row in rows]))
+    }
+    (only,) = said
+    assert "label 'outcome' must be described" in only
