@@ -139,8 +139,12 @@ class VectorizedFederation:
 
     def _stripes(self, query: Query) -> list[list[_Chunk]]:
         """The chunks of every worker."""
-        most = int(self._data.sizes.max())
-        return self._even if _place_free(query, self._task, most) else self._fixed
+        return self._even if _place_free(query, self._task, self._most) else self._fixed
+
+    @cached_property
+    def _most(self) -> int:
+        """The number of records of the largest party. Private."""
+        return int(self._data.sizes.max())
 
     @cached_property
     def _even(self) -> list[list[_Chunk]]:
