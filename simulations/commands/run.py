@@ -245,6 +245,11 @@ def _print(result: dict[str, Any], session: Session) -> None:
         )
     if result["loss"] is None:
         typer.echo("metrics: none; there are no test records that are declared public")
+        if not session.prepared.own_test:
+            typer.echo(
+                "the records that a hash drew for testing were not used: data.test_fraction = 0 "
+                "trains on all of them"
+            )
     elif result["accuracy"] is None:
         typer.echo(f"loss {result['loss']:.4f} on {result['test_records']} test records")
     else:
