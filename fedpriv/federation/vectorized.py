@@ -183,7 +183,8 @@ class VectorizedFederation:
 def _place_free(query: Query, task: Task, most: int) -> bool:
     """Whether no answer depends on which others are computed with it, to the bit.
 
-    Sums in float64 do: where a large party is cut into parts follows from what is before it.
+    Sums in float64 do not either, since each party is cut by its own records; they keep the chunks
+    that follow from the records, which cost them nothing.
     """
     return (
         isinstance(query, GradientQuery)

@@ -105,7 +105,6 @@ def test_a_label_that_is_not_declared_is_found(
     one = laboratory.run(case, rows, tmp_path / "one")
     other = laboratory.run(case, rows[1:], tmp_path / "other", script=one)
     assert (one.code, other.code) == (0, 2)
-    monkeypatch.undo()
 
 
 def test_such_a_schema_is_refused_whatever_the_table_holds(
