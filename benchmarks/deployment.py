@@ -25,32 +25,33 @@ from unittest.mock import patch
 import numpy as np
 from flwr.app import Context, RecordDict
 
-from fedpriv.data import files, keep
-from fedpriv.federation.client_app import client_app
-from fedpriv.federation.courier import Patience
-from fedpriv.federation.kernels import load_kernels
-from fedpriv.federation.local_grid import LocalGrid
-from simulations.client_app import open_party
-from simulations.deploy.federation import parse_federation
-from simulations.deploy.founding import add, found, rebundle
-from simulations.deploy.membership import nodes, register, wait_until_up
-from simulations.deploy.processes import start, stop, tail
-from simulations.deploy.programs import party_programs, server_programs
-from simulations.deploy.reach import free_port
-from simulations.deploy.submission import follow, new_run, submit
-from simulations.deploy.supernode import POLL_SECONDS
-from simulations.deployed_server import open_session, serve
-from simulations.experiment import read_experiment
-from simulations.results import read_costs
-from simulations.toml import to_toml
+from fedpriv.data import keep
+from fedpriv.data.tables import files
+from fedpriv.federation.engines.courier import Patience
+from fedpriv.federation.engines.local import LocalGrid
+from fedpriv.federation.engines.warm_up import load_kernels
+from fedpriv.federation.party.client_app import client_app
+from fedpriv.simulations.client_app import open_party
+from fedpriv.simulations.deploy.federation import parse_federation
+from fedpriv.simulations.deploy.flower.supernode import POLL_SECONDS
+from fedpriv.simulations.deploy.founding import add, found, rebundle
+from fedpriv.simulations.deploy.membership import nodes, register, wait_until_up
+from fedpriv.simulations.deploy.processes import start, stop, tail
+from fedpriv.simulations.deploy.programs import party_programs, server_programs
+from fedpriv.simulations.deploy.reach import free_port
+from fedpriv.simulations.deploy.run.server import open_session, serve
+from fedpriv.simulations.deploy.run.submission import follow, new_run, submit
+from fedpriv.simulations.experiment.file import read_experiment
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.run.files import read_costs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedpriv.federation.client_app import Host
-    from simulations.deploy.founding import Founded
-    from simulations.deploy.processes import Process
-    from simulations.experiment import Experiment
+    from fedpriv.federation.party.client_app import Host
+    from fedpriv.simulations.deploy.founding import Founded
+    from fedpriv.simulations.deploy.processes import Process
+    from fedpriv.simulations.experiment.file import Experiment
 
 PARTIES, RECORDS, WIDTH, ROUNDS = 5, 200, 1000, 10
 GOAL = 0.05

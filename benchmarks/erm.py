@@ -24,10 +24,10 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fedpriv.data import Bounds, bound, load, partition
-from fedpriv.learning.erm import solve
-from fedpriv.learning.erm_batch import ErmBatch
-from fedpriv.learning.erm_certificate import gradient_norm_bound
-from fedpriv.learning.erm_problem import ErmProblem
+from fedpriv.learning.erm.batch import ErmBatch
+from fedpriv.learning.erm.certificate import gradient_norm_bound
+from fedpriv.learning.erm.problem import ErmProblem
+from fedpriv.learning.erm.solver import solve
 from fedpriv.learning.losses import Logistic
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fedpriv.learning.batch import RecordBatch
-from fedpriv.learning.clipping import ClippedGradient, Clipping, clipped_gradient_sums
+from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping, clipped_gradient_sums
 from fedpriv.learning.losses import Logistic, Loss, Softmax
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import small_cnn

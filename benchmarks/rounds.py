@@ -106,15 +106,15 @@ def measure(parties: int, size: int, rounds: int) -> dict[str, float]:
     """Milliseconds of a round and of a read, and MiB beyond the data, in this fresh process."""
     from torch.utils.dlpack import from_dlpack
 
-    import strategies
+    from fedpriv import strategies
+    from fedpriv.federation.engines.vectorized import VectorizedFederation
     from fedpriv.federation.task import Task
-    from fedpriv.federation.vectorized import VectorizedFederation
     from fedpriv.learning.losses import Logistic
     from fedpriv.learning.models import LinearModel
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.gaussian import gdp_epsilon
     from fedpriv.privacy.randomness import RandomStream
-    from simulations.evaluation import Evaluator
+    from fedpriv.simulations.run.evaluation import Evaluator
 
     data = party_data(parties, size)
     features = from_dlpack(data.dataset.train.X)

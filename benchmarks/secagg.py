@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from benchmarks.peers.flower_secagg import FULL_CLIENTS, Clock, flower_round
 from fedpriv.secagg import Enrolled, Mode, Parameters, Party, Round, Server
-from fedpriv.secagg.prg import apply_masks
+from fedpriv.secagg.primitives.masks import apply_masks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

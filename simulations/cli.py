@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from simulations.commands import (
+from fedpriv.simulations.commands import (
     accounting,
     compare,
     deploy,

@@ -6,19 +6,19 @@ import tomllib
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from fedpriv.federation.client_app import client_app
-from simulations.deployed_client import open_deployed
-from simulations.experiment import parse_experiment
-from simulations.parties import grid_experiment, party_host, roster
-from simulations.run import Prepared, prepare
+from fedpriv.federation.party.client_app import client_app
+from fedpriv.simulations.deploy.run.client import open_deployed
+from fedpriv.simulations.engines.parties import grid_experiment, party_host, roster
+from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.run.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from flwr.app import Context
     from flwr.clientapp import ClientApp
 
     from fedpriv.data import Files
-    from fedpriv.federation.client_app import Host
-    from fedpriv.federation.host import PartyHost
+    from fedpriv.federation.party.client_app import Host
+    from fedpriv.federation.party.host import PartyHost
 
 _HOSTS = 4096  # a process of a simulation plays many parties; their records share one memory
 

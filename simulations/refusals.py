@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 @contextmanager
 def refusals() -> Iterator[None]:
     """Turn what is refused by rule into the one kind of error that `main` prints."""
-    from fedpriv.federation.grid_federation import RoundFailed
-    from fedpriv.learning.erm_certificate import ToleranceNotReachedError
+    from fedpriv.federation.engines.grid import RoundFailed
+    from fedpriv.learning.erm.certificate import ToleranceNotReachedError
     from fedpriv.privacy.budget import BudgetExceeded
     from fedpriv.privacy.ledger import LedgerError
 

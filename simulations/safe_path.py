@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import simulations
+import fedpriv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def installed_program(name: str) -> str:
 
 def own_root() -> str:
     """The directory that this fedpriv is imported from, for PYTHONPATH."""
-    return str(Path(simulations.__file__).parents[1])
+    return str(Path(fedpriv.__file__).parents[1])
 
 
 @contextmanager

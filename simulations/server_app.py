@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore import log
 
-from fedpriv.federation.courier import Patience
-from fedpriv.federation.grid_federation import RoundFailed
-from simulations import deployed_server
-from simulations import session as sessions
-from simulations.parties import grid_experiment, grid_federation
-from simulations.refusals import refusals
-from simulations.results import PRIVATE, new_directory, write_atomic
-from simulations.run import check, prepare
+from fedpriv.federation.engines.courier import Patience
+from fedpriv.federation.engines.grid import RoundFailed
+from fedpriv.simulations.deploy.run import server as deployed_server
+from fedpriv.simulations.engines.parties import grid_experiment, grid_federation
+from fedpriv.simulations.refusals import refusals
+from fedpriv.simulations.run import session as sessions
+from fedpriv.simulations.run.files import PRIVATE, new_directory, write_atomic
+from fedpriv.simulations.run.prepare import check, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from flwr.app import Context
 
     from fedpriv.federation.federation import Federation
-    from simulations.record import Record, Round
-    from simulations.session import Session
+    from fedpriv.simulations.run.history import Record, Round
+    from fedpriv.simulations.run.session import Session
 
 PROGRESS = "fedpriv-progress"
 """How a line of the log that tells about progress begins."""

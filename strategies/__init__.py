@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._validate import require_choice
-from fedpriv.federation.strategy import Run
+from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.plan import NOISE_PLACES
-from fedpriv.privacy.planning_shares import Sharing
-from strategies import (
+from fedpriv.privacy.planning.plan import NOISE_PLACES
+from fedpriv.privacy.planning.shares import Sharing
+from fedpriv.strategies import (
     adaptive_clipping,
     adaptive_gradient,
     gradient_perturbation,
@@ -23,18 +23,18 @@ from strategies import (
     pathak,
     pooled,
 )
-from strategies.building import Setup, StrategyInfo
+from fedpriv.strategies.common.building import Setup, StrategyInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fedpriv.federation.strategy import SumStrategy
+    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.federation.task import Task
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.ledger import Ledger
-    from fedpriv.privacy.plan import NoisePlace
+    from fedpriv.privacy.mechanisms.shares import ShareLaw
+    from fedpriv.privacy.planning.plan import NoisePlace
     from fedpriv.privacy.randomness import RandomStream
-    from fedpriv.privacy.shares import ShareLaw
 
 __all__ = ["STRATEGIES", "StrategyInfo", "build"]
 

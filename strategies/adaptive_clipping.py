@@ -24,24 +24,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from fedpriv.federation.adaptive import AdaptiveStrategy, Step
-from fedpriv.federation.limits import gradient_sensitivity, grid_of
-from fedpriv.federation.queries import GradientQuery
+from fedpriv.federation.queries.bounds import gradient_sensitivity, grid_of
+from fedpriv.federation.queries.kinds import GradientQuery
+from fedpriv.federation.strategy.adaptive import AdaptiveStrategy, Step
 from fedpriv.learning.optimisers import Averaged
-from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.events import GaussianEvent
-from fedpriv.privacy.filters import GdpFilter
 from fedpriv.privacy.mechanisms import GaussianMechanism
-from strategies.building import Count, Positive, Setup, Share, StrategyInfo
-from strategies.optimiser import OptimiserOptions, make_optimiser, pack, unpack
-from strategies.plans import gradient_grid
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.planning.filters import GdpFilter
+from fedpriv.strategies.common.building import Count, Positive, Setup, Share, StrategyInfo
+from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser, pack, unpack
+from fedpriv.strategies.common.plans import gradient_grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fedpriv.federation.adaptive import Round
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.strategy.adaptive import Round
+    from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.learning.optimisers import Optimiser
     from fedpriv.privacy.randomness import RandomStream

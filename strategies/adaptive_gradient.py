@@ -25,25 +25,25 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from fedpriv.federation.adaptive import AdaptiveStrategy, Step
-from fedpriv.federation.limits import grid_of
-from fedpriv.federation.queries import GradientQuery, LossQuery
-from fedpriv.privacy.adaptive_plan import AdaptivePlan
+from fedpriv.federation.queries.bounds import grid_of
+from fedpriv.federation.queries.kinds import GradientQuery, LossQuery
+from fedpriv.federation.strategy.adaptive import AdaptiveStrategy, Step
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.filters import RdpFilter
 from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.privacy.selection import ExponentialMechanism, ReportNoisyMax
-from strategies.building import Count, Options, Positive, Setup, StrategyInfo
-from strategies.plans import gradient_grid
+from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.planning.filters import RdpFilter
+from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
+from fedpriv.strategies.common.plans import gradient_grid
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from fedpriv.federation.adaptive import Round
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.strategy.adaptive import Round
+    from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.privacy.randomness import RandomStream
 

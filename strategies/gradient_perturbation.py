@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from fedpriv.federation.limits import grid_of
-from fedpriv.federation.queries import GradientQuery
-from fedpriv.federation.strategy import SumStrategy
+from fedpriv.federation.queries.bounds import grid_of
+from fedpriv.federation.queries.kinds import GradientQuery
+from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.learning.optimisers import Averaged
 from fedpriv.privacy.schedules.growing import GrowingPlan
-from strategies.building import Positive, Setup, StrategyInfo
-from strategies.growing import GrowingOptions, SamplingOption, plan_growing
-from strategies.optimiser import make_optimiser, pack, unpack
-from strategies.plans import Calibration, plan_gradients
-from strategies.schedules import ScheduledOptions, relative_noise, scheduled_rate
-from strategies.sharing import released, share_of, share_reach
+from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
+from fedpriv.strategies.common.growing import GrowingOptions, SamplingOption, plan_growing
+from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
+from fedpriv.strategies.common.plans import Calibration, plan_gradients
+from fedpriv.strategies.common.schedules import ScheduledOptions, relative_noise, scheduled_rate
+from fedpriv.strategies.common.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task, Weights
     from fedpriv.learning.optimisers import Optimiser
-    from fedpriv.privacy.plan import Plan
+    from fedpriv.privacy.planning.plan import Plan
 
 
 class GradientOptions(ScheduledOptions):

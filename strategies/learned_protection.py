@@ -25,9 +25,9 @@ import numpy as np
 import torch
 
 from fedpriv._validate import require_choice
-from fedpriv.federation.adaptive import AdaptiveStrategy, Step
-from fedpriv.federation.limits import grid_of, headroom
-from fedpriv.federation.queries import GradientQuery
+from fedpriv.federation.queries.bounds import grid_of, headroom
+from fedpriv.federation.queries.kinds import GradientQuery
+from fedpriv.federation.strategy.adaptive import AdaptiveStrategy, Step
 from fedpriv.learning.protector import (
     LEAST_NOISE,
     MOST_NOISE,
@@ -36,20 +36,20 @@ from fedpriv.learning.protector import (
     State,
     load,
 )
-from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.events import GaussianEvent
-from fedpriv.privacy.filters import GdpFilter
 from fedpriv.privacy.mechanisms import GaussianMechanism
-from strategies.building import Count, Options, Positive, Setup, StrategyInfo
-from strategies.plans import gradient_grid
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.planning.filters import GdpFilter
+from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
+from fedpriv.strategies.common.plans import gradient_grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from fedpriv.federation.adaptive import Round
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.strategy.adaptive import Round
+    from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.learning.protector import Surroundings
     from fedpriv.privacy.randomness import RandomStream

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from fedpriv.federation.limits import grid_of
-from fedpriv.federation.local_noise import LocalNoise, sensitivity_of
-from fedpriv.secagg.fixed_point import NOISE_DEVIATIONS
-from strategies.building import Count, Positive, Setup, StrategyInfo
-from strategies.gradient_perturbation import GradientPerturbation
-from strategies.optimiser import OptimiserOptions, make_optimiser
-from strategies.plans import Calibration, plan_gradients
+from fedpriv.federation.queries.bounds import grid_of
+from fedpriv.federation.queries.local_noise import LocalNoise, sensitivity_of
+from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
+from fedpriv.strategies.common.building import Count, Positive, Setup, StrategyInfo
+from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser
+from fedpriv.strategies.common.plans import Calibration, plan_gradients
+from fedpriv.strategies.gradient_perturbation import GradientPerturbation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.queries import GradientQuery
+    from fedpriv.federation.queries.kinds import GradientQuery
 
 
 class LocalGradientOptions(OptimiserOptions):

@@ -12,24 +12,24 @@ from dataclasses import replace
 from math import floor, log2, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedpriv.federation.limits import certain_tolerance, objective_problem
+from fedpriv.federation.queries.bounds import certain_tolerance, objective_problem
 from fedpriv.secagg import FixedPoint
-from strategies.building import Setup, Share, StrategyInfo
-from strategies.models import ModelOptions, mean_model
-from strategies.objective_perturbation import objective_noise, plan_objective
-from strategies.output_perturbation import OutputPerturbation
-from strategies.plans import UNCERTIFIED, require_replace_one
+from fedpriv.strategies.common.averaging import ModelOptions, mean_model
+from fedpriv.strategies.common.building import Setup, Share, StrategyInfo
+from fedpriv.strategies.common.plans import UNCERTIFIED, require_replace_one
+from fedpriv.strategies.objective_perturbation import objective_noise, plan_objective
+from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.queries import ErmQuery
-    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.queries.kinds import ErmQuery
+    from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task, Weights
-    from fedpriv.privacy.plan import Plan
-    from fedpriv.privacy.planning_objective import ObjectiveNoise
+    from fedpriv.privacy.planning.objective import ObjectiveNoise
+    from fedpriv.privacy.planning.plan import Plan
 
 
 class LocalObjectiveOptions(ModelOptions):

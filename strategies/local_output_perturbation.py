@@ -12,19 +12,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedpriv.federation.local_noise import LocalNoise
+from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.secagg import FixedPoint
-from strategies.building import Setup, StrategyInfo
-from strategies.models import ModelOptions, mean_model
-from strategies.output_perturbation import OutputPerturbation
-from strategies.plans import plan_output
+from fedpriv.strategies.common.averaging import ModelOptions, mean_model
+from fedpriv.strategies.common.building import Setup, StrategyInfo
+from fedpriv.strategies.common.plans import plan_output
+from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.queries import ErmQuery
+    from fedpriv.federation.queries.kinds import ErmQuery
 
 
 class LocalOutputOptions(ModelOptions):

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.federation.limits import finest_grid
-from fedpriv.federation.queries import ErmQuery
-from fedpriv.federation.strategy import SumStrategy
-from strategies.building import Setup, StrategyInfo
-from strategies.models import ModelOptions, mean_model
+from fedpriv.federation.queries.bounds import finest_grid
+from fedpriv.federation.queries.kinds import ErmQuery
+from fedpriv.federation.strategy.base import SumStrategy
+from fedpriv.strategies.common.averaging import ModelOptions, mean_model
+from fedpriv.strategies.common.building import Setup, StrategyInfo
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task, Weights
 
 

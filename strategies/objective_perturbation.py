@@ -18,21 +18,21 @@ from __future__ import annotations
 from math import floor, log2, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedpriv.federation.joint import JointStrategy, certain_joint_tolerance
-from fedpriv.federation.limits import objective_problem
-from fedpriv.privacy.plan import Plan
-from fedpriv.privacy.planning_objective import ObjectiveMechanism, ObjectiveNoise
-from strategies.building import Setup, Share, StrategyInfo
-from strategies.models import FitOptions, on_grid
+from fedpriv.federation.queries.bounds import objective_problem
+from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
+from fedpriv.privacy.planning.objective import ObjectiveMechanism, ObjectiveNoise
+from fedpriv.privacy.planning.plan import Plan
+from fedpriv.strategies.common.averaging import FitOptions, on_grid
+from fedpriv.strategies.common.building import Setup, Share, StrategyInfo
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
-    from fedpriv.privacy.plan import NoisePlace
-    from fedpriv.privacy.planning_objective import ObjectiveLaw
+    from fedpriv.privacy.planning.objective import ObjectiveLaw
+    from fedpriv.privacy.planning.plan import NoisePlace
 
 
 class ObjectiveOptions(FitOptions):

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from fedpriv.federation.joint import JointStrategy, certain_joint_tolerance
-from fedpriv.federation.limits import model_sensitivity
-from fedpriv.federation.local_noise import rescaled
-from fedpriv.federation.queries import ErmQuery
-from fedpriv.federation.strategy import SumStrategy
-from strategies.building import Positive, Setup, StrategyInfo
-from strategies.models import ModelOptions, mean_model, model_grid, on_grid
-from strategies.plans import plan_output, with_optimal_regulariser
-from strategies.sharing import released, share_of, share_reach
+from fedpriv.federation.queries.bounds import model_sensitivity
+from fedpriv.federation.queries.kinds import ErmQuery
+from fedpriv.federation.queries.local_noise import rescaled
+from fedpriv.federation.strategy.base import SumStrategy
+from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
+from fedpriv.strategies.common.averaging import ModelOptions, mean_model, model_grid, on_grid
+from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
+from fedpriv.strategies.common.plans import plan_output, with_optimal_regulariser
+from fedpriv.strategies.common.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.strategy import Run
+    from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task, Weights
-    from fedpriv.privacy.plan import Plan
+    from fedpriv.privacy.planning.plan import Plan
 
 
 class OutputOptions(ModelOptions):

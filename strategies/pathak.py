@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedpriv.federation.local_noise import rescaled, sensitivity_of
-from strategies.building import Setup, StrategyInfo
-from strategies.models import FitOptions
-from strategies.output_perturbation import OutputPerturbation
-from strategies.plans import plan_output
+from fedpriv.federation.queries.local_noise import rescaled, sensitivity_of
+from fedpriv.strategies.common.averaging import FitOptions
+from fedpriv.strategies.common.building import Setup, StrategyInfo
+from fedpriv.strategies.common.plans import plan_output
+from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum

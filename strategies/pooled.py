@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fedpriv.federation.joint import JointStrategy, certain_joint_tolerance
-from strategies.building import Setup, StrategyInfo
-from strategies.models import FitOptions
+from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
+from fedpriv.strategies.common.averaging import FitOptions
+from fedpriv.strategies.common.building import Setup, StrategyInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -35,7 +35,7 @@ def test_a_documented_command_prints_what_the_document_says(
 ) -> None:
     arguments = shlex.split(command)[1:]
     done = subprocess.run(
-        [sys.executable, "-c", "from simulations.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from fedpriv.simulations.cli import main; main()", *arguments],
         capture_output=True,
         text=True,
         check=False,

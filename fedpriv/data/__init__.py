@@ -4,18 +4,18 @@ The usual road: `load` or `read_table`, then `hold_out`, `bound`, and `partition
 """
 
 from fedpriv.data.bounds import Bounds, bound, enforce
+from fedpriv.data.builtin.registry import DEFAULT, Entry, entries, load, names
+from fedpriv.data.builtin.synthetic import SyntheticProblem, synthetic
 from fedpriv.data.dataset import Dataset, Records, Task
 from fedpriv.data.describe import Description, describe
 from fedpriv.data.errors import DataError
-from fedpriv.data.files import Files, KeptFiles, keep
 from fedpriv.data.fingerprint import built_in_identity, table_identity
 from fedpriv.data.partition import PartitionedDataset, partition
-from fedpriv.data.registry import DEFAULT, Entry, entries, load, names
-from fedpriv.data.releasable import refusing_features, require_releasable
-from fedpriv.data.schema import Schema, parse_schema, read_schema
 from fedpriv.data.split import hold_out, pooled
-from fedpriv.data.synthetic import SyntheticProblem, synthetic
-from fedpriv.data.table import LoadReport, read_table
+from fedpriv.data.tables.files import Files, KeptFiles, keep
+from fedpriv.data.tables.release_rules import refusing_features, require_releasable
+from fedpriv.data.tables.schema import Schema, parse_schema, read_schema
+from fedpriv.data.tables.table import LoadReport, read_table
 
 __all__ = [
     "DEFAULT",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedpriv.federation.queries import Query
+    from fedpriv.federation.queries.kinds import Query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -16,8 +16,8 @@ from fedpriv._validate import (
     require_non_negative,
     require_positive,
 )
-from fedpriv.learning.erm_certificate import certain_tolerance
-from fedpriv.learning.erm_problem import require_lipschitz_minimiser
+from fedpriv.learning.erm.certificate import certain_tolerance
+from fedpriv.learning.erm.problem import require_lipschitz_minimiser
 from fedpriv.learning.losses import Squared
 from fedpriv.learning.models import LinearModel
 

@@ -7,15 +7,15 @@ stacked in one process.
 """
 
 from fedpriv.learning.batch import RecordBatch
-from fedpriv.learning.clipping import (
+from fedpriv.learning.clipping.clipped_sum import (
     ClippedGradient,
     ClippedSums,
     Clipping,
     clipped_gradient_sums,
 )
-from fedpriv.learning.erm import Solution, solve
-from fedpriv.learning.erm_certificate import Certificate, ToleranceNotReachedError
-from fedpriv.learning.erm_problem import ErmProblem, minimiser_sensitivity
+from fedpriv.learning.erm.certificate import Certificate, ToleranceNotReachedError
+from fedpriv.learning.erm.problem import ErmProblem, minimiser_sensitivity
+from fedpriv.learning.erm.solver import Solution, solve
 from fedpriv.learning.losses import (
     HuberHinge,
     HuberRegression,
@@ -35,7 +35,7 @@ from fedpriv.learning.optimisers import (
     Optimiser,
     Sgd,
 )
-from fedpriv.learning.rounding import rounding_sensitivity
+from fedpriv.learning.rounding_error import rounding_sensitivity
 from fedpriv.learning.sampling import poisson_sample
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fedpriv.learning.norms import LARGEST_SQUARE, squared_norms
+from fedpriv.learning.clipping.norms import LARGEST_SQUARE, squared_norms
 from fedpriv.learning.segments import BLOCK, Segments
 
 if TYPE_CHECKING:

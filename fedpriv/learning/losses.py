@@ -9,7 +9,7 @@ A record's loss is f(θ; x, y) = ℓ(⟨θ, x⟩, y), so its gradient is ``slope
 - ``outputs``: the rank that a record's Hessian can have, in units of ``x xᵀ``.
 
 A theorem about minimisers asks for some of these, and its own function refuses a loss without them
-(`fedpriv.learning.erm_problem`, `fedpriv.privacy.planning_objective`). The constants have no
+(`fedpriv.learning.erm.problem`, `fedpriv.privacy.planning.objective`). The constants have no
 default: a new loss must say what it can promise.
 
 Methods are elementwise over tensors of any shape, keep the dtype of the score, and neither overflow

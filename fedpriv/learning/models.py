@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from fedpriv._validate import require_choice, require_count
-from fedpriv.learning.clipping_dense import (
+from fedpriv.learning.clipping.dense import (
     ACTIVATIONS,
     Layer,
     dense_factors,
     dense_scores,
     slopes,
 )
-from fedpriv.learning.factors import Dense
+from fedpriv.learning.clipping.factors import Dense
 from fedpriv.learning.segments import BLOCK
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fedpriv.learning.batch import RecordBatch
-    from fedpriv.learning.factors import Factor
+    from fedpriv.learning.clipping.factors import Factor
     from fedpriv.learning.losses import Loss
 
 _LINEAR = ACTIVATIONS["identity"]

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedpriv._validate import require_count
-from fedpriv.learning.clipping_dense import slopes
-from fedpriv.learning.clipping_layers import (
+from fedpriv.learning.clipping.dense import slopes
+from fedpriv.learning.clipping.layers import (
     LayerPlan,
     layer_factors,
     layer_plans,
     patches_size,
 )
-from fedpriv.learning.clipping_vmap import vmap_factors
+from fedpriv.learning.clipping.vmap import vmap_factors
 from fedpriv.learning.models import Model, flatten, unflatten
 from fedpriv.learning.record_wise import require_record_wise
 from fedpriv.learning.replicas import Replicas
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedpriv.learning.batch import RecordBatch
-    from fedpriv.learning.factors import Factor
+    from fedpriv.learning.clipping.factors import Factor
     from fedpriv.learning.losses import Loss
 
 _PROBES = 3

@@ -14,7 +14,7 @@ import torch
 from fedpriv._compiled import compiled
 
 if TYPE_CHECKING:
-    from fedpriv.learning.clipping_logistic import Floats
+    from fedpriv.learning.clipping.logistic import Floats
 
 
 def row_scores(features: torch.Tensor, points: torch.Tensor) -> torch.Tensor:

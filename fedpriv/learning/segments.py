@@ -1,10 +1,10 @@
 """Sums over the records of each party: short float32 sums first, float64 from there on.
 
 Records are stacked party by party. Every party is cut into blocks of at most `BLOCK` records; one
-kernel sums each block in the precision of the data, and block sums are added in float64. The
-error of a sum therefore depends on `BLOCK`, not on the number of records (see
-`fedpriv.learning.clipping`). A block belongs to one party and is summed in the order of its
-records by one thread, so nothing crosses from one party to another.
+kernel sums each block in the precision of the data, and block sums are added in float64. The error
+of a sum therefore depends on `BLOCK`, not on the number of records (see
+`fedpriv.learning.clipping.clipped_sum`). A block belongs to one party and is summed in the order of
+its records by one thread, so nothing crosses from one party to another.
 """
 
 from __future__ import annotations

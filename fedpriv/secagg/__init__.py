@@ -5,13 +5,13 @@ messages. docs/secure-aggregation.md states what holds against whom.
 """
 
 from fedpriv.secagg.errors import SecureAggregationError
-from fedpriv.secagg.fixed_point import FixedPoint
-from fedpriv.secagg.parameters import Mode, Parameters
+from fedpriv.secagg.numbers.fixed_point import FixedPoint
 from fedpriv.secagg.party import Party
 from fedpriv.secagg.party_state import Enrolled
 from fedpriv.secagg.round import Round
 from fedpriv.secagg.server import Server
 from fedpriv.secagg.server_state import Total
+from fedpriv.secagg.thresholds import Mode, Parameters
 
 __all__ = [
     "Enrolled",

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
+    from fedpriv.secagg.primitives.shamir import Entropy
     from fedpriv.secagg.round import Round
-    from fedpriv.secagg.shamir import Entropy
 
 
 def choose_holders(announced: Round, party: int, entropy: Entropy) -> tuple[int, ...]:

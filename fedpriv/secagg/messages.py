@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.secagg.codec import Fixed, Ids, Layout, Table, Vector
 from fedpriv.secagg.errors import MalformedMessage
-from fedpriv.secagg.keys import KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES, TAG_BYTES
+from fedpriv.secagg.primitives.codec import Fixed, Ids, Layout, Table, Vector
+from fedpriv.secagg.primitives.keys import KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES, TAG_BYTES
+from fedpriv.secagg.primitives.shamir import SHARE_BYTES
 from fedpriv.secagg.round import Bound
-from fedpriv.secagg.shamir import SHARE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fedpriv.secagg.fixed_point import Ring
+    from fedpriv.secagg.numbers.fixed_point import Ring
 
 SIGNED_KEYS_BYTES = 2 * KEY_BYTES + SIGNATURE_BYTES
 """Channel key, mask key, and the signature on both."""

@@ -21,11 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from fedpriv.secagg import binding, rules, shamir
-from fedpriv.secagg.codec import Vector
+from fedpriv.secagg import rules
 from fedpriv.secagg.errors import OutOfOrder
 from fedpriv.secagg.graph import choose_holders
-from fedpriv.secagg.keys import KEY_BYTES, SALT_BYTES, agree, derive, public_key, seal, unseal
 from fedpriv.secagg.messages import (
     Advertise,
     Confirm,
@@ -37,21 +35,32 @@ from fedpriv.secagg.messages import (
     Share,
     Survivors,
 )
-from fedpriv.secagg.parameters import Mode
 from fedpriv.secagg.party_state import Advertised, Answered, Confirmed, Revealed, Shared
-from fedpriv.secagg.prg import apply_masks
-from fedpriv.secagg.shamir import LIMBS, SHARE_BYTES
+from fedpriv.secagg.primitives import binding, shamir
+from fedpriv.secagg.primitives.codec import Vector
+from fedpriv.secagg.primitives.keys import (
+    KEY_BYTES,
+    SALT_BYTES,
+    agree,
+    derive,
+    public_key,
+    seal,
+    unseal,
+)
+from fedpriv.secagg.primitives.masks import apply_masks
+from fedpriv.secagg.primitives.shamir import LIMBS, SHARE_BYTES
+from fedpriv.secagg.thresholds import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from fedpriv.secagg.fixed_point import Ring
+    from fedpriv.secagg.numbers.fixed_point import Ring
     from fedpriv.secagg.party_state import PartyState
+    from fedpriv.secagg.primitives.shamir import Entropy
     from fedpriv.secagg.round import Bound, Round
     from fedpriv.secagg.rules import Kind
-    from fedpriv.secagg.shamir import Entropy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.secagg.codec import Fixed, Ids, Layout, Table
-from fedpriv.secagg.keys import KEY_BYTES
 from fedpriv.secagg.messages import BOTH_SHARES_BYTES
+from fedpriv.secagg.primitives.codec import Fixed, Ids, Layout, Table
+from fedpriv.secagg.primitives.keys import KEY_BYTES
 from fedpriv.secagg.round import Bound
 
 if TYPE_CHECKING:

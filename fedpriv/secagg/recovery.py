@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.secagg import shamir
 from fedpriv.secagg.errors import TooFewParties
+from fedpriv.secagg.primitives import shamir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

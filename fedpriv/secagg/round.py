@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fedpriv._validate import require_count
-from fedpriv.secagg.codec import Fixed, Layout, Number, Record
 from fedpriv.secagg.errors import WrongRound
-from fedpriv.secagg.fixed_point import MAX_PARTIES
+from fedpriv.secagg.numbers.fixed_point import MAX_PARTIES
+from fedpriv.secagg.primitives.codec import Fixed, Layout, Number, Record
 
 if TYPE_CHECKING:
-    from fedpriv.secagg.parameters import Parameters
+    from fedpriv.secagg.thresholds import Parameters
 
 RUN_BYTES = 32
 IDENTITY_BYTES = 32

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from fedpriv.secagg import binding
 from fedpriv.secagg.errors import BadKey, BadList, OutOfOrder, TooFewParties, WrongRound
-from fedpriv.secagg.keys import KEY_BYTES, require_signature
+from fedpriv.secagg.primitives import binding
+from fedpriv.secagg.primitives.keys import KEY_BYTES, require_signature
 from fedpriv.secagg.round import Bound
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from fedpriv.secagg import binding
 from fedpriv.secagg.errors import (
     BadKey,
     BadList,
@@ -13,8 +12,9 @@ from fedpriv.secagg.errors import (
     OutOfOrder,
     SecureAggregationError,
 )
-from fedpriv.secagg.keys import KEY_BYTES, require_signature, require_sound
 from fedpriv.secagg.messages import Message
+from fedpriv.secagg.primitives import binding
+from fedpriv.secagg.primitives.keys import KEY_BYTES, require_signature, require_sound
 from fedpriv.secagg.server_state import Rejection
 
 if TYPE_CHECKING:

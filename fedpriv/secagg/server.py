@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from fedpriv.secagg import binding, screening
+from fedpriv.secagg import screening
 from fedpriv.secagg.errors import OutOfOrder, TooFewParties
 from fedpriv.secagg.graph import owners_of, partners
-from fedpriv.secagg.keys import KEY_BYTES, agree, public_key
 from fedpriv.secagg.messages import (
     Advertise,
     Confirm,
@@ -29,8 +28,9 @@ from fedpriv.secagg.messages import (
     Share,
     Survivors,
 )
-from fedpriv.secagg.parameters import Mode
-from fedpriv.secagg.prg import apply_masks
+from fedpriv.secagg.primitives import binding
+from fedpriv.secagg.primitives.keys import KEY_BYTES, agree, public_key
+from fedpriv.secagg.primitives.masks import apply_masks
 from fedpriv.secagg.recovery import Puzzle, recover
 from fedpriv.secagg.screening import Screen
 from fedpriv.secagg.server_state import (
@@ -40,12 +40,13 @@ from fedpriv.secagg.server_state import (
     SharesCollected,
     Total,
 )
+from fedpriv.secagg.thresholds import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from fedpriv.secagg.fixed_point import Ring
     from fedpriv.secagg.messages import Message
+    from fedpriv.secagg.numbers.fixed_point import Ring
     from fedpriv.secagg.round import Round
 
 _State = TypeVar("_State")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fedpriv.secagg.fixed_point import Ring
+    from fedpriv.secagg.numbers.fixed_point import Ring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

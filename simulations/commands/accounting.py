@@ -11,11 +11,11 @@ import typer
 
 from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
 from fedpriv.privacy.rounding import rounded_up
-from simulations.commands.output import print_json
+from fedpriv.simulations.commands.output import print_json
 
 if TYPE_CHECKING:
     from fedpriv.privacy.accountants import Report
-    from fedpriv.privacy.releases import Releases
+    from fedpriv.privacy.planning.releases import Releases
 
 
 class Mechanism(StrEnum):
@@ -133,7 +133,7 @@ def calibrate(
 
         fedpriv calibrate --epsilon 1 --delta 1e-6 --rounds 100
     """
-    from fedpriv.privacy import calibration
+    from fedpriv.privacy.planning import calibration
 
     found = calibration.calibrate(
         epsilon=epsilon,
@@ -178,7 +178,7 @@ def _releases(
     adjacency: Adjacency,
     mechanism: Mechanism,
 ) -> Releases:
-    from fedpriv.privacy.releases import gaussian_releases, laplace_releases
+    from fedpriv.privacy.planning.releases import gaussian_releases, laplace_releases
 
     make = gaussian_releases if mechanism is Mechanism.GAUSSIAN else laplace_releases
     if schedule is not None and noise_multiplier is None:

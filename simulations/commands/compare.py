@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simulations.commands.output import print_json
-from simulations.commands.progress import progress
-from simulations.commands.run import INTERRUPTED, AsJson, Out, Settings, Source
-from simulations.refusals import refusals
+from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.commands.progress import progress
+from fedpriv.simulations.commands.run import INTERRUPTED, AsJson, Out, Settings, Source
+from fedpriv.simulations.refusals import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from simulations.experiment import Experiment
-    from simulations.rows import Row
+    from fedpriv.simulations.compare.rows import Row
+    from fedpriv.simulations.experiment.file import Experiment
 
 
 _WIDTH = 160
@@ -49,8 +49,8 @@ def compare(
 
         fedpriv compare chem97
     """
-    from simulations.compare import cells, collect
-    from simulations.findings import findings
+    from fedpriv.simulations.compare.cells import cells, collect
+    from fedpriv.simulations.compare.findings import findings
 
     with refusals():
         study, directory = _study(experiment, settings or [], out, resume)
@@ -72,10 +72,10 @@ def compare(
 def _study(
     experiment: str | None, settings: list[str], out: Path | None, resume: Path | None
 ) -> tuple[Experiment, Path]:
-    from simulations.compare import cells
-    from simulations.experiment import read_experiment
-    from simulations.results import new_directory, write_atomic
-    from simulations.toml import to_toml
+    from fedpriv.simulations.compare.cells import cells
+    from fedpriv.simulations.experiment.file import read_experiment
+    from fedpriv.simulations.experiment.toml_writer import to_toml
+    from fedpriv.simulations.run.files import new_directory, write_atomic
 
     if resume is not None:
         if out is not None:
@@ -97,8 +97,8 @@ def _study(
 
 def _compute(todo: Sequence[Any], directory: Path, workers: int | None, *, quiet: bool) -> bool:
     from fedpriv.learning.crew import processors
-    from simulations.compare import compute
-    from simulations.session import interruptible
+    from fedpriv.simulations.compare.cells import compute
+    from fedpriv.simulations.run.session import interruptible
 
     with interruptible() as stop, _progress(len(todo), quiet=quiet) as on_cell:
         return compute(
@@ -126,8 +126,8 @@ def _finish(
 ) -> None:
     from rich.console import Console
 
-    from simulations.plots import text_plot
-    from simulations.report import table, write_report
+    from fedpriv.simulations.compare.plots import text_plot
+    from fedpriv.simulations.compare.report import table, write_report
 
     report = write_report(directory, rows, study, found)
     if as_json:

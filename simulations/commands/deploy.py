@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simulations.commands.deploy_members import (
+from fedpriv.simulations.commands.deploy_members import (
     Directory,
     Server,
     party,
@@ -51,8 +51,8 @@ def init(
 
         fedpriv deploy init federation.toml --output clinics
     """
-    from simulations.deploy.federation import read_federation
-    from simulations.deploy.founding import found
+    from fedpriv.simulations.deploy.federation import read_federation
+    from fedpriv.simulations.deploy.founding import found
 
     founded = found(read_federation(federation), output, party_keys=party_keys, force=force)
     typer.echo(f"server   {founded.server.root}")
@@ -82,7 +82,7 @@ def join(
 
         fedpriv deploy join invitation.toml --name north --records 1200
     """
-    from simulations.deploy import founding
+    from fedpriv.simulations.deploy import founding
 
     folder = founding.join(invitation, name, output or Path(name), records=records, force=force)
     typer.echo(f"party    {folder.root}")
@@ -100,8 +100,8 @@ def bundle(
 
     Under replace-one adjacency the number of records is public, and they are counted.
     """
-    from simulations.deploy.folders import party_folder
-    from simulations.deploy.founding import rebundle
+    from fedpriv.simulations.deploy.folders import party_folder
+    from fedpriv.simulations.deploy.founding import rebundle
 
     folder = party_folder(directory)
     member = rebundle(folder, records=records)
@@ -120,7 +120,7 @@ def add(
 
         fedpriv deploy add north.toml south.toml --server clinics/server
     """
-    from simulations.deploy import founding
+    from fedpriv.simulations.deploy import founding
 
     for path in bundles:
         member, roster = founding.add(path, server, force=force)
@@ -132,7 +132,7 @@ def add(
 
 def renew(server: Server = Path()) -> None:
     """Sign a new certificate for the server; parties need nothing new."""
-    from simulations.deploy import founding
+    from fedpriv.simulations.deploy import founding
 
     certificate = founding.renew(server)
     typer.echo(f"valid until {certificate.not_valid_after_utc:%Y-%m-%d}; restart the server.")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simulations.commands.output import print_json
-from simulations.refusals import refusals
+from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.refusals import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from simulations.deploy.folders import Folder, ServerFolder
-    from simulations.deploy.processes import Process
-    from simulations.deploy.programs import Program
-    from simulations.deploy.submission import Submitted
+    from fedpriv.simulations.deploy.folders import Folder, ServerFolder
+    from fedpriv.simulations.deploy.processes import Process
+    from fedpriv.simulations.deploy.programs import Program
+    from fedpriv.simulations.deploy.run.submission import Submitted
 
 _START_SECONDS = 90.0
 _DETACHED = 130
@@ -43,11 +43,11 @@ def server(
 
         fedpriv deploy server clinics/server
     """
-    from simulations.deploy.folders import server_folder
-    from simulations.deploy.membership import register as register_nodes
-    from simulations.deploy.membership import wait_until_up
-    from simulations.deploy.processes import tail
-    from simulations.deploy.programs import server_programs, write_connection
+    from fedpriv.simulations.deploy.folders import server_folder
+    from fedpriv.simulations.deploy.membership import register as register_nodes
+    from fedpriv.simulations.deploy.membership import wait_until_up
+    from fedpriv.simulations.deploy.processes import tail
+    from fedpriv.simulations.deploy.programs import server_programs, write_connection
 
     folder = server_folder(directory)
     programs = server_programs(folder)
@@ -72,8 +72,8 @@ def party(
 
         fedpriv deploy party clinics/parties/north
     """
-    from simulations.deploy.folders import party_folder
-    from simulations.deploy.programs import party_programs
+    from fedpriv.simulations.deploy.folders import party_folder
+    from fedpriv.simulations.deploy.programs import party_programs
 
     folder = party_folder(directory)
     programs = party_programs(folder)
@@ -107,8 +107,8 @@ def run(
 
         fedpriv deploy run experiment.toml --server clinics/server
     """
-    from simulations.deploy.folders import server_folder
-    from simulations.deploy.submission import known_run, submission, submit
+    from fedpriv.simulations.deploy.folders import server_folder
+    from fedpriv.simulations.deploy.run.submission import known_run, submission, submit
 
     folder = server_folder(server)
     if sum(given is not None for given in (experiment, resume, attach)) != 1:
@@ -132,8 +132,8 @@ def run(
 
 def status(directory: Directory = Path(), as_json: AsJson = False) -> None:
     """Show a member's processes; at the server also its nodes and runs. Exit 1 if one is down."""
-    from simulations.deploy.folders import member_folder
-    from simulations.deploy.processes import processes
+    from fedpriv.simulations.deploy.folders import member_folder
+    from fedpriv.simulations.deploy.processes import processes
 
     folder = member_folder(directory)
     found: dict[str, Any] = {
@@ -152,8 +152,8 @@ def status(directory: Directory = Path(), as_json: AsJson = False) -> None:
 
 def stop(directory: Directory = Path()) -> None:
     """End a member's processes, by their ids. A run is taken up again with `run --resume`."""
-    from simulations.deploy import processes
-    from simulations.deploy.folders import member_folder
+    from fedpriv.simulations.deploy import processes
+    from fedpriv.simulations.deploy.folders import member_folder
 
     ended = processes.stop(member_folder(directory))
     for process in ended:
@@ -163,16 +163,16 @@ def stop(directory: Directory = Path()) -> None:
 
 
 def _prepared(experiment: Path | None, settings: list[str], folder: ServerFolder) -> Path:
-    from simulations.deploy.submission import new_run
-    from simulations.experiment import read_experiment
+    from fedpriv.simulations.deploy.run.submission import new_run
+    from fedpriv.simulations.experiment.file import read_experiment
 
     return new_run(read_experiment(str(experiment), settings), folder)
 
 
 def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> None:
     from fedpriv.privacy.rounding import rounded_up
-    from simulations.deploy.submission import follow
-    from simulations.server_app import FAILURE
+    from fedpriv.simulations.deploy.run.submission import follow
+    from fedpriv.simulations.server_app import FAILURE
 
     try:
         result = follow(submitted, folder, on_line=lambda line: typer.echo(line, err=True))
@@ -208,7 +208,7 @@ def _started(
 
     In the foreground, stay after the block until one ends or a signal comes, then end them all.
     """
-    from simulations.deploy.processes import start, stop, tail, wait_for
+    from fedpriv.simulations.deploy.processes import start, stop, tail, wait_for
 
     if foreground:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -245,9 +245,9 @@ def _print(programs: tuple[Program, ...]) -> None:
 def _at_server(folder: Folder) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from simulations.deploy.folders import ServerFolder
-    from simulations.deploy.membership import is_up, nodes
-    from simulations.deploy.submission import known_run, result_of
+    from fedpriv.simulations.deploy.folders import ServerFolder
+    from fedpriv.simulations.deploy.membership import is_up, nodes
+    from fedpriv.simulations.deploy.run.submission import known_run, result_of
 
     if not isinstance(folder, ServerFolder):
         return {}

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from simulations.commands.output import print_json
+from fedpriv.simulations.commands.output import print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -34,8 +34,8 @@ def doctor(
 
         fedpriv doctor clinics/parties/north
     """
-    from simulations.deploy.doctor import examine
-    from simulations.deploy.folders import member_folder
+    from fedpriv.simulations.deploy.doctor import examine
+    from fedpriv.simulations.deploy.folders import member_folder
 
     folder = member_folder(member)
     checks = examine(folder, network=not offline)

@@ -11,7 +11,7 @@ import typer
 
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.rounding import rounded_up
-from simulations.commands.output import print_json
+from fedpriv.simulations.commands.output import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

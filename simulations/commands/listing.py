@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simulations.commands.output import print_json
-from simulations.commands.run import AsJson
+from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.commands.run import AsJson
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -54,7 +54,7 @@ def list_(
 
 
 def _strategies() -> list[dict[str, Any]]:
-    from simulations.catalogue import catalogue
+    from fedpriv.simulations.experiment.catalogue import catalogue
 
     return [
         {
@@ -78,7 +78,7 @@ def _data() -> list[dict[str, Any]]:
 
 
 def _experiments() -> list[dict[str, Any]]:
-    from simulations.experiment import built_in_experiments, read_experiment
+    from fedpriv.simulations.experiment.file import built_in_experiments, read_experiment
 
     found = []
     for name, path in built_in_experiments().items():

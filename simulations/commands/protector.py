@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simulations.commands.output import print_json
-from simulations.commands.progress import progress
-from simulations.commands.run import INTERRUPTED, AsJson
-from simulations.refusals import refusals
+from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.commands.progress import progress
+from fedpriv.simulations.commands.run import INTERRUPTED, AsJson
+from fedpriv.simulations.refusals import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,8 +55,8 @@ def train(
     """
     from fedpriv._validate import require_choice
     from fedpriv.privacy.adjacency import Adjacency
-    from simulations.protector_training import Order, train_protector
-    from simulations.session import interruptible
+    from fedpriv.simulations.public.protector_training import Order, train_protector
+    from fedpriv.simulations.run.session import interruptible
 
     with refusals():
         require_choice(list(Adjacency), adjacency=adjacency)
@@ -94,7 +94,7 @@ def show(
 
         fedpriv protector show mnist-4v6
     """
-    from strategies.learned_protection import protector_path
+    from fedpriv.strategies.learned_protection import protector_path
 
     with refusals():
         _show(protector_path(checkpoint), as_json=as_json)

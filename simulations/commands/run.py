@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from simulations.commands.output import print_json
-from simulations.commands.progress import progress
-from simulations.refusals import refusals
+from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.commands.progress import progress
+from fedpriv.simulations.refusals import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from fedpriv.privacy.ledger import Ledger
-    from simulations.record import Record, Round
-    from simulations.session import Session
+    from fedpriv.simulations.run.history import Record, Round
+    from fedpriv.simulations.run.session import Session
 
 Source = Annotated[
     str | None,
@@ -94,7 +94,7 @@ def run(
 
         fedpriv run quickstart --set privacy.epsilon=0.5
     """
-    from simulations.ledgers import open_ledger
+    from fedpriv.simulations.run.ledgers import open_ledger
 
     with refusals():
         chosen = [] if engine is None else [f'run.engine="{engine}"']
@@ -128,13 +128,13 @@ def _session(
     ledger: Path | None,
     new_ledger: bool,
 ) -> Session:
-    from simulations import ledgers, session
-    from simulations.catalogue import checked
-    from simulations.experiment import read_experiment
-    from simulations.releasable import require_releasable
-    from simulations.results import new_directory
-    from simulations.run import check, prepare
-    from simulations.tuning import tuned
+    from fedpriv.simulations.experiment.catalogue import checked
+    from fedpriv.simulations.experiment.file import read_experiment
+    from fedpriv.simulations.public.tuning import tuned
+    from fedpriv.simulations.run import ledgers, session
+    from fedpriv.simulations.run.files import new_directory
+    from fedpriv.simulations.run.prepare import check, prepare
+    from fedpriv.simulations.run.release_rules import require_releasable
 
     if resume is not None and out is not None:
         raise ValueError("--resume continues in its own directory: give no --out.")
@@ -169,7 +169,7 @@ def _session(
 
 
 def _carry_on(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str, Any] | None:
-    from simulations.session import carry_on, interruptible
+    from fedpriv.simulations.run.session import carry_on, interruptible
 
     if session.prepared.experiment.run.engine == "ray" and not session.finished:
         return _on_ray(session, book, quiet=quiet)
@@ -181,8 +181,8 @@ def _carry_on(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str
 
 def _on_ray(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str, Any] | None:
     """In processes of their own, which end when this one is told to stop."""
-    from simulations.ray_engine import run_on_ray
-    from simulations.session import note
+    from fedpriv.simulations.engines.ray import run_on_ray
+    from fedpriv.simulations.run.session import note
 
     def show(done: int, total: int, facts: str) -> None:
         if not quiet:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY
-from simulations.commands.accounting import AsJson, Delta, Relation
-from simulations.commands.output import print_json
+from fedpriv.simulations.commands.accounting import AsJson, Delta, Relation
+from fedpriv.simulations.commands.output import print_json
 
 if TYPE_CHECKING:
-    from simulations.sketches import Sketch
+    from fedpriv.simulations.schedule_pictures import Sketch
 
 Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon of all rounds together.")]
 Records = Annotated[int, typer.Option(help="Number of training records, N.")]
@@ -57,7 +57,7 @@ def plan(
         --kappa 26
     """
     from fedpriv.privacy.budget import Budget
-    from simulations.sketches import logistic_descent, planned
+    from fedpriv.simulations.schedule_pictures import logistic_descent, planned
 
     sketches = planned(
         budget=Budget(epsilon=epsilon, delta=delta),
@@ -103,7 +103,7 @@ def show(
         fedpriv schedule show dynamic --rounds 50 --kappa 10 --svg dynamic.svg
     """
     from fedpriv.privacy.budget import Budget
-    from simulations.sketches import (
+    from fedpriv.simulations.schedule_pictures import (
         Sketch,
         logistic_descent,
         save_svg,

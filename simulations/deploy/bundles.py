@@ -20,15 +20,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from simulations.deploy.certificates import read_certificate
-from simulations.deploy.federation import FederationFile, parse_federation
-from simulations.deploy.roster import VERSION, Member
-from simulations.toml import to_toml
+from fedpriv.simulations.deploy.certificates import read_certificate
+from fedpriv.simulations.deploy.federation import FederationFile, parse_federation
+from fedpriv.simulations.deploy.roster import VERSION, Member
+from fedpriv.simulations.experiment.toml_writer import to_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from simulations.deploy.folders import ServerFolder
+    from fedpriv.simulations.deploy.folders import ServerFolder
 
 _CONTEXT = b"fedpriv bundle 1\x00"
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from fedpriv.federation.journal import Journal
-from fedpriv.federation.party_policy import read_party
+from fedpriv.federation.deployed.journal import Journal
+from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.adjacency import Adjacency
-from simulations.deploy import keys, reach
-from simulations.deploy.certificates import (
+from fedpriv.simulations.deploy import keys, reach
+from fedpriv.simulations.deploy.certificates import (
     belongs,
     days_left,
     fingerprint,
@@ -18,12 +18,12 @@ from simulations.deploy.certificates import (
     read_certificate,
     signed_by,
 )
-from simulations.deploy.checks import Check, Fault, examined
-from simulations.deploy.federation import read_federation
-from simulations.deploy.folders import PartyFolder, read_node
-from simulations.deploy.founding import releasable_records
-from simulations.deploy.processes import processes
-from simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.checks import Check, Fault, examined
+from fedpriv.simulations.deploy.federation import read_federation
+from fedpriv.simulations.deploy.folders import PartyFolder, read_node
+from fedpriv.simulations.deploy.founding import releasable_records
+from fedpriv.simulations.deploy.processes import processes
+from fedpriv.simulations.deploy.roster import read_roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from cryptography import x509
 
-    from fedpriv.federation.party_policy import PartyFile
+    from fedpriv.federation.deployed.policy import PartyFile
     from fedpriv.privacy.budget import Budget
-    from simulations.deploy.checks import Examination
-    from simulations.deploy.folders import Folder, ServerFolder
-    from simulations.deploy.roster import Roster
+    from fedpriv.simulations.deploy.checks import Examination
+    from fedpriv.simulations.deploy.folders import Folder, ServerFolder
+    from fedpriv.simulations.deploy.roster import Roster
 
 FLOWER = "1.41."
 _SOON_DAYS = 30

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from simulations.complaint import complaint
-from simulations.deploy.certificates import LOCAL_NAMES, SERVER_DAYS
-from simulations.deploy.roster import require_name
-from simulations.sections import Count, Section, Sequence
+from fedpriv.simulations.deploy.certificates import LOCAL_NAMES, SERVER_DAYS
+from fedpriv.simulations.deploy.roster import require_name
+from fedpriv.simulations.experiment.complaints import complaint
+from fedpriv.simulations.experiment.sections import Count, Section, Sequence
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fedpriv.federation.party_policy import parse_party, read_party
+from fedpriv.federation.deployed.policy import parse_party, read_party
 from fedpriv.privacy.adjacency import Adjacency
-from simulations.deploy import keys, templates
-from simulations.deploy.bundles import (
+from fedpriv.simulations.deploy import keys, templates
+from fedpriv.simulations.deploy.bundles import (
     Invitation,
     invitation,
     read_bundle,
     read_invitation,
     write_bundle,
 )
-from simulations.deploy.certificates import Issued, fingerprint, new_authority, new_server
-from simulations.deploy.federation import FederationFile, read_federation
-from simulations.deploy.folders import PartyFolder, ServerFolder, server_folder
-from simulations.deploy.programs import write_connection
-from simulations.deploy.roster import Member, Roster, read_roster, write_roster
-from simulations.results import write_atomic
-from simulations.toml import to_toml
+from fedpriv.simulations.deploy.certificates import Issued, fingerprint, new_authority, new_server
+from fedpriv.simulations.deploy.federation import FederationFile, read_federation
+from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, server_folder
+from fedpriv.simulations.deploy.programs import write_connection
+from fedpriv.simulations.deploy.roster import Member, Roster, read_roster, write_roster
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.run.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fedpriv.data import Records
-    from fedpriv.federation.party_policy import PartyFile
+    from fedpriv.federation.deployed.policy import PartyFile
 
 SCRIPT = 0o755
 

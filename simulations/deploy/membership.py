@@ -9,14 +9,14 @@ from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING
 
-from simulations.deploy.federation import read_federation
-from simulations.deploy.programs import CONNECTION, flwr
-from simulations.deploy.submission import call
-from simulations.results import read_json, write_json
+from fedpriv.simulations.deploy.federation import read_federation
+from fedpriv.simulations.deploy.programs import CONNECTION, flwr
+from fedpriv.simulations.deploy.run.submission import call
+from fedpriv.simulations.run.files import read_json, write_json
 
 if TYPE_CHECKING:
-    from simulations.deploy.folders import ServerFolder
-    from simulations.deploy.processes import Process
+    from fedpriv.simulations.deploy.folders import ServerFolder
+    from fedpriv.simulations.deploy.processes import Process
 
 _POLL_SECONDS = 0.2
 

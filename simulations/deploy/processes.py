@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulations.results import read_json, write_json
+from fedpriv.simulations.run.files import read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from simulations.deploy.folders import Folder
-    from simulations.deploy.programs import Program
+    from fedpriv.simulations.deploy.folders import Folder
+    from fedpriv.simulations.deploy.programs import Program
 
 _GRACE_SECONDS = 15.0
 _POLL_SECONDS = 0.1

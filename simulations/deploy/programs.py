@@ -2,17 +2,19 @@
 
 What Flower 1.41 needs, found by running it:
 
-- `--isolation process`: nodes run no code that was shipped to them; `simulations.deploy.worker`
-  does the running. In "subprocess" the SuperLink would also give its tasks to anyone who asks.
+- `--isolation process`: nodes run no code that was shipped to them;
+  `fedpriv.simulations.deploy.flower.worker` does the running. In "subprocess" the SuperLink would
+  also give its tasks to anyone who asks.
 - `--superexec-auth-secret-file`: only the worker gets tasks, not every user of the machine.
 - `--enable-supernode-auth`: only registered node keys are admitted. It needs TLS.
 - `--disable-runtime-dependency-installation`: nothing is downloaded. (A SuperNode never does.)
 - `--database`: registrations and runs survive a restart of the SuperLink.
 - FLWR_HOME: `flwr` reads connections from ``config.toml`` there. ``root-certificates`` must be
   absolute. The connection is to 127.0.0.1, because the Control API answers nobody else.
-- ``-P`` and PYTHONSAFEPATH: nothing in a member's folder is imported (`simulations.safe_path`).
+- ``-P`` and PYTHONSAFEPATH: nothing in a member's folder is imported
+  (`fedpriv.simulations.safe_path`).
 - A SuperNode looks for messages every three seconds, and every half for its worker's reply:
-  `simulations.deploy.supernode` more often.
+  `fedpriv.simulations.deploy.flower.supernode` more often.
 - A SuperNode whose key is not registered, or that does not trust the server's certificate, ends
   with exit code 1 at once; one whose server is not up tries again for ever.
 """
@@ -24,15 +26,15 @@ from dataclasses import dataclass, field
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-from simulations.deploy.federation import read_federation
-from simulations.deploy.folders import read_node
-from simulations.safe_path import SAFE_PATH, installed_program, own_root, python_module
-from simulations.toml import to_toml
+from fedpriv.simulations.deploy.federation import read_federation
+from fedpriv.simulations.deploy.folders import read_node
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.safe_path import SAFE_PATH, installed_program, own_root, python_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from simulations.deploy.folders import Folder, PartyFolder, ServerFolder
+    from fedpriv.simulations.deploy.folders import Folder, PartyFolder, ServerFolder
 
 CONNECTION = "fedpriv"
 _LOOPBACK = "127.0.0.1"
@@ -78,7 +80,7 @@ def server_programs(folder: ServerFolder) -> tuple[Program, ...]:
     """The SuperLink, and the worker that carries out its runs."""
     section = read_federation(folder.federation).server
     superlink = (
-        *python_module("simulations.deploy.superlink"),
+        *python_module("fedpriv.simulations.deploy.flower.superlink"),
         "--host", section.listens_on, "--port", str(section.port),
         "--ssl-certfile", str(folder.certificate), "--ssl-keyfile", str(folder.key),
         "--ssl-ca-certfile", str(folder.ca), "--enable-supernode-auth",
@@ -96,7 +98,7 @@ def party_programs(folder: PartyFolder) -> tuple[Program, ...]:
     """The SuperNode, and the worker that answers for the party."""
     node = read_node(folder)
     supernode = (
-        *python_module("simulations.deploy.supernode"), "--superlink", node.server,
+        *python_module("fedpriv.simulations.deploy.flower.supernode"), "--superlink", node.server,
         "--root-certificates", str(folder.ca),
         "--auth-supernode-private-key", str(folder.node_key),
         "--node-config", f'party="{folder.policy}"',
@@ -128,7 +130,7 @@ def write_connection(folder: ServerFolder) -> None:
 
 def _worker(role: str, runtime: str, folder: Folder) -> tuple[str, ...]:
     return (
-        *python_module("simulations.deploy.worker"), role,
+        *python_module("fedpriv.simulations.deploy.flower.worker"), role,
         "--runtime", runtime, "--secret", str(folder.secret),
     )  # fmt: skip
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE
 
-from simulations.deploy.checks import Fault
-from simulations.deploy.folders import read_node
+from fedpriv.simulations.deploy.checks import Fault
+from fedpriv.simulations.deploy.folders import read_node
 
 if TYPE_CHECKING:
-    from simulations.deploy.folders import PartyFolder
+    from fedpriv.simulations.deploy.folders import PartyFolder
 
 MOST_AHEAD = float(SYSTEM_TIME_TOLERANCE)
 """Seconds that a node's clock may be ahead: the SuperLink refuses signatures of the future."""

@@ -15,8 +15,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from fedpriv._validate import require_count
-from simulations.results import write_atomic
-from simulations.toml import to_toml
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.run.files import write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path

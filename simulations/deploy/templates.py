@@ -7,14 +7,14 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.federation.protection import LEVELS, Protection
-from simulations.safe_path import installed_program
-from simulations.toml import to_toml
+from fedpriv.federation.protocol.level import LEVELS, Protection
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.safe_path import installed_program
 
 if TYPE_CHECKING:
-    from fedpriv.federation.protection import Level
-    from simulations.deploy.federation import FederationFile
-    from simulations.deploy.folders import Folder
+    from fedpriv.federation.protocol.level import Level
+    from fedpriv.simulations.deploy.federation import FederationFile
+    from fedpriv.simulations.deploy.folders import Folder
 
 _BUDGET = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one"}
 _POLICY: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.federation.limits import (
+from fedpriv.federation.queries.bounds import (
     certain_tolerance,
     gradient_sensitivity,
     headroom,
@@ -17,19 +17,19 @@ from fedpriv.federation.limits import (
     objective_mechanism,
     share_mechanism,
 )
-from fedpriv.federation.local_noise import LocalNoise, sensitivity_of
-from fedpriv.federation.queries import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
+from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
+from fedpriv.federation.queries.local_noise import LocalNoise, sensitivity_of
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import BoundedRangeEvent, GaussianEvent, PoissonGaussianEvent
-from fedpriv.privacy.planning_objective import ObjectiveNoise
-from fedpriv.privacy.shares import NoiseShare
+from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.planning.objective import ObjectiveNoise
 from fedpriv.secagg import FixedPoint
-from tests.federation.deployments import SIZES
+from tests.federation.deployed.deployments import SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedpriv.federation.queries import Query
+    from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.task import Task
 
 R, A = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fedpriv.federation import party as answering
-from fedpriv.federation.answers import draw
-from fedpriv.federation.guard import QueryRefused
-from fedpriv.federation.journal import Journal
-from fedpriv.federation.memory import Memory
-from fedpriv.federation.wire import Join, Request
+from fedpriv.federation.deployed.journal import Journal
+from fedpriv.federation.party import party as answering
+from fedpriv.federation.party.answers import draw
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.party.memory import Memory
+from fedpriv.federation.protocol.wire import Join, Request
 from fedpriv.secagg import FixedPoint
 from tests.audit.deployed_cases import SCHEMA
-from tests.federation.deployments import Deployment
+from tests.federation.deployed.deployments import Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedpriv.federation.queries import Query
+    from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.randomness import RandomStream

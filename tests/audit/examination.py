@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import gamma
 
-from fedpriv.federation.guard import QueryRefused
-from fedpriv.federation.queries import RiskGradientQuery
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.queries.kinds import RiskGradientQuery
 from fedpriv.privacy.mechanisms import (
     GaussianMechanism,
     L1LaplaceMechanism,
     L2LaplaceMechanism,
 )
-from fedpriv.privacy.planning_objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective import ObjectiveMechanism
 from tests.audit.neighbours import moved, neighbours, public_part, table
 from tests.statistical import FALSE_FAILURE
 

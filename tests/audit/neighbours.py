@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.privacy.mechanisms import Mechanism
+from fedpriv.privacy.mechanisms.selection import Selection
 from fedpriv.privacy.randomness import RandomStream
-from fedpriv.privacy.selection import Selection
-from simulations import outcome
-from simulations.toml import to_toml
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.run import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from fedpriv.federation.queries import Query
+    from fedpriv.federation.queries.kinds import Query
 
     Row = dict[str, str]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import simulations.records
-import simulations.releasable
+import fedpriv.simulations.experiment.data
+import fedpriv.simulations.run.release_rules
 from fedpriv.data.partition import KINDS
-from fedpriv.privacy.planning_objective import ObjectiveProblem
-from simulations.record import Record
+from fedpriv.privacy.planning.objective import ObjectiveProblem
+from fedpriv.simulations.run.history import Record
 from tests.audit.examination import difference, findings
 from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, table
 
@@ -32,7 +32,7 @@ def test_a_test_split_by_position_is_found(
             dataset, train=dataset.train.take(~in_test), test=dataset.train.take(in_test)
         )
 
-    monkeypatch.setattr(simulations.records, "hold_out", by_position)
+    monkeypatch.setattr(fedpriv.simulations.experiment.data, "hold_out", by_position)
     case = Case(name="split", strategy=GRADIENTS, adjacency="add-remove")
     assert any("a sum moved" in found for found in findings(case, laboratory, tmp_path))
 
@@ -64,7 +64,9 @@ def test_a_published_number_of_records_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        simulations.records, "_declared", lambda _section, _parties, counted: counted
+        fedpriv.simulations.experiment.data,
+        "_declared",
+        lambda _section, _parties, counted: counted,
     )
     case = Case(name="count", strategy=strategy, adjacency="add-remove")
     found = findings(case, laboratory, tmp_path)
@@ -77,7 +79,7 @@ def test_a_published_number_of_records_is_found(
 def test_parties_that_are_dealt_out_by_label_are_found(
     laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulations.releasable, "BY_RECORD", KINDS)
+    monkeypatch.setattr(fedpriv.simulations.run.release_rules, "BY_RECORD", KINDS)
     data = {"partition": "dirichlet", "parties": 3, "alpha": 0.5, "test_fraction": 0.0}
     case = Case(name="dealt", strategy=OUTPUT, data=data)
     rows = table("binary")
@@ -95,7 +97,9 @@ def test_a_label_that_is_not_declared_is_found(
     laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without its only positive record, a table was refused; with it, it was not."""
-    monkeypatch.setattr(simulations.releasable, "require_releasable_schema", lambda *_, **__: None)
+    monkeypatch.setattr(
+        fedpriv.simulations.run.release_rules, "require_releasable_schema", lambda *_, **__: None
+    )
     case = Case(name="label", strategy=GRADIENTS, adjacency="add-remove")
     schema = case.schema()
     del schema["columns"]["outcome"]

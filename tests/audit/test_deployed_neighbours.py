@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fedpriv.federation import deployed_party, party_guard
-from fedpriv.federation import party as answering
-from fedpriv.federation.answers import draw_local_noise
-from fedpriv.federation.deployed_party import DeployedParty
-from fedpriv.federation.guard import QueryRefused
-from fedpriv.federation.queries import ErmQuery
-from fedpriv.learning.erm_certificate import ToleranceNotReachedError
+from fedpriv.federation.deployed import guard as party_guard
+from fedpriv.federation.deployed import party as deployed_party
+from fedpriv.federation.deployed.party import DeployedParty
+from fedpriv.federation.party import party as answering
+from fedpriv.federation.party.answers import draw_local_noise
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.queries.kinds import ErmQuery
+from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.privacy.randomness import RandomStream
-from simulations import deployed_client
+from fedpriv.simulations.deploy.run import client as deployed_client
 from tests.audit.deployed_cases import (
     BASE,
     CASES,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fedpriv.federation.queries import Query
+    from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from tests.audit.deployed_cases import Case, Table

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import simulations.records
+import fedpriv.simulations.experiment.data
 from fedpriv.data import Records, load
 from tests.audit.examination import STRESS, difference, findings, unlawful
 from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, Watch, moved, table
@@ -211,7 +211,9 @@ def test_built_in_data_are_no_exception(
             changed = Records(X=X, y=y, party=train.party)
         neighbour = replace(whole, train=changed)
         with monkeypatch.context() as patch:
-            patch.setattr(simulations.records, "load", lambda *_, n=neighbour, **__: n)
+            patch.setattr(
+                fedpriv.simulations.experiment.data, "load", lambda *_, n=neighbour, **__: n
+            )
             other = laboratory.run(case, [], tmp_path / f"{place}", script=one)
         assert difference(case, one, other) == []
 

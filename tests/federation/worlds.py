@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import strategies
+from fedpriv import strategies
 from fedpriv.data.dataset import Dataset, Records
 from fedpriv.data.partition import PartitionedDataset
-from fedpriv.federation.answers import draw_local_noise
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.limits import answer_width
+from fedpriv.federation.party.answers import draw_local_noise
+from fedpriv.federation.queries.bounds import answer_width
 from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import LinearModel
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Federation
-    from fedpriv.federation.queries import Query
-    from fedpriv.federation.strategy import SumStrategy
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.learning.losses import Loss
     from fedpriv.privacy.ledger import Ledger
 

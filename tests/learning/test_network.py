@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from fedpriv.learning.batch import RecordBatch
-from fedpriv.learning.clipping import Clipping, clipped_gradient_sums
+from fedpriv.learning.clipping.clipped_sum import Clipping, clipped_gradient_sums
 from fedpriv.learning.losses import Logistic, Softmax
 from fedpriv.learning.models import unflatten
 from fedpriv.learning.network import NetworkModel, small_cnn

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedpriv.secagg import Mode, Parameters, binding, shamir
+from fedpriv.secagg import Mode, Parameters
 from fedpriv.secagg.errors import OutOfOrder, TooFewParties
-from fedpriv.secagg.keys import public_key
 from fedpriv.secagg.messages import Advertise, Message, Reveal
+from fedpriv.secagg.primitives import binding, shamir
+from fedpriv.secagg.primitives.keys import public_key
 from fedpriv.secagg.recovery import Puzzle, recover
 from fedpriv.secagg.server_state import Rejection
 from tests.secagg.cohort import Cohort, Dice, Play, ideal, random_answers, small

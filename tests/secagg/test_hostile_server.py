@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from fedpriv.secagg import Mode, Parameters, Party, binding
+from fedpriv.secagg import Mode, Parameters, Party
 from fedpriv.secagg.errors import (
     BadKey,
     BadList,
@@ -19,9 +19,10 @@ from fedpriv.secagg.errors import (
     TooFewParties,
     WrongRound,
 )
-from fedpriv.secagg.keys import public_key
 from fedpriv.secagg.messages import Confirmations, Delivery, KeyList, Reveal, Survivors
 from fedpriv.secagg.party_state import Confirmed, Revealed
+from fedpriv.secagg.primitives import binding
+from fedpriv.secagg.primitives.keys import public_key
 from tests.secagg.cohort import Cohort, Dice, Play, random_answers, small
 
 MODES = list(Mode)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.secagg import messages, party_state
-from fedpriv.secagg.codec import Fixed, Ids, Number, Record, Table, Vector, Wire
 from fedpriv.secagg.errors import MalformedMessage
 from fedpriv.secagg.messages import (
     Advertise,
@@ -24,6 +23,7 @@ from fedpriv.secagg.messages import (
     read,
 )
 from fedpriv.secagg.party_state import Advertised, Answered, Confirmed, Enrolled, Revealed, Shared
+from fedpriv.secagg.primitives.codec import Fixed, Ids, Number, Record, Table, Vector, Wire
 
 MESSAGES: list[type[Record]] = [
     Advertise,

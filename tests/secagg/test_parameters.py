@@ -3,7 +3,7 @@ import pytest
 
 from fedpriv.secagg import Mode, Parameters
 from fedpriv.secagg.graph import choose_holders, owners_of, partners
-from fedpriv.secagg.parameters import COMPLETE
+from fedpriv.secagg.thresholds import COMPLETE
 from tests.secagg.cohort import Cohort, Dice
 from tests.statistical import assert_counts_follow
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedpriv.secagg import FixedPoint, Mode, Parameters, Party, Round, Server
 from fedpriv.secagg.errors import TooFewParties, WrongRound
-from fedpriv.secagg.parameters import COMPLETE
+from fedpriv.secagg.thresholds import COMPLETE
 from tests.secagg.cohort import Cohort, Dice, Play, ideal, random_answers, small
 
 MODES = list(Mode)

@@ -35,7 +35,7 @@ def fedpriv(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     """Run `fedpriv` with some arguments."""
 
     def run(*arguments: object) -> Done:
-        from simulations.cli import main
+        from fedpriv.simulations.cli import main
 
         monkeypatch.setattr(sys, "argv", ["fedpriv", *map(str, arguments)])
         capsys.readouterr()

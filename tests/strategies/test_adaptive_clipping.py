@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.queries import GradientQuery
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.privacy.accountants import GdpAccountant
-from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import build, linear_task, random_data, streams, train
 
 if TYPE_CHECKING:
-    from fedpriv.federation.queries import Query
-    from fedpriv.federation.strategy import SumStrategy
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.strategy.base import SumStrategy
 
 SIZES, WIDTH = (3000, 1500), 4
 N = sum(SIZES)

@@ -10,25 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.queries import GradientQuery, LossQuery
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.queries.kinds import GradientQuery, LossQuery
 from fedpriv.privacy.accountants import RdpAccountant
-from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import GaussianEvent, PureEvent
-from fedpriv.privacy.filters import RdpFilter
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.selection import ExponentialMechanism, ReportNoisyMax, Selection
+from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, Selection
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.planning.filters import RdpFilter
 from tests.federation.worlds import build, linear_task, random_data, streams, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from fedpriv.federation.queries import Query
+    from fedpriv.federation.queries.kinds import Query
 
 SIZES, WIDTH = (40, 25), 3
 TASK = linear_task(SIZES, WIDTH, regulariser=0.01)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-import strategies
-from fedpriv.federation.guard import Policy, check_query
+from fedpriv import strategies
+from fedpriv.federation.party.guard import Policy, check_query
 from fedpriv.learning.losses import (
     HuberHinge,
     HuberRegression,
@@ -23,7 +23,7 @@ from fedpriv.learning.models import LinearModel, MlpModel
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.shares import SHARE_LAWS
+from fedpriv.privacy.mechanisms.shares import SHARE_LAWS
 from tests.federation.worlds import build, linear_task
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedpriv.federation.queries import GradientQuery
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.learning.protector import (
     LEAST_NOISE,
     MOST_NOISE,
@@ -27,7 +27,7 @@ from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.ledger import Kind, Ledger
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
-from strategies.learned_protection import LearnedProtection
+from fedpriv.strategies.learned_protection import LearnedProtection
 from tests.federation.worlds import build, linear_task, party_data, random_data, streams, train
 
 if TYPE_CHECKING:

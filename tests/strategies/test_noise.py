@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from scipy.stats import beta, chi2, gamma
 
+from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.limits import model_sensitivity
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.queries.bounds import model_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.calibration import calibrate
 from fedpriv.privacy.mechanisms import GaussianMechanism, L2LaplaceMechanism
-from fedpriv.privacy.planning_objective import ObjectiveMechanism
+from fedpriv.privacy.planning.calibration import calibrate
+from fedpriv.privacy.planning.objective import ObjectiveMechanism
 from tests.federation.worlds import (
     SilentFederation,
     build,
@@ -32,7 +32,7 @@ from tests.federation.worlds import (
 from tests.statistical import FALSE_FAILURE, assert_distribution_follows
 
 if TYPE_CHECKING:
-    from fedpriv.federation.strategy import SumStrategy
+    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.federation.task import Task
     from fedpriv.privacy.mechanisms import Mechanism
 

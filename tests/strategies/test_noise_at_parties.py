@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import strategies
+from fedpriv import strategies
+from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.vectorized import VectorizedFederation
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.ledger import Kind, Ledger
-from fedpriv.privacy.planning_shares import Sharing
-from fedpriv.privacy.shares import SharedNoise
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
-from strategies.sharing import share_reach, with_shares
+from fedpriv.strategies.common.sharing import share_reach, with_shares
 from tests.federation.worlds import (
     PRIVATE,
     SilentFederation,
@@ -33,7 +33,7 @@ from tests.statistical import assert_mean_is
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fedpriv.federation.queries import Query
+    from fedpriv.federation.queries.kinds import Query
     from fedpriv.privacy.randomness import RandomStream
 
 SIZES, WIDTH = (20, 30, 40, 50, 60, 20, 30, 40, 50, 60), 4
@@ -140,7 +140,7 @@ def test_too_many_drop_outs_release_nothing(name: str) -> None:
 
 
 def same(one: Query, other: Query) -> bool:
-    from fedpriv.federation.codec import to_bytes
+    from fedpriv.federation.queries.encoding import to_bytes
 
     return to_bytes(one) == to_bytes(other)
 

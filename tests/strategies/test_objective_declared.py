@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Squared
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning_objective import (
+from fedpriv.privacy.planning.objective import (
     ObjectiveMechanism,
     ObjectiveProblem,
     gaussian_rule,
@@ -254,7 +254,7 @@ def test_the_squared_loss_is_refused_in_the_joint_form_and_in_the_local_one(
 
 
 def test_a_plan_of_another_loss_does_not_carry_the_squared_loss_past_the_rule() -> None:
-    from strategies.objective_perturbation import ObjectivePerturbation
+    from fedpriv.strategies.objective_perturbation import ObjectivePerturbation
 
     task = linear_task((30, 40), 2, regulariser=0.1)
     made: Any = build("objective-perturbation", task)

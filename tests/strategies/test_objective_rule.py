@@ -17,8 +17,7 @@ from scipy.stats import chi, gamma, norm
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.events import ApproximateEvent, PureEvent
-from fedpriv.privacy.plan import Plan
-from fedpriv.privacy.planning_objective import (
+from fedpriv.privacy.planning.objective import (
     ObjectiveMechanism,
     ObjectiveNoise,
     ObjectiveProblem,
@@ -27,6 +26,7 @@ from fedpriv.privacy.planning_objective import (
     linear_step,
     pure_rule,
 )
+from fedpriv.privacy.planning.plan import Plan
 
 ONE, TWO = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 

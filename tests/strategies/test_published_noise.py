@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedpriv.federation.answers import draw
+from fedpriv.federation.party.answers import draw
 from fedpriv.learning.losses import HuberHinge
 from fedpriv.privacy.budget import BudgetExceeded
 from tests.federation.worlds import SilentFederation, build, linear_task, streams, train

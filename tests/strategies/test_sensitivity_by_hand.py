@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
-from fedpriv.federation.limits import gradient_sensitivity, local_mechanism
-from fedpriv.federation.local_noise import LocalNoise
-from fedpriv.federation.queries import ErmQuery, GradientQuery
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.queries.bounds import gradient_sensitivity, local_mechanism
+from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
+from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism, L2LaplaceMechanism
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
-from fedpriv.privacy.planning import gradient_plan, output_plan
+from fedpriv.privacy.planning.classical import gradient_plan, output_plan
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import build, linear_task, random_data, streams
 
 if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.strategy import SumStrategy
+    from fedpriv.federation.strategy.base import SumStrategy
 
 ONE, TWO = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 SIZES, WIDTH, LAMBDA = (40, 25), 3, 0.01

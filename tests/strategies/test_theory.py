@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.learning.losses import Squared
 from tests.federation.worlds import build, linear_task, party_data, streams, train
 from tests.statistical import FALSE_FAILURE

@@ -14,12 +14,12 @@ from fedpriv.privacy.accountants.pld import PldAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.tcdp import TcdpAccountant
 from fedpriv.privacy.accountants.zcdp import SimpleZcdpAccountant, ZcdpAccountant
-from fedpriv.privacy.releases import on_levels
+from fedpriv.privacy.planning.releases import on_levels
 
 if TYPE_CHECKING:
     from fedpriv.privacy.accountants.base import Accountant
     from fedpriv.privacy.events import Event
-    from fedpriv.privacy.releases import Releases
+    from fedpriv.privacy.planning.releases import Releases
 
 ACCOUNTANTS: dict[str, type[Accountant]] = {
     accountant.name: accountant

@@ -19,7 +19,7 @@ from fedpriv.privacy.events import (
     PoissonPureEvent,
     PureEvent,
 )
-from fedpriv.privacy.releases import on_levels
+from fedpriv.privacy.planning.releases import on_levels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

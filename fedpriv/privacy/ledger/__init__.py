@@ -21,7 +21,7 @@ from fedpriv.privacy.ledger.errors import (
     LedgerTampered,
 )
 from fedpriv.privacy.ledger.ledger import Ledger
-from fedpriv.privacy.ledger.records import Declaration, Reservation
+from fedpriv.privacy.ledger.reservations import Declaration, Reservation
 from fedpriv.privacy.ledger.settings import Settings
 from fedpriv.privacy.ledger.spend import BudgetRefusal, Left, Spend
 from fedpriv.privacy.ledger.verify import Verification

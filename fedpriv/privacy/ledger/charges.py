@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fedpriv.privacy.ledger.chain import Kind, canonical_json
 from fedpriv.privacy.ledger.choice import choose_composition, composition_from_dict
 from fedpriv.privacy.ledger.errors import LedgerConflict
-from fedpriv.privacy.ledger.records import (
+from fedpriv.privacy.ledger.reservations import (
     allowances,
     declaration_from_dict,
     declaration_to_dict,

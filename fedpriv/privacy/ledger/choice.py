@@ -10,7 +10,6 @@ from fedpriv._validate import require_choice
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.accountants.rdp import DEFAULT_ORDERS
 from fedpriv.privacy.events import ApproximateEvent
-from fedpriv.privacy.filters import RdpFilter
 from fedpriv.privacy.ledger.composition import (
     BasicComposition,
     Composition,
@@ -19,7 +18,8 @@ from fedpriv.privacy.ledger.composition import (
     RdpComposition,
     is_exact,
 )
-from fedpriv.privacy.ledger.records import merged
+from fedpriv.privacy.ledger.reservations import merged
+from fedpriv.privacy.planning.filters import RdpFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

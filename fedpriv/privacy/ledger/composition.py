@@ -33,8 +33,8 @@ from fedpriv.privacy.events import (
     PoissonPureEvent,
     PureEvent,
 )
-from fedpriv.privacy.filters import RdpFilter
 from fedpriv.privacy.gaussian import gdp_epsilon, gdp_mu
+from fedpriv.privacy.planning.filters import RdpFilter
 
 if TYPE_CHECKING:
     from fedpriv.privacy.adjacency import Adjacency

@@ -28,7 +28,7 @@ from fedpriv.privacy.ledger.charges import Charges
 from fedpriv.privacy.ledger.choice import AUTO, default_composition, fixed_composition
 from fedpriv.privacy.ledger.errors import LedgerConflict, LedgerMismatch, LedgerTampered
 from fedpriv.privacy.ledger.fingerprint import SALT_BYTES
-from fedpriv.privacy.ledger.records import Declaration, Reservation, event_json, merged
+from fedpriv.privacy.ledger.reservations import Declaration, Reservation, event_json, merged
 from fedpriv.privacy.ledger.settings import Settings, require_name, settings_from_dict
 from fedpriv.privacy.ledger.store import Store
 from fedpriv.privacy.ledger.verify import Verification, verify_store

@@ -31,7 +31,7 @@ from fedpriv.privacy.ledger.choice import AUTO, composition_from_dict
 from fedpriv.privacy.ledger.composition import Cost
 from fedpriv.privacy.ledger.database import SCHEMA
 from fedpriv.privacy.ledger.errors import LedgerTampered
-from fedpriv.privacy.ledger.records import allowances, declaration_from_dict
+from fedpriv.privacy.ledger.reservations import allowances, declaration_from_dict
 from fedpriv.privacy.ledger.settings import settings_from_dict
 from fedpriv.privacy.ledger.spend import Spend
 

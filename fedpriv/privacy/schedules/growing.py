@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from fedpriv._validate import require_count, require_positive, require_rate
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.calibration import noise_within
 from fedpriv.privacy.events import GaussianEvent
-from fedpriv.privacy.plan import Plan, sampled
+from fedpriv.privacy.planning.calibration import noise_within
+from fedpriv.privacy.planning.plan import Plan, sampled
 
 if TYPE_CHECKING:
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.events import Event
-    from fedpriv.privacy.releases import Releases
+    from fedpriv.privacy.planning.releases import Releases
 
 _MOST_LEVELS = 50  # each distinct rate costs an accountant tens of milliseconds
 

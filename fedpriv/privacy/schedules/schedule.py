@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv._validate import require_count
-from fedpriv.privacy.calibration import calibrate
+from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.schedules.allocation import gain, scaled_noise
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.budget import Budget
-    from fedpriv.privacy.calibration import Calibration
+    from fedpriv.privacy.planning.calibration import Calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

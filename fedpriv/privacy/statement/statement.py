@@ -14,16 +14,16 @@ from fedpriv.privacy.accountants import (
     UnsupportedEvent,
     ZcdpAccountant,
 )
-from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import PrivacyLoss, group_privacy
-from fedpriv.privacy.filters import GdpFilter
-from fedpriv.privacy.shares import SharedNoise
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.tradeoff import attack_advantage, gaussian_attack_advantage
 
 if TYPE_CHECKING:
-    from fedpriv.privacy.plan import Plan
-    from fedpriv.privacy.shares import NoiseShare
+    from fedpriv.privacy.mechanisms.shares import NoiseShare
+    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.privacy.statement.facts import LedgerFacts, RunFacts, TrustModel
 
 SIMULATED = "SIMULATED: no privacy was spent"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.mechanisms import Mechanism
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.rounding import rounded_up
-from fedpriv.privacy.shares import SharedNoise
 from fedpriv.privacy.statement.statement import SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fedpriv.privacy.plan import Plan
+    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.privacy.statement.statement import Statement
 
 _WIDTH = 96

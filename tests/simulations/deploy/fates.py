@@ -25,18 +25,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.federation import codec
-from fedpriv.federation.courier import Courier, Patience, opened
+from fedpriv.federation.engines.courier import Courier, Patience, opened
+from fedpriv.federation.queries import encoding as codec
 from fedpriv.privacy.ledger import Ledger
-from simulations import deployed_server
-from simulations.deploy import supernode, worker
-from simulations.results import write_json
+from fedpriv.simulations.deploy.flower import supernode, worker
+from fedpriv.simulations.deploy.run import server as deployed_server
+from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from fedpriv.federation.wire import Request
+    from fedpriv.federation.protocol.wire import Request
 
 _ORDERS, _DEATHS, _LIES, _PATIENCE = "orders.json", "deaths.json", "lies.json", "patience.json"
 _SECONDS = 60.0

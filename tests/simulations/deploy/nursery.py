@@ -20,18 +20,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import simulations
-from fedpriv.federation.kernels import load_kernels
-from simulations.deploy.processes import Process, log_of
-from simulations.results import write_json
+import fedpriv
+from fedpriv.federation.engines.warm_up import load_kernels
+from fedpriv.simulations.deploy.processes import Process, log_of
+from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
-    from simulations.deploy.programs import Program
+    from fedpriv.simulations.deploy.programs import Program
 
 _MODULES = (
-    "simulations.deploy.superlink",
-    "simulations.deploy.supernode",
-    "simulations.deploy.worker",
+    "fedpriv.simulations.deploy.flower.superlink",
+    "fedpriv.simulations.deploy.flower.supernode",
+    "fedpriv.simulations.deploy.flower.worker",
     "tests.simulations.deploy.fates",
 )
 
@@ -42,7 +42,7 @@ class Nursery:
     def __init__(self) -> None:
         self._starter = subprocess.Popen(
             [sys.executable, "-m", "tests.simulations.deploy.nursery"],
-            cwd=Path(simulations.__file__).parents[1],
+            cwd=Path(fedpriv.__file__).parents[1],
             env={**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -51,7 +51,7 @@ class Nursery:
         )
 
     def start(self, program: Program) -> Process:
-        """Start a program as `simulations.deploy.processes.start` does, and ruled by its fates."""
+        """Start a program as `processes.start` does, and ruled by its fates."""
         folder, orders, answers = program.folder, self._starter.stdin, self._starter.stdout
         assert orders is not None
         assert answers is not None
@@ -78,7 +78,7 @@ class Nursery:
 
 def main() -> None:
     """Import everything, then fork for every order."""
-    from simulations.deploy import worker
+    from fedpriv.simulations.deploy.flower import worker
 
     for name in (
         *_MODULES,

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.federation.party_policy import read_party
+from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
-from simulations.deploy.federation import parse_federation
-from simulations.deploy.folders import PartyFolder, ServerFolder
-from simulations.deploy.founding import add, found, rebundle
-from simulations.deploy.membership import register, wait_until_up
-from simulations.deploy.processes import Process, processes, stop, tail
-from simulations.deploy.programs import party_programs, server_programs
-from simulations.deploy.submission import Submitted, new_run, result_of, submit
-from simulations.experiment import read_experiment
-from simulations.server_app import FAILURE
-from simulations.toml import to_toml
+from fedpriv.simulations.deploy.federation import parse_federation
+from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
+from fedpriv.simulations.deploy.founding import add, found, rebundle
+from fedpriv.simulations.deploy.membership import register, wait_until_up
+from fedpriv.simulations.deploy.processes import Process, processes, stop, tail
+from fedpriv.simulations.deploy.programs import party_programs, server_programs
+from fedpriv.simulations.deploy.run.submission import Submitted, new_run, result_of, submit
+from fedpriv.simulations.experiment.file import read_experiment
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.server_app import FAILURE
 from tests.simulations.deploy import fates
 from tests.simulations.deploy.conftest import (
     NAMES,
@@ -39,8 +39,8 @@ from tests.simulations.deploy.nursery import Nursery
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from simulations.deploy.folders import Folder
-    from simulations.experiment import Experiment
+    from fedpriv.simulations.deploy.folders import Folder
+    from fedpriv.simulations.experiment.file import Experiment
 
 BOUND = 240.0  # seconds; on a machine that is not busy nothing takes a quarter of it
 MEMORY = Path("/dev/shm")  # noqa: S108 (its owner is a test)

@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pytest
 
-from fedpriv.data import KeptFiles, files, keep
-from fedpriv.federation.guard import QueryRefused
-from fedpriv.federation.journal import Journal
-from fedpriv.federation.queries import GradientQuery
+from fedpriv.data import KeptFiles, keep
+from fedpriv.data.tables import files
+from fedpriv.federation.deployed.journal import Journal
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.secagg import FixedPoint
-from simulations.deploy import ahead
-from simulations.deploy.ahead import Ahead
-from simulations.deploy.pace import Pace
-from simulations.deploy.supernode import paused
-from simulations.deployed_client import open_deployed
-from tests.federation.deployments import Deployment
+from fedpriv.simulations.deploy.flower import ahead
+from fedpriv.simulations.deploy.flower.ahead import Ahead
+from fedpriv.simulations.deploy.flower.pace import Pace
+from fedpriv.simulations.deploy.flower.supernode import paused
+from fedpriv.simulations.deploy.run.client import open_deployed
+from tests.federation.deployed.deployments import Deployment
 
 if TYPE_CHECKING:
-    from fedpriv.secagg.fixed_point import Ring
+    from fedpriv.secagg.numbers.fixed_point import Ring
 
 CLEAR: dict[str, Any] = {
     "policy": {"secure_aggregation": "off"},
@@ -146,12 +147,12 @@ _COPIES = """
 import json, os, signal, sys, threading
 from pathlib import Path
 
-from simulations.client_app import open_party
+from fedpriv.simulations.client_app import open_party
 from fedpriv.data import Files, files
-from fedpriv.learning.clipping_logistic import clipped_logistic_sums
-from fedpriv.federation.kernels import load_kernels
+from fedpriv.learning.clipping.logistic import clipped_logistic_sums
+from fedpriv.federation.engines.warm_up import load_kernels
 from fedpriv.learning.row_scores import _fill
-from simulations.deploy.ahead import Ahead
+from fedpriv.simulations.deploy.flower.ahead import Ahead
 import torch, pyarrow.csv, numpy as np
 
 party = Path(sys.argv[1])
@@ -171,7 +172,7 @@ def copy():
     Files().table(now.data, schema=now.schema)
     records = now.files.table(now.data, schema=now.schema).train
     from fedpriv.learning.batch import RecordBatch
-    from fedpriv.learning.clipping_linear import clipped_linear_sums
+    from fedpriv.learning.clipping.linear import clipped_linear_sums
     from fedpriv.learning.crew import Crew
     from fedpriv.learning.losses import Logistic
     batch = RecordBatch(features=torch.tensor(records.X), labels=torch.tensor(records.y))
@@ -234,7 +235,7 @@ def test_a_node_awaits_its_worker_with_short_pauses_and_the_server_at_its_pace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     time, slept = 0.0, list[float]()
-    monkeypatch.setattr("simulations.deploy.supernode.time.sleep", slept.append)
+    monkeypatch.setattr("fedpriv.simulations.deploy.flower.supernode.time.sleep", slept.append)
     pause = paused(Pace(shortest=0.5, longest=2.0, clock=lambda: time))
     time = 30.0
     pause(3)

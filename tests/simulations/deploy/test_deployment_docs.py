@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulations.deploy.doctor import examine
-from simulations.deploy.folders import PartyFolder, server_folder
-from simulations.deploy.submission import new_run
-from simulations.experiment import read_experiment
+from fedpriv.simulations.deploy.doctor import examine
+from fedpriv.simulations.deploy.folders import PartyFolder, server_folder
+from fedpriv.simulations.deploy.run.submission import new_run
+from fedpriv.simulations.experiment.file import read_experiment
 from tests.simulations.deploy.conftest import NAMES
 
 if TYPE_CHECKING:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fedpriv.federation.journal import Journal, LedgerMark
-from fedpriv.federation.party_policy import read_party
+from fedpriv.federation.deployed.journal import Journal, LedgerMark
+from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
-from simulations.deploy import certificates, doctor, keys, reach
-from simulations.deploy.doctor import examine
-from simulations.deploy.folders import read_node
-from simulations.deploy.roster import Member, Roster, read_roster, write_roster
+from fedpriv.simulations.deploy import certificates, doctor, keys, reach
+from fedpriv.simulations.deploy.doctor import examine
+from fedpriv.simulations.deploy.folders import read_node
+from fedpriv.simulations.deploy.roster import Member, Roster, read_roster, write_roster
 from tests.simulations.deploy.conftest import LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from simulations.deploy.folders import PartyFolder, ServerFolder
+    from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
     from tests.simulations.conftest import Command
     from tests.simulations.deploy.conftest import Founder
 

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
 from fedpriv.data import DataError
-from fedpriv.federation.party_policy import read_party
-from simulations.deploy.bundles import invitation, read_bundle, write_bundle
-from simulations.deploy.certificates import (
+from fedpriv.federation.deployed.policy import read_party
+from fedpriv.simulations.deploy.bundles import invitation, read_bundle, write_bundle
+from fedpriv.simulations.deploy.certificates import (
     CA_DAYS,
     days_left,
     fingerprint,
@@ -29,9 +29,9 @@ from simulations.deploy.certificates import (
     new_server,
     read_certificate,
 )
-from simulations.deploy.federation import parse_federation, read_federation
-from simulations.deploy.founding import add, found, join, rebundle, renew
-from simulations.deploy.keys import (
+from fedpriv.simulations.deploy.federation import parse_federation, read_federation
+from fedpriv.simulations.deploy.founding import add, found, join, rebundle, renew
+from fedpriv.simulations.deploy.keys import (
     identity_public,
     node_public,
     read_identity,
@@ -39,7 +39,7 @@ from simulations.deploy.keys import (
     too_open,
     write_private,
 )
-from simulations.deploy.roster import Member, Roster, read_roster, write_roster
+from fedpriv.simulations.deploy.roster import Member, Roster, read_roster, write_roster
 from tests.simulations.deploy.conftest import LABEL, NAMES, Founder, federation_values
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from fedpriv._validate import require_choice
-from simulations.deploy import membership, processes
-from simulations.deploy.folders import Folder, party_folder, read_node, server_folder
-from simulations.deploy.processes import Process, start, stop
-from simulations.deploy.programs import Program, flwr, party_programs, server_programs
-from simulations.deploy.superlink import FleetOnly
-from simulations.deploy.worker import note_failure, require_run_directory
-from simulations.results import write_json
+from fedpriv.simulations.deploy import membership, processes
+from fedpriv.simulations.deploy.flower.superlink import FleetOnly
+from fedpriv.simulations.deploy.flower.worker import note_failure, require_run_directory
+from fedpriv.simulations.deploy.folders import Folder, party_folder, read_node, server_folder
+from fedpriv.simulations.deploy.processes import Process, start, stop
+from fedpriv.simulations.deploy.programs import Program, flwr, party_programs, server_programs
+from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
     from tests.simulations.conftest import Command
@@ -248,7 +248,9 @@ def test_staying_in_the_foreground_ends_with_the_first_process_and_ends_the_othe
     folder = deployment().parties[0]
     short = Program(name="short", command=(sys.executable, "-c", "print('no key')"), folder=folder)
     programs = (sleeper(folder), short)
-    monkeypatch.setattr("simulations.deploy.programs.party_programs", lambda _folder: programs)
+    monkeypatch.setattr(
+        "fedpriv.simulations.deploy.programs.party_programs", lambda _folder: programs
+    )
     before = signal.getsignal(signal.SIGTERM)
     try:
         done = fedpriv("deploy", "party", folder.root, "--foreground")

@@ -22,19 +22,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fedpriv.federation.party_policy import read_party
+from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
-from simulations.deploy.submission import call, new_run, submission, write_app
-from simulations.results import read_costs
-from simulations.server_app import FAILURE
-from simulations.toml import to_toml
+from fedpriv.simulations.deploy.run.submission import call, new_run, submission, write_app
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.run.files import read_costs
+from fedpriv.simulations.server_app import FAILURE
 from tests.simulations.deploy import fates
 from tests.simulations.deploy.standing import BOUND, EXPERIMENT, standing, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from simulations.deploy.folders import PartyFolder
+    from fedpriv.simulations.deploy.folders import PartyFolder
     from tests.simulations.deploy.standing import Standing
 
 DISK = 256 * 1024
@@ -185,7 +185,7 @@ def fedpriv(tmp_path: Path) -> Iterator[Callable[..., Command]]:
                 [
                     sys.executable,
                     "-c",
-                    "from simulations.cli import main; main()",
+                    "from fedpriv.simulations.cli import main; main()",
                     *map(str, words),
                 ],
                 cwd=Path(__file__).parents[3],

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 from fedpriv.data import Dataset, Records, bound, partition, read_schema, read_table
-from fedpriv.federation.client_app import STEPS
-from fedpriv.federation.journal import Journal
-from fedpriv.federation.memory import Memory
-from fedpriv.federation.vectorized import VectorizedFederation
+from fedpriv.federation.deployed.journal import Journal
+from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.party.client_app import STEPS
+from fedpriv.federation.party.memory import Memory
 from fedpriv.privacy.ledger import Ledger
-from simulations.deploy.membership import wait_until_up
-from simulations.deploy.submission import submit
-from simulations.deployed import bounds_of, prepare_deployed
-from simulations.deployed_client import open_deployed
-from simulations.run import build_strategy
-from simulations.server_app import FAILURE
-from simulations.streams import streams
+from fedpriv.simulations.deploy.membership import wait_until_up
+from fedpriv.simulations.deploy.run.client import open_deployed
+from fedpriv.simulations.deploy.run.public_facts import bounds_of, prepare_deployed
+from fedpriv.simulations.deploy.run.submission import submit
+from fedpriv.simulations.run.prepare import build_strategy
+from fedpriv.simulations.run.streams import streams
+from fedpriv.simulations.server_app import FAILURE
 from tests.simulations.deploy import fates
 from tests.simulations.deploy.conftest import NAMES, SIZES
 from tests.simulations.deploy.standing import BOUND, model, standing, superlink, wait_until
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from simulations.deploy.folders import PartyFolder
-    from simulations.experiment import Experiment
+    from fedpriv.simulations.deploy.folders import PartyFolder
+    from fedpriv.simulations.experiment.file import Experiment
     from tests.simulations.deploy.standing import Standing
 
 EXCHANGES = tuple(step for step in STEPS if step != "ask")  # "ask" is for answers in the clear

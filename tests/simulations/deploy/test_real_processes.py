@@ -27,25 +27,25 @@ from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
 
 from fedpriv.data import Dataset, Records, bound, partition, read_schema, read_table
-from fedpriv.federation.vectorized import VectorizedFederation
-from simulations.deploy import certificates, keys
-from simulations.deploy.doctor import examine
-from simulations.deploy.federation import parse_federation, read_federation
-from simulations.deploy.folders import PartyFolder, read_node
-from simulations.deploy.founding import add, found, rebundle
-from simulations.deploy.membership import register, wait_until_up
-from simulations.deploy.processes import processes, start, stop, tail
-from simulations.deploy.programs import CONNECTION, flwr, party_programs, server_programs
-from simulations.deploy.reach import free_port
-from simulations.deploy.roster import Member, read_roster, write_roster
-from simulations.deploy.submission import follow, new_run, submit
-from simulations.deploy.worker import ACQUIRE, Runtime
-from simulations.deployed import bounds_of, prepare_deployed
-from simulations.experiment import Experiment, read_experiment
-from simulations.results import read_costs
-from simulations.run import build_strategy, train
-from simulations.streams import streams
-from simulations.toml import to_toml
+from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.simulations.deploy import certificates, keys
+from fedpriv.simulations.deploy.doctor import examine
+from fedpriv.simulations.deploy.federation import parse_federation, read_federation
+from fedpriv.simulations.deploy.flower.worker import ACQUIRE, Runtime
+from fedpriv.simulations.deploy.folders import PartyFolder, read_node
+from fedpriv.simulations.deploy.founding import add, found, rebundle
+from fedpriv.simulations.deploy.membership import register, wait_until_up
+from fedpriv.simulations.deploy.processes import processes, start, stop, tail
+from fedpriv.simulations.deploy.programs import CONNECTION, flwr, party_programs, server_programs
+from fedpriv.simulations.deploy.reach import free_port
+from fedpriv.simulations.deploy.roster import Member, read_roster, write_roster
+from fedpriv.simulations.deploy.run.public_facts import bounds_of, prepare_deployed
+from fedpriv.simulations.deploy.run.submission import follow, new_run, submit
+from fedpriv.simulations.experiment.file import Experiment, read_experiment
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.run.files import read_costs
+from fedpriv.simulations.run.prepare import build_strategy, train
+from fedpriv.simulations.run.streams import streams
 from tests.simulations.deploy.conftest import (
     NAMES,
     SCHEMA,
@@ -58,7 +58,7 @@ from tests.simulations.deploy.conftest import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from simulations.deploy.programs import Program
+    from fedpriv.simulations.deploy.programs import Program
 
 _BOUND = 150.0  # seconds; on a machine that is not busy a run takes twenty
 _EXPERIMENT = """
@@ -258,8 +258,8 @@ def test_code_that_is_shipped_to_the_server_is_not_run(served: Deployment, tmp_p
         "tool": {"flwr": {"app": {
             "publisher": "nobody",
             "fab-include": ["simulations/*.py"],
-            "components": {"serverapp": "simulations.server_app:app",
-                           "clientapp": "simulations.client_app:app"},
+            "components": {"serverapp": "fedpriv.simulations.server_app:app",
+                           "clientapp": "fedpriv.simulations.client_app:app"},
             "config": {"output": str(tmp_path)},
         }}},
     }  # fmt: skip

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from simulations.deploy.programs import flwr, party_programs, server_programs
-from simulations.deploy.templates import start_script, unit
-from simulations.safe_path import SAFE_PATH, safe_children
-from tests.simulations.planting import plant, ran
+from fedpriv.simulations.deploy.programs import flwr, party_programs, server_programs
+from fedpriv.simulations.deploy.templates import start_script, unit
+from fedpriv.simulations.safe_path import SAFE_PATH, safe_children
+from tests.simulations.engines.planting import plant, ran
 
 if TYPE_CHECKING:
-    from simulations.deploy.programs import Program
+    from fedpriv.simulations.deploy.programs import Program
     from tests.simulations.deploy.conftest import Founder
 
 ROOT = Path(__file__).parents[3]
@@ -107,10 +107,10 @@ def test_processes_are_started_in_these_places_and_no_others() -> None:
     ]
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in product}
     assert {name for name, text in texts.items() if starts.search(text)} == {
-        "simulations/compare.py",
+        "simulations/compare/cells.py",
         "simulations/deploy/processes.py",
-        "simulations/deploy/submission.py",
-        "simulations/ray_engine.py",
+        "simulations/deploy/run/submission.py",
+        "simulations/engines/ray.py",
     }
     assert {name for name, text in texts.items() if "sys.executable" in text} == {
         "simulations/safe_path.py"

@@ -1,0 +1,163 @@
+"""A schema and a table, from the disk; or as they were read before, if the files are the same.
+
+For a process that hands copies of itself one piece of work each: what it has read before, no copy
+needs to read.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from time import time_ns
+from typing import TYPE_CHECKING
+
+from fedpriv.data.errors import DataError
+from fedpriv.data.tables.schema import read_schema
+from fedpriv.data.tables.table import read_table
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    from fedpriv.data.dataset import Dataset
+    from fedpriv.data.tables.schema import Schema
+
+_TICK = 2 * 10**9  # ns: the coarsest clock of a file system that is in use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """What tells a file from what it was: no edit leaves all of it as it was, once it is `settled`.
+
+    Not covered: a program that changes the file in memory (mmap), until the system writes it back;
+    a network disk that shows an old state of the file.
+
+    Attributes:
+        path: Where it is.
+        device: On which disk.
+        inode: Another one if the file was replaced.
+        size: In bytes.
+        modified: When it was written, in ns; whoever writes may set it back.
+        changed: When anything about it was changed, in ns; which nobody sets.
+    """
+
+    path: Path
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, path: Path) -> Version | None:
+        """The version of a file now; None if there is none to be seen."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return cls(
+            path=path,
+            device=found.st_dev,
+            inode=found.st_ino,
+            size=found.st_size,
+            modified=found.st_mtime_ns,
+            changed=found.st_ctime_ns,
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether an edit from now on has another time than the last one, by any clock."""
+        return time_ns() - self.changed > _TICK
+
+
+class Files:
+    """Reads what it is asked for, whenever it is asked."""
+
+    __slots__ = ()
+
+    def schema(self, path: Path) -> Schema:
+        """The schema in a file; `DataError` says what is wrong with it."""
+        return read_schema(path)
+
+    def table(self, path: Path, *, schema: Path) -> Dataset:
+        """All records of a table; `DataError` says what is wrong with it."""
+        return read_table(path, self.schema(schema))[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class KeptFiles(Files):
+    """Gives what it holds while the files are those that it was read from, and else reads them.
+
+    Attributes:
+        data: The version of the table when it was read; None if there was none.
+        layout: The version of its schema.
+        kept_schema: The schema; None if it could not be read.
+        kept_table: The records; None if they could not be read.
+    """
+
+    data: Version | None = None
+    layout: Version | None = None
+    kept_schema: Schema | None = None
+    kept_table: Dataset | None = None
+
+    def schema(self, path: Path) -> Schema:
+        """The schema in a file."""
+        if self.kept_schema is not None and Version.of(path) == self.layout:
+            return self.kept_schema
+        return Files.schema(self, path)
+
+    def table(self, path: Path, *, schema: Path) -> Dataset:
+        """All records of a table."""
+        if self.kept_table is not None and self.holds(path, schema=schema):
+            return self.kept_table
+        return Files.table(self, path, schema=schema)
+
+    def holds(self, path: Path, *, schema: Path) -> bool:
+        """Whether these files are as they were when they were read, or were tried to be."""
+        return (Version.of(path), Version.of(schema)) == (self.data, self.layout)
+
+
+def keep(path: Path, *, schema: Path) -> KeptFiles:
+    """A table and its schema, read by another process. What cannot be read is not kept.
+
+    Nor is what was edited a moment ago: the next edit might not show.
+
+    Readers start threads, and a copy of a process that has threads may wait for a lock that no
+    thread of its own will ever release. Here none are started.
+    """
+    data, layout = Version.of(path), Version.of(schema)
+    if not all(version is None or version.settled for version in (data, layout)):
+        return KeptFiles()
+    found = None
+    with suppress(DataError, OSError):
+        found = read_schema(schema)
+    table = None if found is None else _read_elsewhere(path, found)
+    if (data, layout) != (Version.of(path), Version.of(schema)):
+        return KeptFiles()  # edited meanwhile: which version was read, nobody knows
+    return KeptFiles(data=data, layout=layout, kept_schema=found, kept_table=table)
+
+
+def _read_elsewhere(path: Path, schema: Schema) -> Dataset | None:
+    """The records of a table, or None; what is wrong with them is told to who needs them."""
+    fork = get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+    reader = fork.Process(target=_send, args=(sender, path, schema))
+    reader.start()
+    sender.close()
+    found: Dataset | None = None
+    with receiver, suppress(EOFError, OSError):  # the other process was killed, or halfway through
+        found = receiver.recv()
+    reader.join()
+    reader.close()
+    if found is None:
+        return None
+    # Made again: arrays that come out of a pipe are not read-only.
+    return replace(found, train=replace(found.train), test=replace(found.test))
+
+
+def _send(sender: Connection, path: Path, schema: Schema) -> None:
+    found = None
+    with suppress(DataError, OSError, MemoryError):
+        found = read_table(path, schema)[0]
+    sender.send(found)

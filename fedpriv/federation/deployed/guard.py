@@ -1,0 +1,222 @@
+"""What a deployed party checks before it uses a record: the run, the query, and what it costs.
+
+What is charged. A party's ledger is charged with the cost of the release *as seen by the worst
+observer that its policy does not trust*:
+
+- Noise of the party's own (``local``, ``objective``). What leaves the party is private by itself,
+  whoever looks: the server, all other parties, and the two together. The party computes the event
+  from its own bounds, the grid and the noise that it is told to add, and the query must state the
+  same one. Nothing is taken on trust.
+- Shares of noise (``share``). The observer is the server with the colluding parties of the policy.
+  It sees the sum over at least ``share.minimum`` parties and subtracts the colluders' shares; what
+  is left is the noise of n_min = minimum − colluders honest parties
+  (`fedpriv.privacy.mechanisms.shares`). The party computes that event itself, from its own bounds
+  and roster. A peer that only looks at the release knows its own share: ``colluding`` of at least
+  1/m counts it in. The charge rests on the masks hiding all but the sum, on the other parties
+  adding their shares, and on a release being opened over one set of parties only: see
+  `fedpriv.federation.deployed.host`.
+- Noise of the server. The observer is whoever sees releases, and *not* the server, who sees exact
+  sums: ``noise_at = "server"`` is that trust, written down. Nobody can verify at a party that noise
+  was added elsewhere. The party charges the event that the query states, and refuses one below
+  ``min_noise``, an amplification by sampling that is larger than its own sampling, and an adjacency
+  for which its answer has no bounded sensitivity. Relative noise is relative to the sensitivity, so
+  the event holds whatever clip norm, grid or number of parties the server had in mind, provided
+  that it adds noise in proportion to them.
+
+Sums over records of several parties: by parallel composition a release costs each party what it
+costs one record anywhere in the sum (McSherry 2009), hence every party is charged the same event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
+from fedpriv.federation.protocol.level import LEVELS
+from fedpriv.federation.queries.bounds import certain_tolerance, local_mechanism, record_bound
+from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.events import (
+    ApproximateEvent,
+    BoundedRangeEvent,
+    DistributedGaussianEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    PoissonPureEvent,
+    PureEvent,
+    SkellamEvent,
+    ZcdpEvent,
+)
+from fedpriv.privacy.mechanisms.shares import count_of
+
+if TYPE_CHECKING:
+    from fedpriv.data import Bounds
+    from fedpriv.federation.deployed.policy import PartyPolicy
+    from fedpriv.federation.protocol.level import Protection
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.events import Event
+
+
+# Noise on a vector of bounded L2 sensitivity; ρ-zCDP is discrete Gaussian noise.
+_ON_A_VECTOR: tuple[type[Event], ...] = (GaussianEvent, ZcdpEvent, PureEvent, LaplaceEvent)
+_EVENTS: dict[type[Query], tuple[type[Event], ...]] = {
+    GradientQuery: (*_ON_A_VECTOR, PoissonGaussianEvent, PoissonPureEvent),
+    ErmQuery: (*_ON_A_VECTOR, ApproximateEvent),  # (ε, δ): objective perturbation
+    RiskGradientQuery: (*_ON_A_VECTOR, ApproximateEvent),
+    LossQuery: (BoundedRangeEvent, PureEvent),  # a selection, which has no noise on a vector
+}
+_EVENTS_OF_SHARES: tuple[type[Event], ...] = (SkellamEvent, DistributedGaussianEvent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Engagement:
+    """A run, as it presents itself to a party. Nothing here is believed where it can be checked.
+
+    Attributes:
+        strategy: What the run says that it does; the queries that it may put are checked apart.
+        run: What the names of its queries' run begin with.
+        task: Model and loss as the run states them, with the sizes of the party's own roster.
+        bounds: How features become vectors of bounded norm.
+        protection: How answers are protected on the way to a sum.
+    """
+
+    strategy: str
+    run: str
+    task: Task
+    bounds: Bounds
+    protection: Protection
+
+
+def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:
+    """Raise `QueryRefused` unless a party of this policy takes part in the run at all."""
+    if engagement.strategy not in policy.strategies:
+        raise QueryRefused(
+            f"this party takes part in no run of strategy {engagement.strategy!r}; its policy "
+            f"allows {', '.join(policy.strategies)}."
+        )
+    stated, least = engagement.protection, policy.secure_aggregation
+    if LEVELS.index(stated.level) < LEVELS.index(least):
+        raise QueryRefused(
+            f"the run asks for secure aggregation {stated.level!r}, and this party insists on "
+            f"{least!r}."
+        )
+    parties = engagement.task.parties
+    if count_of(stated.corrupt, parties) < count_of(policy.colluding, parties):
+        raise QueryRefused(
+            f"the run allows for a fraction of {stated.corrupt:g} of colluding parties, and this "
+            f"party for {policy.colluding:g}."
+        )
+    if policy.min_parties > parties:
+        raise QueryRefused(
+            f"the roster has {parties} parties, and this party answers in sums of at least "
+            f"{policy.min_parties}."
+        )
+
+
+def check_terms(
+    query: Query, engagement: Engagement, policy: PartyPolicy, adjacency: Adjacency
+) -> Event:
+    """What the answer to ``query`` costs this party; `QueryRefused` if its policy forbids it."""
+    check_engagement(engagement, policy)
+    if query.run != engagement.run and not query.run.startswith(f"{engagement.run}-"):
+        raise QueryRefused("the query is of another run than the one that this party was shown.")
+    guard = Policy(queries=policy.queries, colluding=policy.colluding)
+    check_query(query, engagement.task, guard)
+    event = query.event
+    if event is None:
+        raise QueryRefused("this party answers no query that states no privacy event.")
+    if event.adjacency is not adjacency:
+        raise QueryRefused(
+            f"the event is stated under {event.adjacency.value!r} adjacency, and the budget of "
+            f"this party under {adjacency.value!r}."
+        )
+    _check_kind(query, event)
+    _check_bounds(query, event, engagement.task, policy)
+    _check_noise(query, event, engagement.task, policy)
+    return event
+
+
+def relative_noise(event: Event) -> float:
+    """The noise of a release in units of its sensitivity, on one scale for all kinds of event.
+
+    Standard deviation / L2 sensitivity for what is Gaussian or nearly so, and for ρ-zCDP that of
+    the Gaussian with the same ρ = 1/(2z²); scale / sensitivity = 1/ε for what states ε.
+    """
+    match event:
+        case SkellamEvent():
+            return sqrt(event.variance) / event.l2_sensitivity
+        case DistributedGaussianEvent():
+            return sqrt(event.shares) * event.share_stddev / event.l2_sensitivity
+        case ZcdpEvent():
+            return 1 / sqrt(2 * event.rho)
+        case PureEvent() | PoissonPureEvent() | BoundedRangeEvent() | ApproximateEvent():
+            return 1 / event.epsilon
+    return float(getattr(event, "relative_noise", 0.0))
+
+
+def _check_kind(query: Query, event: Event) -> None:
+    """An event is charged for the kind of release that its theorem is about, and for no other."""
+    allowed = _EVENTS_OF_SHARES if query.share is not None else _EVENTS[type(query)]
+    if type(event) not in allowed:
+        what = "with shares of noise " if query.share is not None else ""
+        raise QueryRefused(
+            f"a query of kind {query.kind!r} {what}is charged as "
+            f"{', '.join(each.kind for each in allowed)}, and this one states {event.kind!r}."
+        )
+
+
+def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:
+    """One record's part in the answer, and in whether there is one; and the sampling."""
+    if (part := record_bound(query, task)) > policy.max_clip:
+        raise QueryRefused(
+            f"the query bounds one record's part in the answer by {part:g}, and this party allows "
+            f"at most {policy.max_clip:g}."
+        )
+    if isinstance(query, ErmQuery):
+        certain = certain_tolerance(task, regulariser=query.regulariser, objective=query.objective)
+        if not query.tolerance >= certain:
+            raise QueryRefused(
+                f"the query asks for a gradient norm of {query.tolerance:g}, and with less than "
+                f"{certain:.3g} the records of this party, or its noise, would decide whether it "
+                "answers."
+            )
+    counted_on = getattr(event, "sampling_rate", 1.0)
+    sampled = getattr(query, "sampling_rate", 1.0)
+    if counted_on < sampled:
+        raise QueryRefused(
+            f"the event counts on a sample of {counted_on:g} of the records, and the query asks "
+            f"for {sampled:g} of them."
+        )
+    weighted = isinstance(query, ErmQuery) or (
+        isinstance(query, GradientQuery) and query.weights == "equal"
+    )
+    if weighted and event.adjacency is not Adjacency.REPLACE_ONE:
+        raise QueryRefused(
+            "the adjacency must be 'replace-one' where an answer rests on its party's true number "
+            "of records: a minimiser, or equal weights."
+        )
+
+
+def _check_noise(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:
+    mechanism = local_mechanism(query, task, task.smallest)
+    if mechanism is not None and not mechanism.sound:
+        raise QueryRefused(
+            f"the law {mechanism.name!r} is for study: it does not give the guarantee that it "
+            "states, and no deployed party adds it."
+        )
+    own = any(getattr(query, name, None) is not None for name in ("share", "local", "objective"))
+    if policy.noise_at == "parties" and not own:
+        what = "loss sums, which get" if isinstance(query, LossQuery) else "a sum that gets"
+        raise QueryRefused(
+            f"the query asks for {what} its noise at the server, and this party answers only where "
+            "the parties add it."
+        )
+    if (found := relative_noise(event)) < policy.min_noise:
+        raise QueryRefused(
+            f"the release would have noise of {found:.6g} sensitivities, and this party insists "
+            f"on {policy.min_noise:g}."
+        )

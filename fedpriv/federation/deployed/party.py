@@ -1,0 +1,322 @@
+"""A party of a deployment: it pays from its own budget before it uses a record, and answers once.
+
+The order of an answer; what is written is durable before the next step:
+
+    check the policy, and that the budget would pay
+    → make sure that the records can be used, are those of the ledger and as many as the roster says
+    → draw a secret, from which all randomness of this release follows: into the journal
+    → reserve in the party's ledger
+    → compute → store the answer in the journal, erase the secret → commit its digest in the ledger
+    → keep the ledger's head in the journal → the answer leaves, masked
+
+**One draw for each release, whatever happens after it.** A party that fails or is killed before the
+answer is stored has let nothing out. Asked again, it computes the same answer from the same secret:
+no failure, of the solver, the disk or the machine, and no server that provokes one, gets a release
+drawn again until it pleases. Another query for a release that was begun is refused, and so is one
+whose secret is gone. Killed later, a party finds its answer, and sends those bytes.
+
+**Nothing is paid for what cannot be had.** Whether the records can be used does not depend on the
+query, and is looked at before the budget is touched. Nor does it depend on facts of the whole file:
+see `fedpriv.data.tables.release_rules`.
+
+**The ledger is the one that it was.** The journal keeps its length and head. A ledger in which that
+row is missing, an old copy or a new one, has forgotten what was spent, and pays for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from functools import cached_property
+from hashlib import sha256
+from logging import getLogger
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.data import Files, bound, require_releasable, table_identity
+from fedpriv.federation.deployed.guard import check_terms
+from fedpriv.federation.deployed.journal import SALT_BYTES, Given, LedgerMark
+from fedpriv.federation.party.guard import Policy, QueryRefused
+from fedpriv.federation.party.party import Party
+from fedpriv.federation.queries import encoding as codec
+from fedpriv.federation.queries.kinds import RiskGradientQuery
+from fedpriv.privacy.accountants import UnsupportedEvent
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import BudgetExceeded
+from fedpriv.privacy.ledger import Ledger, LedgerError
+from fedpriv.privacy.randomness import SECRET_BYTES, RandomStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedpriv.data import Dataset, Records
+    from fedpriv.federation.deployed.guard import Engagement
+    from fedpriv.federation.deployed.journal import Journal
+    from fedpriv.federation.deployed.policy import PartyFile
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.ledger import Reservation
+    from fedpriv.secagg.numbers.fixed_point import Ring
+
+_LOG = getLogger("fedpriv.party")
+_FIT = sha256(b"every exchange of a joint fit").digest()
+
+
+class DeployedParty:
+    """A deployed party: `fedpriv.federation.party.party.Party`, in charge of its own budget.
+
+    Guarantee. All answers that this party ever gives, to any servers and runs, cost its records at
+    most the budget of its file, as `fedpriv.federation.deployed.guard` charges them, if the file,
+    the ledger and the journal are not tampered with. Of one release of a run at most one answer
+    leaves: the same query again gets the same integers, from the journal; another query for that
+    release, or for one before it, is refused. A release has one draw of randomness, of the
+    operating system's: its sample, its noise and its linear term are the same however often it is
+    begun.
+
+    A joint fit is an exception to the second sentence: its exchanges have no noise of the party's,
+    many of them serve one release, and each is computed when it is asked for.
+
+    Args:
+        file: What the party's own file says.
+        size: How many records the roster states for it: as many as there are under replace-one
+            adjacency, at least as many under add-remove.
+        engagement: The run that asks.
+        journal: Where answers are kept. It must be held while a query is answered.
+        files: Where its records come from: the disk, or what was read from it before.
+    """
+
+    def __init__(
+        self,
+        file: PartyFile,
+        *,
+        size: int,
+        engagement: Engagement,
+        journal: Journal,
+        files: Files | None = None,
+    ) -> None:
+        self._file = file
+        self._size = size
+        self._engagement = engagement
+        self._journal = journal
+        self._files = files or Files()
+
+    @property
+    def size(self) -> int:
+        """n_j, as the roster states it: public, and not read off the records."""
+        return self._size
+
+    def answer(self, query: Query) -> Ring:
+        """The answer to ``query``, in fixed point, paid for.
+
+        Raises:
+            QueryRefused: The policy, the budget, the ledger or the journal forbids it, and no
+                record was used; or the records are not those of the ledger and the roster, and
+                nothing was paid.
+        """
+        file = self._file
+        event = check_terms(query, self._engagement, file.policy, file.adjacency)
+        fit = isinstance(query, RiskGradientQuery)
+        asked = _FIT if fit else sha256(codec.to_bytes(query)).digest()
+        with _faults(file.name), self._ledger() as ledger:
+            found = self._journal.given(query.run)
+            if found is not None and (found.release, found.query) != (query.round, asked):
+                _require_later(query, found)
+                found = None
+            _require_one_draw(query, found, _foreseen(ledger, query, event))
+            if found is not None and not found.pending and not fit:
+                reservation, vector = _reserve(ledger, query, event), found.vector
+            else:
+                records = self._checked(ledger)
+                if found is None:
+                    found = _begun(query, asked, fit=fit)
+                    self._journal.give(query.run, found)
+                reservation = _reserve(ledger, query, event)
+                vector = self._party(records, found.secret if found.pending else None).answer(query)
+                if found.pending:
+                    found = found.answered(vector)
+                    self._journal.give(query.run, found)
+            ledger.commit(reservation, found.digest)
+            self._journal.mark(_mark(ledger))
+        return vector
+
+    def _checked(self, ledger: Ledger) -> Records:
+        """The records, which can be used, are as many as the roster says, and are the ledger's."""
+        records = self._records
+        self._require_count(len(records))
+        self._party(records, None)  # holds them against the task, and draws nothing
+        with _unusable(self._file.name):
+            identity = table_identity(self._file.data)
+        ledger.bind_data(identity)
+        return records
+
+    @cached_property
+    def _dataset(self) -> Dataset:
+        file = self._file
+        with _unusable(file.name):
+            require_releasable(self._files.schema(file.schema), deployed=True)
+            return self._files.table(file.data, schema=file.schema)
+
+    @cached_property
+    def _records(self) -> Records:
+        with _unusable(self._file.name):
+            return bound(self._dataset, self._engagement.bounds).train
+
+    def _require_count(self, count: int) -> None:
+        """Under replace-one adjacency n_j is public; else how many there are decides nothing."""
+        if self._file.adjacency is Adjacency.REPLACE_ONE and count != self._size:
+            raise QueryRefused(
+                f"the roster states {self._size} records for {self._file.name!r}, and its data "
+                "file has another number."
+            )
+
+    def _party(self, records: Records, secret: bytes | None) -> Party:
+        """The party, all of whose randomness follows from ``secret``; None if it needs none."""
+
+        def stream(label: str) -> RandomStream:
+            if secret is None:
+                return RandomStream.from_os()
+            return RandomStream.from_secret(secret, label)
+
+        with _unusable(self._file.name):
+            return Party(
+                records,
+                size=self._size,
+                task=self._engagement.task,
+                sampling=lambda _: stream("sample"),
+                noise=lambda _: stream("noise"),
+                policy=Policy(queries=self._file.policy.queries),
+            )
+
+    @contextmanager
+    def _ledger(self) -> Iterator[Ledger]:
+        """The party's ledger, of exactly the budget in its file; made before its first run only."""
+        file = self._file
+        if not file.ledger.exists():
+            if self._journal.used:
+                raise QueryRefused(
+                    "this party has answered before, and its ledger is gone: put it back from a "
+                    "copy. A new one would forget what was spent."
+                )
+            Ledger.create(
+                file.ledger,
+                data_name=file.name,
+                budget=file.budget,
+                adjacency=file.adjacency,
+                composition=file.composition,
+            ).close()
+        with Ledger.open(file.ledger, budget=file.budget, adjacency=file.adjacency) as ledger:
+            self._require_latest(ledger)
+            yield ledger
+
+    def _require_latest(self, ledger: Ledger) -> None:
+        """Refuse a ledger that is older than the journal, or another one."""
+        mark = self._journal.ledger
+        if mark is None and not self._journal.used:
+            self._journal.mark(_mark(ledger))  # from now on, this one and no other
+        elif mark is None or ledger.hash_of(mark.rows) != mark.head.hex():
+            raise QueryRefused(
+                "this party's ledger is older than its state directory, or is another one: it has "
+                "forgotten what was spent. Put back its newest copy."
+            )
+
+
+def _begun(query: Query, asked: bytes, *, fit: bool) -> Given:
+    """A release before anything is computed: its one draw, unless it has no randomness."""
+    return Given(
+        release=query.round,
+        query=asked,
+        salt=os.urandom(SALT_BYTES),
+        secret=bytes(SECRET_BYTES) if fit else os.urandom(SECRET_BYTES),
+        vector=np.zeros(0, np.uint64),
+        shared=int(query.share is not None),
+    )
+
+
+def _mark(ledger: Ledger) -> LedgerMark:
+    rows = ledger.length
+    return LedgerMark(rows=rows, head=bytes.fromhex(ledger.hash_of(rows) or ""))
+
+
+def _foreseen(ledger: Ledger, query: Query, event: Event) -> str:
+    """Whether the release is "new", "reserved" or "committed"; refuses what cannot be paid."""
+    with _unpaid(query, event):
+        return ledger.foresee(event, run=query.run, round=query.round)
+
+
+def _reserve(ledger: Ledger, query: Query, event: Event) -> Reservation:
+    """Pay, or find that it was paid for."""
+    with _unpaid(query, event):
+        return ledger.reserve(event, run=query.run, round=query.round)
+
+
+@contextmanager
+def _unpaid(query: Query, event: Event) -> Iterator[None]:
+    try:
+        yield
+    except BudgetExceeded:
+        raise QueryRefused(
+            f"what is left of this party's budget does not pay for release {query.round}."
+        ) from None
+    except UnsupportedEvent:
+        raise QueryRefused(
+            f"this party's ledger adds up by a rule that has no price for {event.kind} releases."
+        ) from None
+
+
+def _require_later(query: Query, last: Given) -> None:
+    if query.round <= last.release:
+        what = "begun" if last.pending else "answered"
+        raise QueryRefused(
+            f"release {last.release} of this run was {what} already: what is asked now for "
+            f"release {query.round} would be a second answer."
+        )
+
+
+def _require_one_draw(query: Query, found: Given | None, status: str) -> None:
+    """Refuse a release that the ledger knows, and whose draw the journal does not."""
+    if status == "committed" and (found is None or found.pending):
+        raise QueryRefused(
+            f"release {query.round} of this run was answered already, and the answer is not "
+            "in the state directory any more. Another one would be a second draw of noise."
+        )
+    if status == "reserved" and found is None:
+        raise QueryRefused(
+            f"release {query.round} of this run was begun already, and its draw is not in the "
+            "state directory any more. Another one would be a second draw of noise."
+        )
+
+
+@contextmanager
+def _unusable(name: str) -> Iterator[None]:
+    """Records that cannot be used are a refusal; what is wrong is for the log of their owner alone.
+
+    It is one sentence whatever is wrong with them.
+    """
+    try:
+        yield
+    except QueryRefused:
+        raise
+    except ValueError as error:
+        _LOG.warning("party %s: %s", name, error)
+        raise QueryRefused("the records of this party cannot be used.") from None
+
+
+@contextmanager
+def _faults(name: str) -> Iterator[None]:
+    """A disk or a ledger that fails is a refusal: no answer leaves, and no path is told.
+
+    What is wrong with them is for the log of their owner alone.
+    """
+    try:
+        yield
+    except LedgerError as error:
+        _LOG.warning("party %s: %s", name, error)
+        raise QueryRefused(
+            f"this party's ledger does not take the release: {type(error).__name__}."
+        ) from None
+    except OSError as error:
+        _LOG.warning("party %s: %s", name, error)
+        raise QueryRefused(
+            f"this party's disk does not take the answer: {type(error).__name__}."
+        ) from None

@@ -1,0 +1,260 @@
+"""A party's own file, ``party.toml``: which data it holds, and what it is willing to answer.
+
+The file is read on the party's machine and decides there, whatever a server asks for.
+
+    version = 1
+
+    [party]
+    name = "north"
+    data = "records.csv"
+    schema = "schema.toml"
+    ledger = "north.ledger"
+    identity = "identity.key"
+    roster = "roster.toml"
+    state = "state"
+
+    [budget]
+    epsilon = 2.0
+    delta = 1e-6
+    adjacency = "replace-one"
+    composition = "gdp"
+
+    [policy]
+    strategies = ["gradient-perturbation"]
+    queries = ["gradient"]
+    min_parties = 3
+    max_clip = 1.0
+    min_noise = 0.5
+    noise_at = "server"
+    secure_aggregation = "active"
+    server = "sha256:…"
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from fedpriv._validate import (
+    require_choice,
+    require_count,
+    require_delta,
+    require_non_negative,
+    require_positive,
+)
+from fedpriv.federation.protocol.level import LEVELS
+from fedpriv.federation.queries.kinds import QUERIES
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import default_composition, fixed_composition
+from fedpriv.privacy.planning.plan import NOISE_PLACES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedpriv.federation.protocol.level import Level
+    from fedpriv.privacy.planning.plan import NoisePlace
+
+VERSION = 1
+_FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
+_LEAST_PARTIES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartyPolicy:
+    """What a party insists on. No default weakens it: what may be asked must be written down.
+
+    Attributes:
+        strategies: Names of the strategies whose runs it takes part in.
+        queries: The kinds of query that it answers.
+        min_parties: The least number of parties in a sum that it helps to open.
+        max_clip: The largest bound on one record's part in an answer: C of a clipped gradient or
+            loss, and where nothing is clipped the bound G on a record's gradient.
+        min_noise: The least noise of a release, relative to the sensitivity: standard deviation /
+            sensitivity of a Gaussian, 1/ε where a release states ε.
+        noise_at: "parties": it answers only queries to which the parties bring the noise;
+            "server": it also trusts the server with exact sums, and to add the noise.
+        secure_aggregation: The least protection of an answer on its way to the sum.
+        colluding: The fraction of the parties that it believes may collude with the server.
+        server: The fingerprint of the only certificate authority whose server it talks to.
+    """
+
+    strategies: tuple[str, ...]
+    queries: tuple[str, ...]
+    min_parties: int
+    max_clip: float
+    min_noise: float
+    noise_at: NoisePlace
+    secure_aggregation: Level
+    server: str
+    colluding: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("strategies", "queries"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} must name at least one, got none: nothing is allowed.")
+        require_choice(QUERIES, **{f"queries[{i}]": kind for i, kind in enumerate(self.queries)})
+        require_count(min_parties=self.min_parties)
+        if self.min_parties < _LEAST_PARTIES:
+            raise ValueError(
+                f"min_parties must be at least {_LEAST_PARTIES}, got {self.min_parties}: the sum "
+                "over one party is its answer."
+            )
+        require_positive(max_clip=self.max_clip)
+        require_non_negative(min_noise=self.min_noise)
+        require_choice(NOISE_PLACES, noise_at=self.noise_at)
+        require_choice(LEVELS, secure_aggregation=self.secure_aggregation)
+        require_delta(colluding=self.colluding)
+        if not _FINGERPRINT.fullmatch(self.server):
+            raise ValueError(
+                "server must be 'sha256:' and 64 hexadecimal digits, the fingerprint of the CA "
+                f"certificate, got {self.server!r}."
+            )
+        if self.noise_at == "parties" and self.secure_aggregation == "off":
+            raise ValueError(
+                "secure_aggregation must not be 'off' with noise_at = 'parties': one share of the "
+                "noise does not protect an answer. Set it to 'active'."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartyFile:
+    """What a party's file says. Paths are absolute; nothing else was opened yet.
+
+    Attributes:
+        name: The party, as the roster calls it.
+        data: Its records: a CSV or Parquet file.
+        schema: What is publicly known of them.
+        ledger: What was spent of its budget.
+        identity: Its private Ed25519 key.
+        roster: Everybody's public keys and sizes.
+        state: The directory of what it must not forget between two messages.
+        certificate: The CA certificate that its SuperNode is started with.
+        budget: (ε, δ) of these records, for all runs that ever use them.
+        adjacency: Which data sets the budget compares.
+        composition: By which rule its ledger adds up, from the first answer on. If the file names
+            none: rdp where the parties bring the noise, which prices shares of it; else gdp.
+        policy: What it insists on.
+    """
+
+    name: str
+    data: Path
+    schema: Path
+    ledger: Path
+    identity: Path
+    roster: Path
+    state: Path
+    certificate: Path
+    budget: Budget
+    adjacency: Adjacency
+    composition: str
+    policy: PartyPolicy
+
+
+_PATHS = ("data", "schema", "ledger", "identity", "roster", "state")
+_TABLES: dict[str, tuple[str, ...]] = {
+    "party": ("name", *_PATHS, "certificate"),
+    "budget": ("epsilon", "delta", "adjacency", "composition"),
+    "policy": tuple(field.name for field in fields(PartyPolicy)),
+}
+_OPTIONAL = {
+    "certificate",
+    "composition",
+    *(field.name for field in fields(PartyPolicy) if field.default is not MISSING),
+}
+
+
+def read_party(path: Path) -> PartyFile:
+    """Read a party's file; paths in it are relative to it.
+
+    Raises:
+        ValueError: names the key, its value, the rule and the remedy.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"party file {str(path)!r} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise ValueError(f"party file {str(path)!r} is not TOML: {error}.") from None
+    return parse_party(values, folder=path.parent.resolve())
+
+
+def parse_party(values: dict[str, Any], *, folder: Path) -> PartyFile:
+    """Check the values of a party's file, whose paths are relative to ``folder``."""
+    _require_known("", values, ("version", *_TABLES))
+    if values.get("version") != VERSION:
+        raise ValueError(f"version must be {VERSION}, got {values.get('version')!r}.")
+    party, budget, policy = (_table(values, name) for name in _TABLES)
+    for key, value in party.items():
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"party.{key} must be text, got {value!r}.")
+    try:
+        adjacency = Adjacency(budget["adjacency"])
+    except ValueError:
+        known = " or ".join(repr(each.value) for each in Adjacency)
+        raise ValueError(
+            f"budget.adjacency must be {known}, got {budget['adjacency']!r}."
+        ) from None
+    for key in ("strategies", "queries"):
+        if not _is_texts(policy[key]):
+            raise ValueError(f"policy.{key} must be a list of names, got {policy[key]!r}.")
+        policy[key] = tuple(policy[key])
+    allowed = _made("budget", Budget, epsilon=budget["epsilon"], delta=budget["delta"])
+    terms = _made("policy", PartyPolicy, **policy)
+    return PartyFile(
+        name=party["name"],
+        **{key: folder / party[key] for key in _PATHS},
+        certificate=folder / party.get("certificate", "ca.crt"),
+        budget=allowed,
+        adjacency=adjacency,
+        composition=_composition(budget.get("composition"), allowed, adjacency, terms),
+        policy=terms,
+    )
+
+
+def _composition(stated: object, budget: Budget, adjacency: Adjacency, policy: PartyPolicy) -> str:
+    """The rule of the party's ledger, which no server decides by what it asks first."""
+    if stated is None:
+        shares = policy.noise_at == "parties" and budget.delta > 0
+        return "rdp" if shares else default_composition(budget)
+    if not isinstance(stated, str):
+        raise ValueError(f"budget.composition must be text, as in 'rdp', got {stated!r}.")
+    _made("budget", fixed_composition, composition=stated, budget=budget, adjacency=adjacency)
+    return stated
+
+
+def _table(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """One table of the file, with all the keys that it must have and no other."""
+    table = values.get(name)
+    if not isinstance(table, dict):
+        raise ValueError(f"[{name}] must be a table with {', '.join(_TABLES[name])}.")
+    _require_known(f"{name}.", table, _TABLES[name])
+    for key in _TABLES[name]:
+        if key not in table and key not in _OPTIONAL:
+            raise ValueError(f"{name}.{key} is missing: a party's file leaves nothing open.")
+    return dict(table)
+
+
+def _require_known(prefix: str, table: dict[str, Any], known: tuple[str, ...]) -> None:
+    for key in table:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"{prefix}{key} is not a known key.{hint} Known here: {', '.join(known)}."
+            )
+
+
+def _made(table: str, kind: Any, **values: Any) -> Any:
+    """A value whose own checks name the key within its table."""
+    try:
+        return kind(**values)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{table}.{error}") from None
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -1,0 +1,220 @@
+"""Requests to nodes and their replies, over a Flower grid: one exchange is one push and many pulls.
+
+The loop is our own because `Grid.send_and_receive` polls every three seconds and returns everything
+at the end; here replies are handed on as they come, so that an answer is added to the sum and gone.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.common.constant import ErrorCode
+
+from fedpriv._validate import require_positive
+from fedpriv.federation.exchange_report import Traffic
+from fedpriv.federation.protocol.wire import Reply
+from fedpriv.secagg.errors import MalformedMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from flwr.serverapp import Grid
+
+    from fedpriv.federation.exchange_report import Tally
+    from fedpriv.federation.protocol.wire import Request
+
+RECORD = "fedpriv"
+_GONE = (
+    ErrorCode.NODE_UNAVAILABLE,
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+)
+
+
+class Clock(Protocol):
+    """Where deadlines come from."""
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class WallClock:
+    """The real time."""
+
+    def now(self) -> float:
+        """Seconds, never backwards."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long the server waits.
+
+    Attributes:
+        arrival: Seconds for all nodes to arrive before the first exchange.
+        reply: Seconds for the replies of one exchange: who is silent then has dropped out.
+        poll: Seconds between two looks at what has come.
+    """
+
+    arrival: float = 120.0
+    reply: float = 120.0
+    poll: float = 0.05
+
+    def __post_init__(self) -> None:
+        require_positive(arrival=self.arrival, reply=self.reply, poll=self.poll)
+
+
+def envelope(data: bytes) -> RecordDict:
+    """Bytes as the content of a Flower message."""
+    return RecordDict({RECORD: ConfigRecord({RECORD: data})})
+
+
+def opened(message: Message) -> bytes:
+    """The bytes that `envelope` put into a message."""
+    try:
+        data = message.content.config_records[RECORD][RECORD]
+    except (KeyError, ValueError):
+        raise MalformedMessage("The message has no envelope.") from None
+    if not isinstance(data, bytes):
+        raise MalformedMessage("An envelope must hold bytes.")
+    return data
+
+
+class Courier:
+    """Carries requests out and brings replies in.
+
+    Args:
+        grid: Flower's.
+        patience: How long to wait.
+        clock: Of the deadlines.
+        tally: What it counts in.
+    """
+
+    def __init__(self, grid: Grid, *, patience: Patience, clock: Clock, tally: Tally) -> None:
+        self._grid = grid
+        self._patience = patience
+        self._clock = clock
+        self._tally = tally
+        self._overdue: dict[str, int] = {}
+        self.silent: set[int] = set()
+
+    def nodes(self) -> list[int]:
+        """The nodes that are there."""
+        return sorted(self._grid.get_node_ids())
+
+    def arrived(self, count: int) -> list[int]:
+        """At least ``count`` nodes, or those that came in time."""
+        deadline = self._clock.now() + self._patience.arrival
+        while len(nodes := self.nodes()) < count and self._clock.now() < deadline:
+            self._clock.sleep(self._patience.poll)
+        return nodes
+
+    def returned(self, nodes: Collection[int]) -> list[int]:
+        """Which of these nodes are there: all of them, or those that came back in time."""
+        deadline = self._clock.now() + self._patience.reply
+        while missing := set(nodes).difference(self.nodes()):
+            if self._clock.now() >= deadline:
+                break
+            self._clock.sleep(self._patience.poll)
+        return sorted(set(nodes) - missing)
+
+    def exchange(
+        self, step: str, requests: Mapping[int, Request], *, unawaited: Collection[int] = ()
+    ) -> Iterator[tuple[int, Reply]]:
+        """Every node's reply to its request, as it comes, the first one of each.
+
+        Ends when all have replied or time is up; nodes of ``unawaited`` do not hold it up. Then
+        `silent` has those that were not heard. What is not a reply is counted and left out.
+        """
+        started, deadline = perf_counter(), self._clock.now() + self._patience.reply
+        waiting, sent = self._push(step, requests)
+        pending, received = dict(waiting), 0
+        while True:
+            heard: set[int] = set()
+            for message in self._grid.pull_messages(list(pending | self._overdue)):
+                replied = message.metadata.reply_to_message_id
+                node = waiting.get(replied)
+                if node is None:
+                    self._late(replied, message)
+                elif replied not in pending:
+                    self._tally.reject("duplicate")
+                else:
+                    del pending[replied]
+                    heard.add(node)
+                    reply, size = self._read(node, message)
+                    received += size
+                    if reply is not None:
+                        yield node, reply
+            if not set(pending.values()) - set(unawaited) or self._clock.now() >= deadline:
+                break
+            if not heard:
+                self._clock.sleep(self._patience.poll)
+        self.silent |= set(pending.values())
+        self._tally.reject("silent", len(set(pending.values()) - set(unawaited)))
+        self._overdue = pending
+        traffic = Traffic(
+            exchanges=1, seconds=perf_counter() - started, sent=sent, received=received
+        )
+        self._tally.exchange(step, traffic)
+
+    def _push(self, step: str, requests: Mapping[int, Request]) -> tuple[dict[str, int], int]:
+        """Send, and note which message went to which node."""
+        outgoing, sent = [], 0
+        for node, request in requests.items():
+            data = request.to_bytes()
+            sent += len(data)
+            message = Message(
+                envelope(data),
+                node,
+                f"{MessageType.QUERY}.{step}",
+                ttl=2 * self._patience.reply,
+            )
+            outgoing.append(message)
+        pushed = set(self._grid.push_messages(outgoing))
+        waiting = {
+            message.metadata.message_id: message.metadata.dst_node_id
+            for message in outgoing
+            if message.metadata.message_id in pushed
+        }
+        if lost := requests.keys() - set(waiting.values()):
+            self._tally.reject("unsent", len(lost))
+            self.silent |= lost
+        return waiting, sent
+
+    def _late(self, replied: str, message: Message) -> None:
+        """A reply to an earlier exchange: of no use, but a sign of life."""
+        self._tally.reject("late")
+        node = self._overdue.pop(replied, None)
+        if node is not None and not message.has_error():
+            self.silent.discard(node)
+
+    def _read(self, node: int, message: Message) -> tuple[Reply | None, int]:
+        """The reply in a message, if there is one, and its size."""
+        if message.has_error():
+            gone = message.error.code in _GONE
+            self._tally.reject("gone" if gone else "error")
+            (self.silent.add if gone else self.silent.discard)(node)
+            return None, 0
+        self.silent.discard(node)
+        try:
+            data = opened(message)
+            reply = Reply.from_bytes(data)
+        except MalformedMessage:
+            self._tally.reject("malformed")
+            return None, 0
+        if reply.refusal:
+            self._tally.refused(reply.refusal)
+        return reply, len(data)

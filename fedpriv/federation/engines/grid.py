@@ -1,0 +1,253 @@
+"""A federation of Flower nodes: a query goes out, and the sum of the answers comes in."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.federation.engines.courier import Courier, Patience, WallClock
+from fedpriv.federation.exchange_report import Tally
+from fedpriv.federation.federation import Sum
+from fedpriv.federation.protocol.level import LEVELS
+from fedpriv.federation.protocol.masked_rounds import MaskedRounds
+from fedpriv.federation.protocol.wire import Ask, ClearAnswer, Join, Joined, Request
+from fedpriv.federation.queries import encoding as codec
+from fedpriv.federation.queries.bounds import answer_width
+from fedpriv.secagg import SecureAggregationError
+from fedpriv.secagg.round import RUN_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from flwr.serverapp import Grid
+
+    from fedpriv.federation.engines.courier import Clock
+    from fedpriv.federation.exchange_report import Report
+    from fedpriv.federation.protocol.level import Protection
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.task import Task
+    from fedpriv.secagg.numbers.fixed_point import Ring
+    from fedpriv.secagg.round import Bound
+
+
+class RoundFailed(RuntimeError):
+    """No sum: too few parties are left. Nothing was revealed, and the query may be asked again."""
+
+
+class GridFederation:
+    """Parties behind a `flwr.serverapp.Grid`.
+
+    Guarantee. With a level other than "off" the server sees of the answers their sum over at least
+    the minimum of parties, and nothing else, under the assumptions of docs/secure-aggregation.md.
+    `Sum.sizes` are those of exactly the parties in it. A reply that is late, repeated, malformed or
+    not what was asked for is counted in `report`, and otherwise as good as none.
+
+    Args:
+        grid: Flower's.
+        task: The public facts; party j is the j-th of its sizes.
+        protection: What the parties insist on, too.
+        roster: Every party's identity key; needed unless answers travel in the clear.
+        patience: How long to wait for nodes and replies.
+        clock: Of the deadlines.
+        pipelined: Whether to set up the keys of the next round during this one: not worth its
+            bytes if there is only one.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        *,
+        task: Task,
+        protection: Protection,
+        roster: tuple[bytes, ...] = (),
+        patience: Patience | None = None,
+        clock: Clock | None = None,
+        pipelined: bool = True,
+    ) -> None:
+        if protection.masked and len(roster) != task.parties:
+            raise ValueError(
+                f"roster must have one key for each of {task.parties} parties, got {len(roster)}."
+            )
+        self._task = task
+        self._protection = protection
+        self._tally = Tally()
+        self._run = os.urandom(RUN_BYTES)
+        self._members = _Members(
+            Courier(
+                grid,
+                patience=patience or Patience(),
+                clock=clock or WallClock(),
+                tally=self._tally,
+            ),
+            run=self._run,
+            sizes=task.sizes,
+            protection=protection,
+            tally=self._tally,
+        )
+        self._rounds = MaskedRounds(
+            self._members,
+            run=self._run,
+            roster=roster,
+            protection=protection,
+            tally=self._tally,
+            pipelined=pipelined,
+        )
+        self._asked = 0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The public number of records of every party."""
+        return self._task.sizes
+
+    @property
+    def report(self) -> Report:
+        """What the exchanges so far cost, and what was not accepted."""
+        return self._tally.report()
+
+    def recall(self) -> None:
+        """Wait for parties that were silent to come back, before they are given up.
+
+        A round is set up among the parties that are not silent, and a silent one is not waited for.
+        So if a sum has failed for too few parties, another one fails at once unless they are back.
+        """
+        self._members.recall()
+
+    def sum(self, query: Query) -> Sum:
+        """The sum over the parties that answered.
+
+        Raises:
+            RoundFailed: Too few are left. Nothing was revealed.
+        """
+        minimum = 0 if query.share is None else query.share.minimum
+        width = answer_width(query, self._task)
+        data, grid = codec.to_bytes(query), query.grid
+        self._members.gather()
+        try:
+            if self._protection.masked:
+                total = self._rounds.sum(data, dimension=width, bits=grid.bits, minimum=minimum)
+                vector, parties = total.vector, total.parties
+            else:
+                vector, parties = self._clear_sum(data, np.zeros(width, grid.dtype))
+        except SecureAggregationError as error:
+            raise RoundFailed(
+                f"no sum for release {query.round}: {error} Nothing was revealed; ask again when "
+                f"more parties are there. {self.report.complaint}"
+            ) from None
+        self._tally.summed()
+        return Sum(
+            total=grid.decode(vector.astype(grid.dtype, copy=False)),
+            step=grid.step,
+            sizes=tuple(self._task.sizes[party] for party in parties),
+        )
+
+    def _clear_sum(self, query: bytes, total: Ring) -> tuple[Ring, tuple[int, ...]]:
+        """Answers in the clear, added to ``total`` as they come."""
+        self._asked += 1
+        heard: set[int] = set()
+        requests = {
+            party: Request(
+                records=(Ask(run=self._run, round=self._asked, party=party),), query=query
+            )
+            for party in self._members.present()
+        }
+        for record in self._members.exchange("ask", requests):
+            if (
+                isinstance(record, ClearAnswer)
+                and record.round == self._asked
+                and record.party not in heard
+                and (record.vector.shape, record.vector.dtype) == (total.shape, total.dtype)
+            ):
+                total += record.vector
+                heard.add(record.party)
+            else:
+                self._tally.reject("wrong answer")
+        if not heard:
+            raise SecureAggregationError("nobody answered.")
+        return total, tuple(sorted(heard))
+
+
+class _Members:
+    """The parties that have joined, and at which nodes."""
+
+    def __init__(
+        self,
+        courier: Courier,
+        *,
+        run: bytes,
+        sizes: tuple[int, ...],
+        protection: Protection,
+        tally: Tally,
+    ) -> None:
+        self._courier = courier
+        self._sizes = sizes
+        self._level = LEVELS.index(protection.level)
+        self._tally = tally
+        self._run = run
+        self._join = Request(records=(Join(run=run, round=0, party=0),))
+        self._nodes: dict[int, int] = {}
+        self._asked: set[int] = set()
+
+    def gather(self) -> None:
+        """Before the first sum, wait for everybody; later, let in who comes late."""
+        if len(self._nodes) == len(self._sizes):
+            return
+        courier = self._courier
+        nodes = courier.nodes() if self._nodes else courier.arrived(len(self._sizes))
+        self._invite([node for node in nodes if node not in self._asked])
+        if not self._nodes:
+            raise RoundFailed(
+                f"no party has joined: {len(nodes)} nodes are there for {len(self._sizes)} "
+                f"parties. {self._tally.report().complaint}"
+            )
+
+    def recall(self) -> None:
+        """Ask everybody who was silent for a sign of life, and wait for it."""
+        self._invite(self._courier.returned(self._courier.silent))
+
+    def present(self) -> tuple[int, ...]:
+        """The parties that were heard when they were last asked."""
+        silent = self._courier.silent
+        return tuple(sorted(party for party, node in self._nodes.items() if node not in silent))
+
+    def exchange(self, step: str, requests: Mapping[int, Request]) -> Iterator[Bound]:
+        """The parties' replies, as they come, each record from the party that it names.
+
+        Who has been silent is asked for a sign of life, and not waited for.
+        """
+        party_of = {node: party for party, node in self._nodes.items()}
+        outgoing = {self._nodes[party]: request for party, request in requests.items()}
+        absent = (self._courier.silent & party_of.keys()) - outgoing.keys()
+        outgoing |= dict.fromkeys(absent, self._join)
+        for node, reply in self._courier.exchange(step, outgoing, unawaited=absent):
+            for record in reply.records:
+                if node in absent and isinstance(record, Joined):
+                    continue
+                if (record.run, record.party) == (self._run, party_of[node]):
+                    yield record
+                else:
+                    self._tally.reject("stranger")
+
+    def _invite(self, nodes: list[int]) -> None:
+        """Ask nodes who they are."""
+        self._asked.update(nodes)
+        if nodes:
+            for node, reply in self._courier.exchange("join", dict.fromkeys(nodes, self._join)):
+                for record in reply.records:
+                    self._admit(node, record)
+
+    def _admit(self, node: int, record: Bound) -> None:
+        """Take a party in, if it is one of the task and no other node has its place."""
+        if (
+            not isinstance(record, Joined)
+            or record.run != self._run
+            or record.party >= len(self._sizes)
+            or record.size != self._sizes[record.party]
+            or self._nodes.get(record.party, node) != node
+        ):
+            self._tally.reject("stranger")
+        elif record.level != self._level:
+            self._tally.reject("other protection")
+        else:
+            self._nodes[record.party] = node

@@ -1,0 +1,61 @@
+"""Keys of simulated parties, from a seed: whoever knows the seed has them all. No secret is kept.
+
+A deployment pins identities that parties made themselves; see docs/secure-aggregation.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from fedpriv.federation.party.host import Keys
+from fedpriv.privacy.randomness import RandomStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BYTES = 32
+
+
+def simulated_roster(seed: int, parties: int) -> tuple[bytes, ...]:
+    """The identity keys of all parties, the same for whoever derives them."""
+    return tuple(
+        Ed25519PrivateKey.from_private_bytes(_secret(seed, "identity", party))
+        .public_key()
+        .public_bytes_raw()
+        for party in range(parties)
+    )
+
+
+def simulated_keys(seed: int, party: int, roster: tuple[bytes, ...]) -> Keys:
+    """The keys of one party."""
+    return Keys(
+        identity=Ed25519PrivateKey.from_private_bytes(_secret(seed, "identity", party)),
+        channel=X25519PrivateKey.from_private_bytes(_secret(seed, "channel", party)),
+        roster=roster,
+    )
+
+
+def simulated_sampling(
+    stream: Callable[[int], RandomStream], sizes: tuple[int, ...], party: int
+) -> Callable[[int], RandomStream]:
+    """One party's part of the stream from which all parties' samples are drawn.
+
+    `VectorizedFederation` draws one word a record, for the parties one after the other. A party
+    skips those of the parties before it, and so draws the same sample alone. ``sizes`` are the true
+    numbers of records: two parties must never read the same word.
+    """
+    before = sum(sizes[:party])
+
+    def sampling(round_: int) -> RandomStream:
+        whole = stream(round_)
+        whole.words(before)
+        return whole
+
+    return sampling
+
+
+def _secret(seed: int, purpose: str, party: int) -> bytes:
+    return RandomStream.seeded(seed, "simulated key", purpose, party).bytes(_BYTES)

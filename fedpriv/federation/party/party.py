@@ -1,0 +1,117 @@
+"""One party: its records, the guard that stands before them, and its answers as integers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from fedpriv.federation.party.answers import Holdings, draw, draw_local_noise
+from fedpriv.federation.party.guard import Policy, check_query
+from fedpriv.federation.party.once import OncePerRound
+from fedpriv.federation.party.stack import stack
+from fedpriv.federation.queries.bounds import answer_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedpriv.data import Records
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.randomness import RandomStream
+    from fedpriv.secagg.numbers.fixed_point import Ring
+
+
+class Respondent(Protocol):
+    """Whoever answers queries from records of its own."""
+
+    @property
+    def size(self) -> int:
+        """n_j; public."""
+        ...
+
+    def answer(self, query: Query) -> Ring:
+        """The answer in fixed point; `QueryRefused` if it breaks a rule."""
+        ...
+
+
+class Party:
+    """What one party does with a query.
+
+    Guarantee. An answer is finite, of the dimension of the model and within the bound that the
+    query implies, in the ring of the query's grid; or there is none. Nothing about a record is in
+    an error.
+
+    Args:
+        records: Its own.
+        task: The public facts; checked against the records.
+        size: n_j, the public number that the task states for it, whatever the number of its
+            records. None if it has as many: where that is public.
+        sampling: The stream that it draws its sample from in a round.
+        noise: The stream of the noise that it adds itself; what is left of that of the sample, if
+            not given.
+        policy: What it is willing to answer.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        task: Task,
+        sampling: Callable[[int], RandomStream],
+        size: int | None = None,
+        noise: Callable[[int], RandomStream] | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        if size is None and len(records) not in task.sizes:
+            raise ValueError(
+                f"records must be as many as the task states for a party: {task.sizes}."
+            )
+        self._size = len(records) if size is None else size
+        if self._size not in task.sizes:
+            raise ValueError(f"size must be one that the task states: {task.sizes}, got {size}.")
+        self._task = task
+        self._sampling = sampling
+        self._noise = noise
+        self._policy = policy or Policy()
+        batch = stack(records, np.array([0, len(records)]), task)
+        self._holdings = Holdings(task, batch, sizes=(self._size,))
+        self._once = OncePerRound()
+
+    @property
+    def size(self) -> int:
+        """n_j; public."""
+        return self._size
+
+    def answer(self, query: Query) -> Ring:
+        """The answer to ``query``, in fixed point; what secure aggregation then masks.
+
+        If it carries a share of the noise of the sum, a round is answered once: the same query
+        again gets the same integers, and another one for that round none.
+
+        Raises:
+            QueryRefused: The query breaks a rule of this party. Nothing was computed.
+        """
+        check_query(query, self._task, self._policy)
+        if query.share is None:
+            return self._computed(query)
+        return self._once.answer(query, partial(self._computed, query))
+
+    def _computed(self, query: Query) -> Ring:
+        task, grid = self._task, query.grid
+        stream = (self._noise or self._sampling)(query.round)
+        apart = self._noise is not None and getattr(query, "sampling_rate", 1.0) < 1
+        draws = draw(
+            query,
+            task,
+            (self.size,),
+            self._sampling(query.round) if apart else stream,
+            records=len(self._holdings),
+        )
+        vectors = self._holdings.answer(query, draws).vectors
+        answer = grid.encode_sum(vectors, bound=answer_bound(query, task, self.size))
+        noise = draw_local_noise(query, task, (self.size,), stream)
+        if noise is not None:
+            answer += noise.astype(grid.dtype)
+        return answer

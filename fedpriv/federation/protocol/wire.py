@@ -1,0 +1,155 @@
+"""What server and parties send each other: protocol messages and what goes beside them, as bytes.
+
+A `Request` goes to one party and has one `Reply`. Both carry records in the strict binary form of
+`fedpriv.secagg.primitives.codec`: reading refuses everything that writing cannot produce. Several
+steps can ride in one request, so that the key set-up of the next round needs no exchange of its
+own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from fedpriv.secagg import messages
+from fedpriv.secagg.errors import MalformedMessage
+from fedpriv.secagg.primitives.codec import Ids, Layout, Number, Reader, Vector
+from fedpriv.secagg.round import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fedpriv.secagg.numbers.fixed_point import Ring
+
+_MOST_RECORDS = 64
+_REFUSAL_BYTES = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Join(Bound):
+    """Server to node, once: which party are you? ``round`` and ``party`` are 0."""
+
+    kind: ClassVar[int] = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Joined(Bound):
+    """Party to server: its number, how many records it has, and how it wants to be protected.
+
+    Attributes:
+        size: n_j; public.
+        level: The place of its protection in `protection.LEVELS`.
+    """
+
+    kind: ClassVar[int] = 33
+    layout: ClassVar[Layout] = {"size": Number(8), "level": Number(1)}
+    size: int
+    level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Announce(Bound):
+    """Server to party: a round, who is invited, and how many answers must be in its sum."""
+
+    kind: ClassVar[int] = 34
+    layout: ClassVar[Layout] = {"cohort": Ids(), "minimum": Number(4)}
+    cohort: tuple[int, ...]
+    minimum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Ask(Bound):
+    """Server to party, without secure aggregation: answer the query in the clear."""
+
+    kind: ClassVar[int] = 35
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class ClearAnswer(Bound):
+    """Party to server, without secure aggregation: the answer itself."""
+
+    kind: ClassVar[int] = 36
+    layout: ClassVar[Layout] = {"vector": Vector()}
+    vector: Ring
+
+
+_KINDS: dict[int, type[Bound]] = {
+    record.kind: record for record in (Join, Joined, Announce, Ask, ClearAnswer)
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a party is asked to do, in this order.
+
+    Attributes:
+        records: One or more steps.
+        query: The query that an answer is asked for, encoded; empty if none is.
+    """
+
+    records: tuple[Bound, ...]
+    query: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        """The one encoding of the request."""
+        return pack([self.query, *(record.to_bytes() for record in self.records)])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Request:
+        """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
+        query, records = _unpacked(data)
+        return cls(query=query, records=records)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a party did.
+
+    Attributes:
+        records: The results of the steps that it took.
+        refusal: Why it did not take the others; rules and party numbers, nothing secret.
+    """
+
+    records: tuple[Bound, ...]
+    refusal: str = ""
+
+    def to_bytes(self) -> bytes:
+        """The one encoding of the reply."""
+        refusal = self.refusal.encode()[:_REFUSAL_BYTES]
+        return pack([refusal, *(record.to_bytes() for record in self.records)])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Reply:
+        """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
+        refusal, records = _unpacked(data)
+        if len(refusal) > _REFUSAL_BYTES:
+            raise MalformedMessage("A refusal is too long.")
+        return cls(refusal=refusal.decode(errors="replace"), records=records)
+
+
+def pack(parts: Iterable[bytes]) -> bytes:
+    """Byte strings as one: each after its length."""
+    return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))
+
+
+def unpack(data: bytes) -> list[bytes]:
+    """What `pack` was given; `MalformedMessage` for anything that it cannot have written."""
+    reader, parts, left = Reader(data), [], len(data)
+    while left:
+        size = reader.number(8)
+        parts.append(bytes(reader.take(size)))
+        left -= 8 + size
+    return parts
+
+
+def read(data: bytes) -> Bound:
+    """One record, of the protocol or of those above."""
+    kind = _KINDS.get(data[1]) if len(data) > 1 else None
+    return messages.read(data) if kind is None else kind.from_bytes(data)
+
+
+def _unpacked(data: bytes) -> tuple[bytes, tuple[Bound, ...]]:
+    parts = unpack(data)
+    if not 1 <= len(parts) <= _MOST_RECORDS:
+        raise MalformedMessage("An envelope has a first part and a few records.")
+    return parts[0], tuple(read(part) for part in parts[1:])

@@ -1,0 +1,337 @@
+"""How large an answer can be and how far one record can move it, from public facts alone.
+
+A grid is chosen by these numbers before the run and checked by them at the party: the server's
+choice and the party's check cannot drift apart. Sizes here are those of the task, public constants:
+under add-remove adjacency a party may hold more records than its size says, or fewer, and no number
+of this module depends on how many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil, isinf, log2, sqrt
+from typing import TYPE_CHECKING
+
+import torch
+
+from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
+from fedpriv.learning.erm.problem import minimiser_sensitivity
+from fedpriv.learning.rounding_error import rounding_sensitivity
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.objective import ObjectiveProblem, linear_reach
+from fedpriv.secagg import FixedPoint
+from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.task import Task, Weights
+    from fedpriv.privacy.mechanisms import Mechanism
+    from fedpriv.privacy.planning.objective import ObjectiveMechanism, ObjectiveNoise
+
+HEADROOM = 2
+"""So many times its declared number of records a party may hold under add-remove adjacency.
+
+What is proved of rounding, of exact sums and of joint minimisers is proved up to that. Data sets
+beyond it are outside of the guarantee: a declared number must be at least half the true one.
+"""
+
+_MOST_ROUNDING = 0.02  # of the sensitivity: beyond that, float64 is worth its time
+_SLACK = 1 + 2.0**-30  # float64 rounding of an answer that sits exactly on its bound
+
+
+def headroom(adjacency: Adjacency, task: Task) -> float:
+    """How many times its size a party's records may be: 1 where their number is public."""
+    return task.headroom * (1 if adjacency is Adjacency.REPLACE_ONE else HEADROOM)
+
+
+def answer_bound(query: Query, task: Task, size: int) -> float:
+    """The largest |coordinate| of the answer of a party of ``size``, before any local noise.
+
+    Sums over more records than ``size`` are clamped to it, which moves no two of them apart; but
+    for exact gradients, whose minimum would not be that of a risk: they have `HEADROOM`.
+    """
+    match query:
+        case GradientQuery():
+            bound = size * query.clip_norm * task.gradient_weight(query.weights, size)
+            if query.counted:
+                bound = max(bound, size)
+        case ErmQuery():
+            weight = task.model_weight(query.weights, size)
+            bound = weight * task.lipschitz / query.regulariser
+        case RiskGradientQuery():
+            bound = query.headroom * size * task.gradient_bound(query.theta)
+        case LossQuery():
+            bound = size * query.clip
+        case _:
+            raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
+    return bound * _SLACK
+
+
+def answer_width(query: Query, task: Task) -> int:
+    """How many numbers an answer has: those of the model, unless the query asks for others."""
+    match query:
+        case LossQuery():
+            return len(query.points)
+        case GradientQuery():
+            return task.dimension + query.counted
+    return task.dimension
+
+
+def fits(query: Query, task: Task) -> bool:
+    """Whether the sum of all parties' answers stays within the ring of the query's grid."""
+    counts = task.size_counts
+    reach = sum(count * answer_bound(query, task, size) for size, count in counts.items())
+    noise = sum(
+        count * mechanism.noise_stddev**2
+        for size, count in counts.items()
+        if (mechanism := local_mechanism(query, task, size)) is not None
+    )
+    reach += NOISE_DEVIATIONS * sqrt(noise)
+    if query.share is not None:
+        reach += query.share.reach(task.parties) * query.grid.step
+    return reach / query.grid.step + task.parties / 2 <= _largest(query.grid.bits)
+
+
+def grid_of(*, step: float, bound: float, parties: int) -> FixedPoint:
+    """The grid of a given step in the smallest ring that holds a sum of at most ``bound``.
+
+    Raises:
+        ValueError: Not even 64 bits do. Nothing was asked.
+    """
+    reach = bound / step + parties / 2
+    for bits in (32, 64):
+        if reach <= _largest(bits):
+            return FixedPoint(step=step, bits=bits)
+    raise ValueError(
+        f"a sum of up to {bound:.3g}, noise included, does not fit 64 bits on a grid of "
+        f"{step:.3g}: it would wrap around. Plan less noise, or bound the answers more tightly."
+    )
+
+
+def _largest(bits: int) -> int:
+    """The largest signed number of a ring, as an integer: 2^63 - 1 is not a double."""
+    return (1 << (bits - 1)) - 1
+
+
+def finest_grid(*, bound: float) -> FixedPoint:
+    """The finest grid in 64 bits, with a bit to spare: for exact sums, which get no noise."""
+    return FixedPoint(step=2.0 ** ceil(log2(bound / 2.0**62)), bits=64)
+
+
+def gradient_sensitivity(task: Task, *, clip_norm: float, adjacency: Adjacency) -> float:
+    """How far one record moves a sum of clipped gradients as computed, in L2, before the grid.
+
+    2C (replace-one) or C (add-remove), plus what rounding can add in `gradient_precision`.
+    """
+    rounding = _rounding(task, adjacency, gradient_precision(task, adjacency))
+    return clip_norm * (adjacency.sum_sensitivity + rounding)
+
+
+def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
+    """The precision in which parties add up clipped gradients: that of the records, if it can be.
+
+    Between add-remove neighbours every block of float32 sums may round differently, which with
+    many records at one party would cost more noise than the record itself.
+    """
+    cheap = _rounding(task, adjacency, torch.float32) <= (
+        _MOST_ROUNDING * adjacency.sum_sensitivity
+    )
+    return torch.float32 if cheap else torch.float64
+
+
+def summed_in_float64(query: GradientQuery, task: Task, *, records: int) -> bool:
+    """Whether parties of at most ``records`` add up their gradients in float64.
+
+    A party with more records than the bound on rounding is proved for does, too: its error is then
+    far below that bound, on both sides of the limit.
+    """
+    event = query.event
+    if event is None:
+        return False
+    beyond = records > ceil(headroom(event.adjacency, task) * task.largest)
+    return beyond or gradient_precision(task, event.adjacency) is torch.float64
+
+
+def _rounding(task: Task, adjacency: Adjacency, precision: torch.dtype) -> float:
+    """What rounding adds to a sensitivity, in units of C, at the largest party.
+
+    All other records keep their places only under replace-one adjacency, and only if no hash
+    decides which of them are trained on: the exchanged record may join, or leave, that part.
+    """
+    return rounding_sensitivity(
+        clip_norm=1.0,
+        records=ceil(headroom(adjacency, task) * task.largest),
+        dtype=precision,
+        replace_one=adjacency is Adjacency.REPLACE_ONE and task.headroom == 1,
+    )
+
+
+def model_sensitivity(
+    task: Task, *, regulariser: float, tolerance: float, weights: Weights, sizes: Iterable[int]
+) -> float:
+    """How far one record moves Σ w_jθ_j over the parties of ``sizes``, in L2, before the grid.
+
+    Party j's certified minimiser moves by at most 2G/(n_jλ) + 2·tolerance/λ under replace-one, and
+    the sum by w_j times that; the worst party decides. Where true numbers of records are private,
+    they decide which parties are solved together, and so the last digits of all of them: every
+    party may move by its tolerance.
+
+    Raises:
+        ValueError: The G of the loss is not known to hold at the minimisers.
+    """
+    counts = Counter(sizes)
+    worst = max(
+        task.model_weight(weights, size)
+        * minimiser_sensitivity(
+            task.loss,
+            feature_bound=task.feature_bound,
+            records=float(size),
+            strong_convexity=regulariser,
+            tolerance=tolerance,
+            headroom=task.headroom,
+        )
+        for size in counts
+    )
+    if task.headroom == 1:
+        return worst
+    weight = sum(count * task.model_weight(weights, size) for size, count in counts.items())
+    return worst + 2 * weight * tolerance / regulariser
+
+
+def local_mechanism(query: Query, task: Task, size: int) -> Mechanism | None:
+    """The noise that a party of ``size`` adds to its own answer, if the query asks for any."""
+    match query:
+        case GradientQuery(local=local) if local is not None:
+            moved = gradient_sensitivity(
+                task, clip_norm=query.clip_norm, adjacency=local.adjacency
+            ) * task.gradient_weight(query.weights, size)
+        case ErmQuery(local=local) if local is not None:
+            moved = model_sensitivity(
+                task,
+                regulariser=query.regulariser,
+                tolerance=query.tolerance,
+                weights=query.weights,
+                sizes=(size,),
+            )
+        case ErmQuery(objective=objective) if objective is not None:
+            return objective_mechanism(query, objective, task, size).output
+        case _:
+            return None
+    sensitivity = moved + sqrt(task.dimension) * query.grid.step
+    return local.mechanism(sensitivity=sensitivity, dimension=task.dimension)
+
+
+def share_mechanism(query: Query, task: Task) -> SharedNoise | None:
+    """The noise that the sum is sure to carry, if the parties bring it in shares.
+
+    Its sensitivities are those of the sum over any of the parties, in steps of the query's grid.
+    """
+    share, event = query.share, query.event
+    if share is None or event is None:
+        return None
+    match query:
+        case GradientQuery():
+            moved = gradient_sensitivity(task, clip_norm=query.clip_norm, adjacency=event.adjacency)
+        case ErmQuery():
+            moved = model_sensitivity(
+                task,
+                regulariser=query.regulariser,
+                tolerance=query.tolerance,
+                weights=query.weights,
+                sizes=task.sizes,
+            )
+        case _:
+            return None
+    return SharedNoise(
+        adjacency=event.adjacency,
+        share=share,
+        l1_sensitivity=query.grid.l1_sensitivity(sensitivity=moved, dimension=task.dimension),
+        l2_sensitivity=query.grid.l2_sensitivity(sensitivity=moved, dimension=task.dimension),
+        dimension=task.dimension,
+        step=query.grid.step,
+    )
+
+
+def require_minimum(query: Query, parties: int) -> None:
+    """Refuse a sum of fewer parties than its shares of noise are sized for: before it is opened."""
+    if query.share is not None and parties < query.share.minimum:
+        raise RuntimeError(
+            f"the shares of noise are sized for sums of at least {query.share.minimum} parties, "
+            f"and {parties} answered: such a sum must not be opened. Nothing was released."
+        )
+
+
+def objective_mechanism(
+    query: ErmQuery, objective: ObjectiveNoise, task: Task, size: int
+) -> ObjectiveMechanism:
+    """The noise that a party of ``size`` adds to its own objective, and to what it finds.
+
+    Raises:
+        ValueError: The rules of objective perturbation do not hold for the loss.
+    """
+    return objective.mechanism(
+        objective_problem(task, size, regulariser=query.regulariser, tolerance=query.tolerance),
+        step=query.grid.step,
+        weight=task.model_weight(query.weights, size),
+    )
+
+
+def certain_tolerance(
+    task: Task, *, regulariser: float, objective: ObjectiveNoise | None = None
+) -> float:
+    """The least gradient norm that every party certifies whatever its records and its noise are.
+
+    With a linear term in the objectives, but for a probability of 2⁻⁶⁰ at each party: the longer
+    b is, the more its rounding counts, and a party whose solver fails where b is long answers with
+    short ones only. Public facts alone: below this, a query is refused before a record is read.
+    """
+    if objective is None:
+        return task.certain_tolerance(regulariser)
+    found = 0.0
+    for size in task.size_counts:
+        problem = objective_problem(task, size, regulariser=regulariser, tolerance=1.0)
+        linear, extra = objective.perturbation(problem)
+        reach = linear_reach(linear, task.dimension) / size
+        found = max(found, task.certain_tolerance(regulariser + extra, linear=reach))
+    return found
+
+
+def record_bound(query: Query, task: Task) -> float:
+    """How much one record may add to an answer, in whatever the query asks for.
+
+    C of a clipped gradient or loss; the bound on a record's gradient where nothing is clipped: at
+    the point that is asked about, or, for a minimiser, everywhere on the domain of the loss.
+    """
+    match query:
+        case GradientQuery():
+            return query.clip_norm
+        case LossQuery():
+            return query.clip
+        case RiskGradientQuery():
+            return task.gradient_bound(query.theta)
+        case ErmQuery():
+            return task.lipschitz
+    raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
+
+
+def objective_problem(
+    task: Task, records: int, *, regulariser: float, tolerance: float
+) -> ObjectiveProblem:
+    """The facts that objective perturbation of ``records`` records rests on.
+
+    Raises:
+        ValueError: The rules of objective perturbation do not hold for the loss.
+    """
+    return ObjectiveProblem(
+        lipschitz=task.lipschitz,
+        lipschitz_everywhere=isinf(task.loss.domain_radius),
+        curvature=task.curvature,
+        curvature_rank=task.loss.outputs,
+        records=records,
+        regulariser=regulariser,
+        dimension=task.dimension,
+        tolerance=tolerance,
+    )

@@ -1,0 +1,208 @@
+"""A strategy whose noise is chosen on the way: every release paid for before it is made.
+
+A fixed plan knows all its releases before the first. Here a round is a conversation: a release is
+proposed, charged by the plan's filter and by the ledger, made, and given back, and what is proposed
+next may follow from it. The same order holds as for every strategy: charge, ask, draw, commit, and
+only then go on.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpriv._validate import require_count
+from fedpriv.federation.federation import Sum
+from fedpriv.federation.strategy.base import SumStrategy
+from fedpriv.privacy.budget import BudgetExceeded
+from fedpriv.privacy.randomness import RandomStream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.strategy.base import Run
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan, Release
+
+Vector = NDArray[np.float64]
+Draw = Callable[[Sum, RandomStream], Vector]
+_HISTORY = "made"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """One release of a round, proposed.
+
+    Attributes:
+        release: Its noise, and so its cost.
+        query: Whose sum it is made from. A round that proposes the same query object again gets
+            the sum that was asked for already: one exchange, several releases.
+        draw: From the sum to the noisy value, at the cost of ``release``: the only place that sees
+            the sum.
+        part: Empty for the main release of a round; a name for any other, under which the ledger
+            keeps it as run/part.
+    """
+
+    release: Release
+    query: Query
+    draw: Draw
+    part: str = ""
+
+
+Round = Generator[Step, Vector, None]
+
+
+class AdaptiveStrategy(SumStrategy):
+    """Rounds of releases, each chosen from all before it, until the budget is spent.
+
+    Guarantee. That of the plan's filter. A round sees what `Step.draw` returned and nothing else
+    of a sum, so that everything it chooses follows from releases.
+
+    A crash in mid-round is taken up from the ledger: what was committed is given to the round
+    again, and nothing is drawn twice.
+
+    Args:
+        task: The problem.
+        plan: Empty; it grows by every release.
+        rounds: At most so many; fewer if the budget is spent before.
+        run: The run that it is part of.
+        start: The first model; zero if not given.
+    """
+
+    plan: AdaptivePlan
+    _playing: Round | None
+    _step: Step | None
+    _noise: RandomStream | None
+    _charged: bool
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        plan: AdaptivePlan,
+        rounds: int,
+        run: Run,
+        start: Vector | None = None,
+    ) -> None:
+        require_count(rounds=rounds)
+        super().__init__(task=task, plan=plan, run=run, start=start)
+        self._empty, self._most = plan, rounds
+        self._forget()
+
+    @abstractmethod
+    def _play(self) -> Round:
+        """One round: yield a `Step`, get its release back, and so on; move the model at the end.
+
+        To end the run, set `stopped` and return before the first step of a round.
+        """
+
+    @property
+    def releases(self) -> int:
+        """How many rounds the run has at most."""
+        return self._most
+
+    def learn(self, answer: Sum) -> None:
+        """Make every release of the round that is made from this sum."""
+        asked = self._asked
+        super().learn(answer)
+        while self._step is not None and self._step.query is asked:
+            stored = self._reserve()
+            if self.stopped:
+                break
+            if stored is not None:
+                self._advance(np.frombuffer(stored, dtype="<f8"))
+            else:
+                self._asked = asked
+                super().learn(answer)
+
+    # The hooks of `SumStrategy`, for the release that is proposed now.
+
+    def _query(self) -> Query:
+        return self._proposed().query
+
+    def _event(self) -> Event:
+        """What the release that is proposed now costs."""
+        return self._proposed().release.event()
+
+    @property
+    def _release_length(self) -> None:
+        """A part of a round, such as a norm, has fewer numbers than the model."""
+        return None
+
+    def _release(self, answer: Sum) -> Vector:
+        if self._noise is None:
+            # One stream a round, opened once: two seeded ones would draw the same noise.
+            self._noise = self._stream()
+        return self._proposed().draw(answer, self._noise)
+
+    def _advance(self, release: Vector) -> None:
+        self._reservation = None
+        self._charged = False
+        self._update(release)
+
+    def _update(self, release: Vector) -> None:
+        """Give the release to the round that waits for it; the round ends when it proposes none."""
+        if self._playing is None:
+            raise RuntimeError("no round waits for a release.")
+        try:
+            self._step = self._playing.send(release)
+        except StopIteration:
+            self._forget()
+            self._round += 1
+
+    def _reserve(self) -> bytes | None:
+        """Charge the release that is proposed now, once; its bytes, if it was made before."""
+        if self._step is None and not self._begin():
+            return None
+        step, ledger = self._proposed(), self._run.ledger
+        run = f"{self._run.name}/{step.part}" if step.part else self._run.name
+        try:
+            plan = self.plan if self._charged else self.plan.admit(step.release, part=step.part)
+            if ledger is not None and self._reservation is None:
+                event = plan.event(plan.rounds - 1)
+                self._reservation = ledger.reserve(event, run=run, round=self._round)
+        except BudgetExceeded as refusal:
+            if not self.plan.made:
+                raise
+            self.stopped = str(refusal)
+            return None
+        self.plan, self._charged = plan, True
+        return None if self._reservation is None else self._reservation.release
+
+    def _begin(self) -> bool:
+        """Open a round; False if it proposes nothing, and the run is over."""
+        self._playing = self._play()
+        self._step = next(self._playing, None)
+        if self._step is None and not self.stopped:
+            raise RuntimeError(f"a round of {self.name} proposed no release and gave no reason.")
+        return self._step is not None
+
+    def _proposed(self) -> Step:
+        if self._step is None:
+            raise RuntimeError("no release is proposed: nothing may be asked or drawn.")
+        return self._step
+
+    def _forget(self) -> None:
+        """Between two rounds nothing of a sum, and no stream, is left."""
+        self._playing = self._step = self._noise = None
+        self._charged = False
+
+    # Checkpoints are taken between rounds.
+
+    def checkpoint(self) -> dict[str, Any]:
+        """As for every strategy, and every release so far, so that the filter starts from them."""
+        return {**super().checkpoint(), _HISTORY: self.plan.history(), "stopped": self.stopped}
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint of the same strategy."""
+        super().restore(checkpoint)
+        self.plan = self._empty.replayed(checkpoint[_HISTORY])
+        self.stopped = str(checkpoint["stopped"])
+        self._forget()

@@ -1,0 +1,326 @@
+"""What every strategy is: it asks, gets a sum, and learns. A Flower strategy that needs no more.
+
+The order of a private round is fixed here, for all strategies: reserve in the ledger, ask, add
+noise, commit the release, and only then move the model. A round that was committed before, by a
+process that crashed, is replayed from the ledger: its noise is never drawn again.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from dataclasses import dataclass
+from logging import INFO
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.serverapp.strategy import Strategy
+from flwr.supercore import log
+
+from fedpriv.federation.protocol.clear_messages import query_messages, sum_replies
+from fedpriv.federation.queries.bounds import require_minimum
+from fedpriv.privacy.accountants import UnsupportedEvent
+from fedpriv.privacy.budget import BudgetExceeded
+from fedpriv.privacy.events import ApproximateEvent, GaussianEvent, LaplaceEvent, PureEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from flwr.app import ConfigRecord, Message
+    from flwr.serverapp import Grid
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.ledger import Ledger, Reservation
+    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.privacy.randomness import RandomStream
+
+_POLL_SECONDS = 0.1
+_STATE = "state."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a strategy needs to know of the run that it is part of.
+
+    Attributes:
+        name: The run, as queries and ledger call it.
+        noise: The stream of each round: seeded in a simulation, from the system in a release.
+        ledger: Where a release is reserved and committed; None in a simulation.
+    """
+
+    name: str
+    noise: Callable[[int], RandomStream]
+    ledger: Ledger | None = None
+
+
+class SumStrategy(Strategy):
+    """A learning algorithm of the server that sees sums and nothing else. Use a subclass.
+
+    A subclass says what to ask (`_query`), how a sum becomes a release (`_release`) and what
+    the release does to the model (`_update`). It never holds an answer of one party.
+
+    Attributes:
+        name: What it is called in experiments, plans and reports.
+        server_also_sees: What the server learns on the way to a release; for the trust model.
+        task: The problem, with the λ in effect.
+        plan: Noise and cost of every release; None for a strategy that promises nothing.
+        stopped: Why the run ended before its last round; empty if it did not.
+    """
+
+    name: ClassVar[str]
+    server_also_sees: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        plan: Plan | None,
+        run: Run,
+        start: NDArray[np.float64] | None = None,
+    ) -> None:
+        if plan is not None:
+            _require_plan_of(plan, task)
+        elif run.ledger is not None:
+            raise ValueError(
+                "plan must be given for a run on a ledger, got None: a release without one has no "
+                "cost to reserve."
+            )
+        self.task = task
+        self.plan = plan
+        self.stopped = ""
+        self._run = run
+        self._reservation: Reservation | None = None
+        self._asked: Query | None = None
+        self._round = 0
+        self._theta = np.zeros(task.dimension) if start is None else np.array(start)
+
+    # What a subclass says.
+
+    @abstractmethod
+    def _query(self) -> Query:
+        """The next question of the current round."""
+
+    @abstractmethod
+    def _release(self, answer: Sum) -> NDArray[np.float64] | None:
+        """The noisy result of the current round; None if the round needs more exchanges."""
+
+    @abstractmethod
+    def _update(self, release: NDArray[np.float64]) -> None:
+        """Move the model. Everything from here on is post-processing."""
+
+    # What a runner uses.
+
+    @property
+    def releases(self) -> int:
+        """How many releases the run makes."""
+        return 1 if self.plan is None else self.plan.rounds
+
+    @property
+    def rounds(self) -> int:
+        """How many exchanges to expect; for progress."""
+        return self.releases
+
+    @property
+    def round(self) -> int:
+        """How many releases were made."""
+        return self._round
+
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """The model now; read-only."""
+        view = self._theta.view()
+        view.flags.writeable = False
+        return view
+
+    def ask(self) -> Query | None:
+        """The next query, its release reserved; None when the run is over.
+
+        Raises:
+            BudgetExceeded: The ledger refuses the first release. Nothing was asked.
+        """
+        self._asked = None
+        while self._round < self.releases and not self.stopped:
+            stored = self._reserve()
+            if stored is not None:
+                self._advance(self._stored(stored))
+            elif not self.stopped:
+                self._asked = self._query()
+                break
+        return self._asked
+
+    def learn(self, answer: Sum) -> None:
+        """Turn the sum that was asked for into a release, commit it, and move the model."""
+        asked, self._asked = self._asked, None
+        if asked is None or asked.grid.step != answer.step:
+            raise RuntimeError("a sum was learned that was not asked for: nothing was released.")
+        require_minimum(asked, len(answer.sizes))
+        if self._run.ledger is not None and self._reservation is None:
+            raise RuntimeError("a release must be reserved in the ledger. Nothing was released.")
+        release = self._release(answer)
+        if release is None:
+            return
+        # Whatever becomes of the commit, the next question looks at the ledger afresh.
+        reservation, self._reservation = self._reservation, None
+        if self._run.ledger is not None and reservation is not None:
+            self._run.ledger.commit(reservation, release.astype("<f8").tobytes())
+        self._advance(release)
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What `restore` needs to go on after the last release: arrays and numbers, all public."""
+        state = {f"{_STATE}{name}": value for name, value in self._state().items()}
+        return {"round": self._round, "theta": self._theta.copy(), **state}
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint of the same strategy."""
+        self._round = int(checkpoint["round"])
+        self._theta = np.array(checkpoint["theta"], dtype=np.float64)
+        self._reservation = self._asked = None
+        self._set_state(
+            {
+                name.removeprefix(_STATE): value
+                for name, value in checkpoint.items()
+                if name.startswith(_STATE)
+            }
+        )
+
+    def _state(self) -> dict[str, Any]:
+        """What else, besides the model, the next round depends on."""
+        return {}
+
+    def _set_state(self, state: dict[str, Any]) -> None:
+        """Take back what `_state` gave."""
+
+    # The order of a private round.
+
+    def _require_plan(self) -> Plan:
+        if self.plan is None:
+            raise ValueError(f"plan must be given for {self.name}, got None.")
+        return self.plan
+
+    def _event(self) -> Event | None:
+        return None if self.plan is None else self.plan.event(self._round)
+
+    def _stream(self) -> RandomStream:
+        stream = self._run.noise(self._round)
+        if self._run.ledger is not None and not stream.secure:
+            raise RuntimeError(
+                "the noise of a release on a ledger must come from RandomStream.from_os(): whoever "
+                "knows a seed can subtract it. Nothing was released."
+            )
+        return stream
+
+    @property
+    def _release_length(self) -> int | None:
+        """How many numbers a release has; None if releases differ in that."""
+        return self.task.dimension
+
+    def _stored(self, data: bytes) -> NDArray[np.float64]:
+        """A release of the ledger, which must be of this model."""
+        if len(data) % 8 or self._release_length not in (None, len(data) // 8):
+            raise ValueError(
+                f"the ledger holds a release of {len(data)} bytes for round {self._round} of run "
+                f"{self._run.name!r}, and the model has {self.task.dimension} coordinates of 8: "
+                "it is the run of another model."
+            )
+        return np.frombuffer(data, dtype="<f8")
+
+    def _advance(self, release: NDArray[np.float64]) -> None:
+        self._update(release)
+        self._round += 1
+        self._reservation = None
+
+    def _reserve(self) -> bytes | None:
+        """Pay for the current release, once; its bytes, if it was made before."""
+        event, ledger = self._event(), self._run.ledger
+        if ledger is None or event is None or self._reservation is not None:
+            return None
+        try:
+            self._reservation = self._pay(ledger, event)
+        except BudgetExceeded as refusal:
+            if self._round == 0:
+                raise
+            self.stopped = str(refusal)
+            return None
+        return self._reservation.release
+
+    def _pay(self, ledger: Ledger, event: Event) -> Reservation:
+        """Round by round where that is exact, so that a run pays for what it uses; else as a whole.
+
+        Sampled rounds compose better together, and some ledgers price no Gaussian alone.
+        """
+        run, plan = self._run.name, self._require_plan()
+        if isinstance(event, GaussianEvent | LaplaceEvent | PureEvent | ApproximateEvent):
+            try:
+                return ledger.reserve(event, run=run, round=self._round)
+            except UnsupportedEvent:
+                pass
+        ledger.declare(run, plan.releases, delta=plan.budget.delta)
+        return ledger.reserve(event, run=run, round=self._round)
+
+    # Flower's interface: the same exchange, as messages.
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """The query, to every party; nothing when the run is over."""
+        query = self.ask()
+        return [] if query is None else query_messages(query, self._all_nodes(grid))
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Learn from the sum; if nobody answered, the same round is asked again."""
+        if self._asked is None:
+            return None, None
+        answer = sum_replies(replies, self._asked, self.task)
+        if answer is None:
+            return None, None
+        self.learn(answer)
+        metrics = MetricRecord({"parties": len(answer.sizes), "releases": self._round})
+        return ArrayRecord({"theta": Array(self._theta)}), metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Nothing: a metric on party data is a release of its own."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Nothing."""
+        return None
+
+    def summary(self) -> None:
+        """Log what is about to run."""
+        log(INFO, "\t├──> %s, %d parties", self.name, self.task.parties)
+        if self.plan is None:
+            log(INFO, "\t└──> no privacy is promised")
+        else:
+            log(INFO, "\t└──> %d releases within %s", self.releases, self.plan.budget)
+
+    def _all_nodes(self, grid: Grid) -> list[int]:
+        """All parties, once they have arrived."""
+        while len(nodes := list(grid.get_node_ids())) < self.task.parties:
+            time.sleep(_POLL_SECONDS)
+        return nodes
+
+
+def _require_plan_of(plan: Plan, task: Task) -> None:
+    """Refuse a plan that was made for another problem."""
+    facts = {
+        "dimension": (plan.dimension, task.dimension),
+        "records": (plan.records, task.records),
+        "parties": (plan.parties, task.parties),
+        "smallest_party": (plan.smallest_party, task.smallest),
+    }
+    for name, (planned, actual) in facts.items():
+        if planned != actual:
+            raise ValueError(
+                f"plan must be made for this task: its {name} is {planned}, the task's {actual}."
+            )

@@ -1,0 +1,292 @@
+"""Sums of clipped per-record gradients: Σ gᵢ·min(1, C/‖gᵢ‖), party by party.
+
+**What a record contributes.** Every record adds a vector vᵢ with ‖vᵢ‖₂ ≤ C, where vᵢ is the exact
+product of the floating-point numbers that enter the sum. Rounding does not break it: computed norms
+are low by a factor 1 + 2⁻¹⁴ at most (`fedpriv.learning.clipping.norms`), and the threshold is C(1 -
+2⁻¹³), which leaves room for the roundings of weights to the precision of the data (2⁻²² relative,
+2⁻¹⁴⁹ absolute, on rows of norm at most 2¹⁰⁰). A record whose gradient is not finite, or too long to
+be clipped with that precision (beyond 2¹⁰⁰), contributes zero and is counted; it neither stops the
+computation nor touches other records.
+
+**What a sum shows of a record.** The returned numbers are Σ vᵢ up to rounding. In exact arithmetic
+adding or removing a record moves the sum by at most C, replacing one by at most 2C. What rounding
+adds to that, `fedpriv.learning.rounding_error` bounds from public numbers, *if* the other records
+have the same gradients in both computations. Under replace-one adjacency they do: they keep their
+places, hence their instructions. Under add-remove adjacency, and where a hash decides who is in the
+sum, later records move by one place. One score of a linear model is computed alike in every place.
+Elsewhere a matrix product may round a row differently, by 10⁻⁷ of a gradient in float32, and near a
+kink of the model (ReLU, max-pooling) the last bit can decide a gradient. All other gradient
+clipping in floating point shares this assumption; float64 data make its failures 10⁹ times smaller.
+
+Not covered: running time, which may depend on whether a record was rejected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fedpriv._validate import require_count, require_positive
+from fedpriv.learning.clipping.factors import Factor, Rows
+from fedpriv.learning.clipping.linear import clipped_linear_sums, in_one_pass
+from fedpriv.learning.clipping.norms import LARGEST_SQUARE, NORM_SLACK
+from fedpriv.learning.crew import Crew
+from fedpriv.learning.models import LinearModel, Model
+
+if TYPE_CHECKING:
+    from fedpriv.learning.batch import RecordBatch
+    from fedpriv.learning.losses import Loss
+
+DEFAULT_MEMORY = 1 << 26
+"""Bytes of working memory: 64 MiB, small enough to stay near the processor."""
+
+CLIP_MARGIN = 2 * NORM_SLACK
+"""Gradients are clipped to C(1 - CLIP_MARGIN), so that rounding cannot carry one beyond C."""
+
+_WORTH_SHARING = 1 << 20  # numbers to read: below it, waking another thread takes longer
+_SMALLEST_CLIP, _LARGEST_CLIP = 2.0**-20, 2.0**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Clipping:
+    """How a per-record gradient is bounded: to norm C, as it is or in scaled coordinates.
+
+    With ``centre`` a and ``scale`` b (AdaClip; Pichapati et al. 2019, arXiv:1908.07643, Alg. 1) a
+    record contributes (g - a)/b, clipped to norm C. The sum, and the noise that is calibrated to C,
+    live in the scaled coordinates; `restore` maps a *noisy* mean back. The a and b must be public,
+    for example computed from earlier releases.
+
+    Attributes:
+        clip_norm: C, from 2⁻²⁰ to 2³⁰: the range in which the guarantee above is proved.
+        centre: a, (d,); None means zero.
+        scale: b > 0, (d,); None means one.
+    """
+
+    clip_norm: float
+    centre: Tensor | None = None
+    scale: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(clip_norm=self.clip_norm)
+        if not _SMALLEST_CLIP <= self.clip_norm <= _LARGEST_CLIP:
+            raise ValueError(
+                f"clip_norm must lie in [2^-20, 2^30], got {self.clip_norm!r}; "
+                "scale the loss or the features instead."
+            )
+        for name, value in self.vectors:
+            if not (value.ndim == 1 and bool(value.isfinite().all())):
+                raise ValueError(f"{name} must be a finite vector, got shape {tuple(value.shape)}.")
+        if self.scale is not None and not bool((self.scale > 0).all()):
+            raise ValueError("scale must be positive in every coordinate.")
+
+    def restore(self, mean: Tensor) -> Tensor:
+        """Map a mean, noise included, back to gradient coordinates: b·mean + a."""
+        if self.scale is not None:
+            mean = mean * self.scale.to(mean.dtype)
+        return mean if self.centre is None else mean + self.centre.to(mean.dtype)
+
+    @property
+    def vectors(self) -> tuple[tuple[str, Tensor], ...]:
+        """The centre and the scale, if they are there, by name."""
+        named = (("centre", self.centre), ("scale", self.scale))
+        return tuple((name, vector) for name, vector in named if vector is not None)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether coordinates are shifted or scaled before clipping."""
+        return self.centre is not None or self.scale is not None
+
+    def in_coordinates(self, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
+        """The factors of (g - a)/b; without a and b, those of g."""
+        if not self.scaled:
+            return factors
+        rows = torch.cat([factor.rows() for factor in factors], dim=1)
+        if self.centre is not None:
+            rows = rows - self.centre.to(rows.dtype)
+        if self.scale is not None:
+            rows = rows / self.scale.to(rows.dtype)
+        return (Rows(rows),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ClippedSums:
+    """The clipped sums of m parties, and private facts about the records behind them.
+
+    Attributes:
+        value: (m, d) float64, one row a party.
+        clip_norm: C.
+        measures: **Private**: numbers (n,) whose product is the squared norm of each gradient.
+    """
+
+    value: Tensor
+    clip_norm: float
+    measures: tuple[Tensor, ...]
+
+    @property
+    def norms(self) -> Tensor:
+        """**Private**: gradient norms before clipping, (n,) float64; infinite if rejected.
+
+        For simulations and tests; never leaves a party.
+        """
+        squares = torch.stack([measure.double() for measure in self.measures]).prod(0)
+        return squares.sqrt_().nan_to_num_(nan=inf, posinf=inf)
+
+    @property
+    def clipped_fraction(self) -> float:
+        """**Private**: the share of records with a gradient longer than C; 0 without records."""
+        return float((self.norms > self.clip_norm).double().mean()) if len(self.norms) else 0.0
+
+    @property
+    def rejected(self) -> int:
+        """**Private**: how many records contributed zero because their gradient was not finite."""
+        return int(self.norms.isinf().sum())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippedGradient:
+    """The clipped gradient sums of fixed records, as a function of the parameters.
+
+    Checked and cut into parts once, to be called in every round. Computed in the precision of the
+    features. The regulariser is not part of it: the server adds that, unclipped. Repeatable to the
+    bit on the same machine with the same number of threads.
+
+    Attributes:
+        model: Any `Model`.
+        loss: A loss with as many outputs as the model.
+        batch: The records.
+        clipping: The bound.
+        memory_limit: Bytes for intermediate results, by the model's estimate. More records than
+            fit are computed in parts of at least one.
+    """
+
+    model: Model
+    loss: Loss
+    batch: RecordBatch
+    clipping: Clipping
+    memory_limit: int = DEFAULT_MEMORY
+    _parts: list[tuple[slice, RecordBatch]] = field(init=False)
+    _crew: Crew = field(init=False)
+
+    def __post_init__(self) -> None:
+        require_count(memory_limit=self.memory_limit)
+        _check(self.model, self.loss, self.batch)
+        for name, vector in self.clipping.vectors:
+            _check_vector(name, vector, self.model)
+        size = self.model.records_at_once(
+            self.memory_limit,
+            number_bytes=self.batch.features.element_size(),
+            materialised=self.clipping.scaled,
+        )
+        crew = 1
+        if self._closed_form and in_one_pass(self.loss):
+            size = max(1, len(self.batch))
+            if self.batch.features.numel() >= _WORTH_SHARING:
+                crew = min(torch.get_num_threads(), self.batch.parties)
+        object.__setattr__(self, "_parts", self.batch.parts(size))
+        object.__setattr__(self, "_crew", Crew(crew))
+
+    def __call__(self, theta: Tensor) -> ClippedSums:
+        """The sums at the parameters ``theta``, (d,), the same for all parties."""
+        _check_vector("theta", theta, self.model)
+        if theta.requires_grad or theta.dtype != self.batch.features.dtype:
+            theta = theta.detach().to(self.batch.features.dtype)
+        if len(self._parts) == 1:
+            value, measures = self._clip(theta, self._parts[0][1])
+        else:
+            value, measures = self._clip_parts(theta)
+        return ClippedSums(
+            value=value.double(), clip_norm=self.clipping.clip_norm, measures=measures
+        )
+
+    def _clip_parts(self, theta: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        value = torch.zeros((self.batch.parties, self.model.dimension), dtype=torch.float64)
+        if not self._parts:
+            return value, (self.batch.squares,)
+        found: list[tuple[Tensor, ...]] = []
+        for parties, part in self._parts:
+            sums, measures = self._clip(theta, part)
+            value[parties] += sums
+            found.append(measures)
+        return value, tuple(torch.cat(column) for column in zip(*found, strict=True))
+
+    def _clip(self, theta: Tensor, part: RecordBatch) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The clipped sums of a part, and what measures its gradients."""
+        threshold = (1 - CLIP_MARGIN) * self.clipping.clip_norm
+        if self._closed_form:
+            sums, slopes = clipped_linear_sums(theta, part, self.loss, threshold, self._crew)
+            return sums, (slopes, slopes, part.squares)
+        factors = self.model.gradient_factors(theta, part, self.loss)
+        return _clip_factors(self.clipping.in_coordinates(factors), part, threshold)
+
+    @cached_property
+    def _closed_form(self) -> bool:
+        linear = isinstance(self.model, LinearModel) and self.model.classes == 1
+        return linear and not self.clipping.scaled
+
+
+def clipped_gradient_sums(
+    model: Model,
+    loss: Loss,
+    theta: Tensor,
+    batch: RecordBatch,
+    clipping: Clipping,
+    *,
+    memory_limit: int = DEFAULT_MEMORY,
+) -> ClippedSums:
+    """The clipped gradient sum of every party, once: see `ClippedGradient`."""
+    gradient = ClippedGradient(
+        model=model, loss=loss, batch=batch, clipping=clipping, memory_limit=memory_limit
+    )
+    return gradient(theta)
+
+
+def _clip_factors(
+    factors: tuple[Factor, ...], batch: RecordBatch, threshold: float
+) -> tuple[Tensor, tuple[Tensor]]:
+    """Measure, clip and add up gradients of any form."""
+    squares = _total([factor.squares() for factor in factors])
+    if not (batch.all_usable and float(squares.max()) <= LARGEST_SQUARE):
+        # Only doubtful records: one of them must not touch the last bits of all the others.
+        careful = _total([factor.careful_squares() for factor in factors])
+        squares = torch.where(squares <= LARGEST_SQUARE, squares, careful)
+        rejected = ~(squares <= LARGEST_SQUARE) | batch.squares.isinf()
+        squares.masked_fill_(rejected, inf)
+        factors = tuple(factor.without(rejected) for factor in factors)
+    weights = squares.clamp(min=threshold**2).rsqrt_().mul_(threshold).to(batch.features.dtype)
+    pieces = [sums for factor in factors for sums in factor.weighted_sums(weights, batch.segments)]
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1), (squares,)
+
+
+def _total(squares: list[Tensor]) -> Tensor:
+    """The squared norms of whole gradients, float64 (n,)."""
+    total = squares[0].double()
+    for term in squares[1:]:
+        total = total + term
+    return total
+
+
+def _check(model: Model, loss: Loss, batch: RecordBatch) -> None:
+    if loss.outputs != model.outputs:
+        raise ValueError(
+            f"model must have one output a score of the loss, {loss.outputs}, got {model.outputs}."
+        )
+    if loss.outputs > 1 and batch.labels.is_floating_point():
+        raise ValueError(f"labels must be integers for {loss.outputs} classes.")
+    if batch.features.shape[1] != model.features:
+        raise ValueError(
+            f"features must have {model.features} columns, as the model, "
+            f"got {batch.features.shape[1]}."
+        )
+
+
+def _check_vector(name: str, vector: Tensor, model: Model) -> None:
+    if vector.ndim != 1 or len(vector) != model.dimension:
+        raise ValueError(
+            f"{name} must have shape {(model.dimension,)}, one entry a parameter, "
+            f"got {tuple(vector.shape)}."
+        )

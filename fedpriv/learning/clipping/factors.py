@@ -1,0 +1,119 @@
+"""Per-record gradients, held in the form in which they are cheapest to measure and to add up.
+
+The gradient of a record with respect to one layer is seldom needed as numbers. For a dense layer
+with input a and back-propagated error δ it is the outer product δ ⊗ a, of norm ‖δ‖·‖a‖ (Goodfellow
+2015, arXiv:1510.01799), and a weighted sum over records is one matrix product. A *factor* is such a
+representation for n records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from fedpriv.learning.clipping.norms import LARGEST_SQUARE, squared_norms
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedpriv.learning.segments import Segments
+
+
+class Factor(Protocol):
+    """Gradients of n records with respect to d consecutive parameters."""
+
+    def squares(self) -> Tensor:
+        """‖gᵢ‖², (n,); as norms never low by more than `NORM_SLACK`; maybe not finite."""
+
+    def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
+        """Σ wᵢ·gᵢ over the records of each of m parties, in pieces that make up (m, d)."""
+
+    def rows(self) -> Tensor:
+        """The gradients themselves, (n, d)."""
+
+    def careful_squares(self) -> Tensor:
+        """``squares`` in float64 throughout; infinite where a part of a gradient is too long."""
+
+    def without(self, rejected: Tensor) -> Factor:
+        """The same, with gradient zero for the records marked in a boolean mask (n,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dense:
+    """A dense layer: gradient δᵢ ⊗ aᵢ of its weights (k, p), then δᵢ of its bias if it has one.
+
+    Attributes:
+        inputs: a, (n, p).
+        errors: δ, (n, k), of the same dtype.
+        bias: Whether the layer has a bias.
+        input_squares: `squared_norms` of the inputs, where they are known already.
+    """
+
+    inputs: Tensor
+    errors: Tensor
+    bias: bool
+    input_squares: Tensor | None = None
+
+    def squares(self) -> Tensor:
+        """‖δ‖²·‖a‖², or ‖δ‖²·(‖a‖² + 1) with a bias."""
+        if self.input_squares is None:
+            squares = squared_norms(self.inputs, extra=float(self.bias))
+        else:
+            squares = self.input_squares + 1.0 if self.bias else self.input_squares
+        return squared_norms(self.errors).mul(squares)
+
+    def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
+        """A product of two matrices a block of records."""
+        errors = weights.unsqueeze(1) * self.errors
+        sums = [segments.outer_sums(errors, self.inputs)]
+        return [*sums, segments.sums(errors)] if self.bias else sums
+
+    def rows(self) -> Tensor:
+        """The outer products, and the errors for a bias."""
+        outer = (self.errors.unsqueeze(2) * self.inputs.unsqueeze(1)).flatten(1)
+        return torch.cat([outer, self.errors], dim=1) if self.bias else outer
+
+    def careful_squares(self) -> Tensor:
+        """Long inputs count as not finite even when errors are tiny: see `LARGEST_SQUARE`."""
+        inputs = squared_norms(self.inputs.double())
+        squares = (inputs + float(self.bias)) * squared_norms(self.errors.double())
+        return squares.masked_fill_(inputs > LARGEST_SQUARE, inf)
+
+    def without(self, rejected: Tensor) -> Dense:
+        """Zero inputs and errors, since 0 times infinity is not 0."""
+        return Dense(_zeroed(self.inputs, rejected), _zeroed(self.errors, rejected), self.bias)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Gradients that had to be computed as numbers, (n, d)."""
+
+    gradients: Tensor
+
+    def squares(self) -> Tensor:
+        """Row by row."""
+        return squared_norms(self.gradients)
+
+    def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
+        """One pass over the rows."""
+        return [segments.weighted_sums(weights, self.gradients)]
+
+    def rows(self) -> Tensor:
+        """As they are."""
+        return self.gradients
+
+    def careful_squares(self) -> Tensor:
+        """Row by row, in float64."""
+        return squared_norms(self.gradients.double())
+
+    def without(self, rejected: Tensor) -> Rows:
+        """Zero rows."""
+        return Rows(_zeroed(self.gradients, rejected))
+
+
+def _zeroed(rows: Tensor, rejected: Tensor) -> Tensor:
+    """A copy in the same layout, so that products round the other rows as before."""
+    return rows.clone().masked_fill_(rejected.unsqueeze(1), 0.0)

@@ -1,0 +1,152 @@
+"""Per-record gradients of a module, layer by layer, from one ordinary forward and backward pass.
+
+Forward hooks keep the input of every layer that has parameters; autograd gives the error at its
+output, once for the whole batch, since scores of different records do not interact. Input and error
+of a record determine its gradient, by one rule a kind of layer. Unlike vectorised autograd this
+runs PyTorch's batched kernels, and dense layers never write their gradients out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import group_norm, pad, unfold
+
+from fedpriv.learning.clipping.factors import Dense, Factor, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class LayerUseError(RuntimeError):
+    """A layer was not used exactly once, on one tensor: its rule does not give its gradient."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerPlan:
+    """How to differentiate a module layer by layer.
+
+    Attributes:
+        layers: Those that own the trainable parameters, in order; each has a rule.
+        pools: Max-pooling layers to be fed with channels last: PyTorch's kernel for that layout
+            is eight times faster. A module that reshapes by ``view`` may not bear it.
+    """
+
+    layers: tuple[nn.Module, ...]
+    pools: tuple[nn.Module, ...]
+
+
+def layer_plans(module: nn.Module) -> list[LayerPlan]:
+    """Plans to try, fastest first; none if a layer with trainable parameters has no rule.
+
+    That each layer is used once, and that nothing else uses its parameters, only a run can show.
+    """
+    layers = [layer for layer in module.modules() if list(layer.parameters(recurse=False))]
+    owned = [id(parameter) for layer in layers for parameter in layer.parameters(recurse=False)]
+    trainable = [id(parameter) for parameter in module.parameters() if parameter.requires_grad]
+    if owned != trainable or not all(_has_rule(layer) for layer in layers):
+        return []
+    pools = tuple(layer for layer in module.modules() if isinstance(layer, nn.MaxPool2d))
+    return [LayerPlan(tuple(layers), choice) for choice in ((pools, ()) if pools else ((),))]
+
+
+def layer_factors(
+    module: nn.Module,
+    plan: LayerPlan,
+    state: dict[str, Tensor],
+    inputs: Tensor,
+    errors_at: Callable[[Tensor], Tensor],
+) -> tuple[Factor, ...]:
+    """The gradient of every record, in the order of the parameters of the plan's layers.
+
+    Args:
+        module: The network. It carries hooks and parameters of the call while it lasts: nobody
+            else may use it meanwhile.
+        plan: One of `layer_plans`.
+        state: All parameters and buffers; the trainable ones require gradients.
+        inputs: The records, in the shape that the module takes.
+        errors_at: From scores (n, k) to the derivatives of the loss, of the same shape.
+    """
+    kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def keep(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+        if layer in kept or len(arguments) != 1:
+            raise LayerUseError(f"{type(layer).__name__} must be called once, with one tensor.")
+        kept[layer] = (arguments[0].detach(), output)
+
+    hooks = [layer.register_forward_hook(keep) for layer in plan.layers]
+    hooks += [pool.register_forward_pre_hook(_channels_last) for pool in plan.pools]
+    try:
+        with torch.enable_grad():
+            scores: Tensor = functional_call(module, state, (inputs,))
+            scores = scores.reshape(len(inputs), -1)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if len(kept) != len(plan.layers):
+        raise LayerUseError("a layer with parameters was not called.")
+    outputs = [kept[layer][1] for layer in plan.layers]
+    errors = torch.autograd.grad(
+        scores, outputs, errors_at(scores.detach()), materialize_grads=True
+    )
+    return tuple(
+        factor
+        for layer, error in zip(plan.layers, errors, strict=True)
+        for factor in _factors(layer, kept[layer][0], error)
+    )
+
+
+def patches_size(layer: nn.Module, output: Tensor) -> int:
+    """Numbers a record in the patches that the rule of a convolution writes out."""
+    if not isinstance(layer, nn.Conv2d):
+        return 0
+    return layer.weight[0].numel() * output[0, 0].numel()
+
+
+def _has_rule(layer: nn.Module) -> bool:
+    if type(layer) is nn.Conv2d:
+        plain = layer.groups == 1 and layer.padding_mode == "zeros"
+        return plain and not isinstance(layer.padding, str)
+    return type(layer) in (nn.Linear, nn.GroupNorm)
+
+
+def _factors(layer: nn.Module, inputs: Tensor, errors: Tensor) -> tuple[Factor, ...]:
+    """The gradient with respect to the weight and, if there is one, the bias of a layer."""
+    has_bias = getattr(layer, "bias", None) is not None
+    if isinstance(layer, nn.Linear) and inputs.ndim == 2:
+        return (Dense(inputs, errors, bias=has_bias),)
+    if isinstance(layer, nn.Linear):  # applied at every position of a record
+        inputs, errors = inputs.flatten(1, -2), errors.flatten(1, -2)
+        weight, bias = torch.bmm(errors.transpose(1, 2), inputs), errors.sum(1)
+    elif isinstance(layer, nn.Conv2d):  # a dense layer on the patches at every position
+        errors = errors.flatten(2)
+        weight, bias = torch.bmm(errors, _patches(layer, inputs)), errors.sum(2)
+    else:
+        norm = cast("nn.GroupNorm", layer)
+        normalised = group_norm(inputs, norm.num_groups, eps=norm.eps)
+        positions = (*inputs.shape[:2], -1)
+        weight = (errors * normalised).reshape(positions).sum(2)
+        bias = errors.reshape(positions).sum(2)
+    return (Rows(weight.flatten(1)), Rows(bias)) if has_bias else (Rows(weight.flatten(1)),)
+
+
+def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
+    """What the kernel sees at every position: (n, positions, channels × kernel).
+
+    One gather by indices that a single image of indices yields: much faster than unfolding all.
+    """
+    vertical, horizontal = cast("tuple[int, int]", layer.padding)
+    if vertical or horizontal:
+        inputs = pad(inputs, (horizontal, horizontal, vertical, vertical))
+    image = torch.arange(inputs[0].numel(), dtype=torch.float64).view(1, *inputs.shape[1:])
+    indices = unfold(image, layer.kernel_size, layer.dilation, 0, layer.stride)[0].T.long()
+    return inputs.flatten(1).index_select(1, indices.flatten()).view(-1, *indices.shape)
+
+
+def _channels_last(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    first, *others = arguments
+    return first.contiguous(memory_format=torch.channels_last), *others

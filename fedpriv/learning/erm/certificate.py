@@ -1,0 +1,148 @@
+"""What a solved problem proves: a bound on ‖∇J‖₂ that counts its own rounding errors.
+
+The privacy of output perturbation rests on ‖∇J(θ)‖ ≤ tolerance for the θ that is answered with. So
+the norm is evaluated afresh at θ, in float64, and a bound on everything that float64 can have
+done to it is added: the certificate holds in exact arithmetic for the records as they are given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from fedpriv.learning.erm.batch import ErmBatch
+    from fedpriv.learning.erm.problem import Number
+    from fedpriv.learning.losses import Loss
+
+_U = 2.0**-53
+
+
+class ToleranceNotReachedError(RuntimeError):
+    """There is no certified minimiser, and so no answer, not even an approximate one.
+
+    Attributes:
+        parties: The indices of the parties concerned; empty for a joint problem.
+    """
+
+    def __init__(self, tolerance: float, parties: tuple[int, ...] = ()) -> None:
+        self.parties = parties
+        shown = ", ".join(map(str, parties[:5])) + (", …" if len(parties) > 5 else "")
+        where = f" for {len(parties)} parties (index {shown})" if parties else ""
+        super().__init__(
+            f"no minimiser with a gradient norm of at most tolerance = {tolerance:g} was "
+            f"certified{where}; nothing is returned. Use a larger tolerance or regulariser, or "
+            "more iterations."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Certificate:
+    """Proof of accuracy for every party.
+
+    Attributes:
+        gradient_norm: (m,): an upper bound on ‖∇J_j(θ_j)‖₂ in exact arithmetic, ≤ ``tolerance``.
+            θ_j is the point found, before the projection onto the ball of ``radius``.
+        tolerance: What was asked for.
+        iterations: (m,): Newton steps used.
+        sensitivity: (m,): 2G/(n_jΛ_j) + 2·tolerance/Λ_j, the L2 sensitivity of the *projected*
+            point under replace-one adjacency, n_j the divisor: the projection is 1-Lipschitz, so
+            the bound for the point found survives it.
+        radius: (m,): G/Λ_j.
+    """
+
+    gradient_norm: Tensor
+    tolerance: float
+    iterations: Tensor
+    sensitivity: Tensor
+    radius: Tensor
+
+
+def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
+    """An upper bound on ‖∇J_j(θ_j)‖₂ in exact arithmetic, (m,).
+
+    With γ_k = ku/(1 - ku), u = 2⁻⁵³, and sums in any order (Higham 2002, ch. 3): a score is off by
+    at most γ_d‖x‖‖θ‖, hence a slope by c·γ_d‖x‖‖θ‖ plus its own evaluation error; a sum of n terms
+    slope·x by γ_n Σ|slope|‖x‖; the rest are single operations. Assumes ‖x‖ ≤ B, no underflow, and
+    elementary functions to 2 ulp. The number of terms is the true one, the divisor the public one.
+    """
+    loss, bound = batch.loss, batch.feature_bound
+    slopes = batch.slopes(batch.scores(theta))
+    gradient = batch.gradient(theta, slopes)
+    norm = torch.linalg.vector_norm(gradient, dim=(1, 2))
+    theta_norm = torch.linalg.vector_norm(theta, dim=(1, 2))
+    pull = batch.strong_convexity * theta_norm
+    if batch.linear is not None:
+        pull = pull + torch.linalg.vector_norm(batch.linear, dim=(1, 2))
+    _, k, d = batch.shape
+    # Filling has slopes as well, but no part in the sum: the bound must not grow with it.
+    steepness = torch.linalg.vector_norm(slopes, dim=1).where(batch.real(), 0.0)
+    slope = batch.mean(steepness.unsqueeze(1))
+    each = loss.smoothness * _gamma(d) * bound * theta_norm + loss.slope_rounding
+    slope_error = each * (batch.sizes / batch.counts) + 8 * _U * slope
+    error = bound * (slope_error + _gamma(batch.sizes + 8) * slope) + 8 * _U * pull
+    total: Tensor = (norm * (1 + _gamma(k * d + 8)) + error) * (1 + 64 * _U)
+    return total
+
+
+def certain_tolerance(
+    loss: Loss,
+    *,
+    feature_bound: float,
+    strong_convexity: float,
+    records: int,
+    features: int,
+    linear: float = 0.0,
+    headroom: float = 1.0,
+) -> float:
+    """A tolerance that is certified whatever the records are; with less, they decide whether it is.
+
+    Four times the largest error that `gradient_norm_bound` adds, at ‖θ‖ = (rG + ‖b‖/n)/Λ, which no
+    minimiser of r·n records exceeds, and the steepest slopes: a computed gradient norm of half the
+    tolerance, which is what the solver stops at, is then above the errors of its own computation,
+    and the certificate below the tolerance. There Λ‖θ‖ + ‖b‖/n, whose rounding counts too, is at
+    most rG + 2‖b‖/n.
+
+    Args:
+        loss: Of a record.
+        feature_bound: B.
+        strong_convexity: Λ.
+        records: n, the divisor of the objective, or more.
+        features: d.
+        linear: A bound on ‖b‖/n, of the linear term of the objective.
+        headroom: r ≥ 1: there are at most so many times n records.
+
+    Assumes that the solver gets there before its limit of iterations, which no theorem promises: it
+    needs a few for smooth losses, hundreds for a loss with a sharp bend and ill-chosen records.
+    """
+    reach = headroom * loss.lipschitz_for(feature_bound)
+    slope = reach / feature_bound
+    theta_norm = (reach + linear) / strong_convexity
+    slope_error = (
+        headroom
+        * (loss.smoothness * _gamma(features) * feature_bound * theta_norm + loss.slope_rounding)
+        + 8 * _U * slope
+    )
+    error = feature_bound * (slope_error + _gamma(headroom * records + 8) * slope)
+    error += 8 * _U * (reach + 2 * linear)
+    return 4 * error
+
+
+def project(theta: Tensor, radius: Tensor) -> Tensor:
+    """Project every θ_j of (m, k, d) onto a ball, so that ‖θ_j‖₂ in float64 is at most radius_j.
+
+    The ball is smaller than ``radius`` by a few ulp, for all θ alike, so this is a projection onto
+    a fixed convex set, and 1-Lipschitz, up to the rounding of its result.
+    """
+    norm = torch.linalg.vector_norm(theta, dim=(1, 2))
+    inner = radius * (1 - 2 * _gamma(theta[0].numel() + 8))
+    factor = torch.where(norm > inner, inner / norm, 1.0)
+    return theta * factor.view(-1, 1, 1)
+
+
+def _gamma(k: Number) -> Number:
+    """γ_k = ku/(1 - ku), the relative error of k roundings in a row, bounded for k ≤ 0.009/u."""
+    return k * (1.01 * _U)

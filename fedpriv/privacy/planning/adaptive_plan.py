@@ -1,0 +1,142 @@
+"""A plan for noise that is chosen on the way: all of a run fixed beforehand but the noise itself.
+
+What a fixed plan proves at its construction, this one proves release by release: ``admit`` returns
+the plan with one release more, or raises. It starts empty, and at the end of a run it is the plan
+as found, with every release in order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from fedpriv.privacy.budget import Budget, BudgetExceeded
+from fedpriv.privacy.mechanisms import GaussianMechanism, Mechanism
+from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, Selection
+from fedpriv.privacy.planning.plan import Plan, sampled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.planning.filters import PrivacyFilter
+
+Release = Mechanism | Selection
+_KINDS: dict[str, type[Release]] = {
+    kind.name: kind for kind in (GaussianMechanism, ExponentialMechanism, ReportNoisyMax)
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptivePlan(Plan):
+    """What a run may spend, and what it has spent, when each noise follows from earlier releases.
+
+    Guarantee. All releases that it admitted are together (ε, δ)-DP for the budget of its filter,
+    by the theorem of that filter, however each was chosen from those before it. The promise is the
+    budget: ``epsilon`` is the budget's, not that of the releases found, because how much was spent
+    depends on what was seen.
+
+    Attributes:
+        filter: decides what is still affordable; fresh at the start.
+        made: (part, mechanism) of every release so far, in order; the part is empty for the main
+            release of a round, and a name for any other.
+    """
+
+    filter: PrivacyFilter
+    made: tuple[tuple[str, Release], ...] = ()
+    budget: Budget = field(init=False)
+    mechanisms: tuple[Mechanism, ...] = field(init=False)
+    accountant: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        additive = tuple(release for _, release in self.made if isinstance(release, Mechanism))
+        object.__setattr__(self, "mechanisms", additive)
+        object.__setattr__(self, "budget", self.filter.budget)
+        object.__setattr__(self, "accountant", self.filter.name)
+        object.__setattr__(self, "epsilon", self.filter.budget.epsilon)
+        self._require_facts()
+        if not self.made and self.filter.spent:
+            raise ValueError(
+                f"filter must be fresh for a plan without releases, got one that has spent "
+                f"{self.filter.spent:g}."
+            )
+
+    def admit(self, release: Release, *, part: str = "") -> Self:
+        """The plan with one release more. Call it before anything is asked for that release.
+
+        Raises:
+            BudgetExceeded: It does not fit. Nothing was charged.
+        """
+        event = sampled(release.event(), self.sampling_rate)
+        return replace(self, filter=self.filter.admit(event), made=(*self.made, (part, release)))
+
+    def affords(self, *releases: Release) -> bool:
+        """Whether all of ``releases`` would be admitted, one after the other."""
+        plan = self
+        try:
+            for release in releases:
+                plan = plan.admit(release)
+        except BudgetExceeded:
+            return False
+        return True
+
+    def part(self, name: str = "") -> tuple[Release, ...]:
+        """The releases of one part, in order."""
+        return tuple(release for part, release in self.made if part == name)
+
+    @property
+    def rounds(self) -> int:
+        """The number of releases so far."""
+        return len(self.made)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Which data sets the guarantee compares."""
+        return self.filter.adjacency
+
+    @property
+    def laws(self) -> tuple[str, ...]:
+        """The names of its mechanisms and selections so far, each once."""
+        return tuple(dict.fromkeys(release.name for _, release in self.made))
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that there are, in order of appearance."""
+        return tuple(dict.fromkeys(part for part, _ in self.made))
+
+    def event(self, index: int) -> Event:
+        """The event of release ``index``, counted from 0 over all parts."""
+        return sampled(self.made[index][1].event(), self.sampling_rate)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Every release so far as JSON-ready values; `replayed` inverts it."""
+        return [
+            {"part": part, "name": release.name, **asdict(release)} for part, release in self.made
+        ]
+
+    def replayed(self, history: Iterable[Mapping[str, Any]]) -> Self:
+        """This plan, still empty, after the releases that `history` wrote: admitted once more."""
+        plan = self
+        for entry in history:
+            values = {key: entry[key] for key in entry if key not in ("part", "name")}
+            plan = plan.admit(_KINDS[entry["name"]](**values), part=entry["part"])
+        return plan
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON-ready values: budget, filter, and the releases so far."""
+        values = {
+            name: getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name not in ("mechanisms", "budget", "filter", "made")
+        }
+        return {
+            **values,
+            "adjacency": self.adjacency.value,
+            "budget": asdict(self.budget),
+            "spent": self.filter.spent,
+            "limit": self.filter.limit,
+            "releases": dict(Counter(part or "main" for part, _ in self.made)),
+            "made": self.history(),
+        }

@@ -1,0 +1,159 @@
+"""From a budget to shares of noise: sized for drop-outs and colluders, and proved by accounting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, Literal
+
+from fedpriv._validate import require_choice, require_count, require_delta, require_positive
+from fedpriv.privacy.events import SMALLEST_SHARE_STDDEV
+from fedpriv.privacy.mechanisms.shares import (
+    SHARE_LAWS,
+    NoiseShare,
+    SharedNoise,
+    ShareLaw,
+    colluders_of,
+    count_of,
+)
+from fedpriv.privacy.planning.calibration import noise_within
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.planning.releases import Releases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """Who is sure to bring a share, and of which law.
+
+    Attributes:
+        parties: m, how many are asked.
+        dropout: The largest fraction of them that may be missing from a sum.
+        colluding: The largest fraction of them that may tell the server their shares.
+        law: "auto" is Skellam if δ > 0, because its sums are Skellam exactly, for any number of
+            parties and on any grid, at the noise of a Gaussian; else Pólya.
+    """
+
+    parties: int
+    dropout: float = 0.0
+    colluding: float = 0.0
+    law: ShareLaw | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        require_count(parties=self.parties)
+        require_delta(dropout=self.dropout, colluding=self.colluding)
+        require_choice(("auto", *SHARE_LAWS), law=self.law)
+        if self.minimum - self.colluders < 1:
+            raise ValueError(
+                f"dropout = {self.dropout:g} and colluding = {self.colluding:g} must leave at "
+                f"least one honest party of {self.parties} in every sum; they leave none."
+            )
+
+    @property
+    def minimum(self) -> int:
+        """The least number of parties in a sum: m - ⌊dropout·m⌋."""
+        return self.parties - count_of(self.dropout, self.parties)
+
+    @property
+    def colluders(self) -> int:
+        """⌊colluding·m⌋, and one at least: a party knows its own share."""
+        return colluders_of(self.colluding, self.parties)
+
+    def law_for(self, delta: float) -> ShareLaw:
+        """The law, checked against what the budget allows."""
+        if self.law == "auto":
+            return "skellam" if delta > 0 else "polya"
+        if self.law != "polya" and delta == 0:
+            raise ValueError(
+                f"delta must be positive for {self.law} shares, got 0: only Pólya shares are pure."
+            )
+        return self.law
+
+
+def shared_noise(
+    *,
+    budget: Budget,
+    sharing: Sharing,
+    l1_sensitivity: float,
+    l2_sensitivity: float,
+    dimension: int,
+    step: float,
+    adjacency: Adjacency,
+    shape: Sequence[float] = (1.0,),
+) -> tuple[SharedNoise, ...]:
+    """The least noise in shares, one mechanism a release, within a budget.
+
+    Guarantee. All releases together are (ε, δ)-DP by the accountant that prices their events, for
+    every allowed set of drop-outs and colluders: the event states n_min shares, and more are
+    post-processing (see `fedpriv.privacy.mechanisms.shares`).
+
+    Args:
+        budget: (ε, δ) of all releases.
+        sharing: Who brings shares.
+        l1_sensitivity: Of the integer sum, in steps.
+        l2_sensitivity: Of the integer sum, in steps, rounding included.
+        dimension: d.
+        step: The width of the grid.
+        adjacency: What the sensitivities are stated for.
+        shape: The noise of each release relative to the others.
+
+    Raises:
+        ValueError: The budget cannot be met, or the shares would be too narrow or too wide to draw.
+    """
+    law = sharing.law_for(budget.delta)
+    honest = sharing.minimum - sharing.colluders
+    for index, part in enumerate(shape):
+        require_positive(**{f"shape[{index}]": part})
+
+    def parameter(noise: float) -> float:
+        """Of one share, if n_min have this standard deviation, or scale, relative to Δ₂."""
+        steps = noise * l2_sensitivity
+        match law:
+            case "skellam":
+                return steps**2 / honest
+            case "discrete-gaussian":
+                return max(steps / sqrt(honest), SMALLEST_SHARE_STDDEV)
+            case "polya":
+                return steps
+
+    def mechanism(noise: float) -> SharedNoise:
+        return SharedNoise(
+            adjacency=adjacency,
+            share=NoiseShare(
+                law=law,
+                parameter=parameter(noise),
+                minimum=sharing.minimum,
+                colluders=sharing.colluders,
+            ),
+            l1_sensitivity=l1_sensitivity,
+            l2_sensitivity=l2_sensitivity,
+            dimension=dimension,
+            step=step,
+        )
+
+    def releases(noise: float) -> Releases:
+        parts = Counter(part * noise for part in shape)
+        return [(mechanism(part).event(), count) for part, count in parts.items()]
+
+    found = noise_within(
+        releases,
+        budget=budget,
+        accountant="basic" if law == "polya" else "rdp",
+        start=1.0,
+    )
+    narrowest = min(shape) * found * l2_sensitivity / sqrt(honest)
+    if law == "discrete-gaussian" and narrowest < SMALLEST_SHARE_STDDEV:
+        raise ValueError(
+            f"shares of {narrowest:.3g} steps are too narrow for discrete Gaussians, which need "
+            f"{SMALLEST_SHARE_STDDEV:g}: their sum would be too far from Gaussian. Choose Skellam "
+            "shares, or a finer grid."
+        )
+    made = {part: mechanism(part * found) for part in set(shape)}
+    for part in (min(shape), max(shape)):  # what cannot be drawn is refused now, not in mid-run
+        made[part].share.sampler(sharing.parties)
+    return tuple(made[part] for part in shape)

@@ -1,0 +1,230 @@
+"""Strategies × ε × parties × seeds: every combination is one run of the experiment.
+
+A cell is an experiment of its own: what it computes follows from its own hash and seed, whoever
+computes it and in whatever order. So the numbers are the same to the bit with any number of
+workers, and a finished cell never has to be computed again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from multiprocessing import active_children, get_context, parent_process
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.simulations.compare.rows import Row, sorted_rows
+from fedpriv.simulations.experiment.catalogue import FRAME, catalogue, inheriting
+from fedpriv.simulations.experiment.sections import EntrySection, StrategySection, at_budget
+from fedpriv.simulations.refusals import refusals
+from fedpriv.simulations.run.files import read_json, write_json
+from fedpriv.simulations.safe_path import safe_children
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from fedpriv.simulations.experiment.file import Experiment
+
+# One thread a worker: the last bits of a sum may depend on the number of threads.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_PATIENCE = 0.5  # seconds until Ctrl-C is noticed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run of a comparison."""
+
+    experiment: Experiment
+
+    @property
+    def key(self) -> str:
+        """The name of its file: hash of the experiment, and its label."""
+        label = "".join(c if c.isalnum() else "-" for c in self.experiment.strategy.title)
+        return f"{label}-{self.experiment.config_hash[:16]}"
+
+    @property
+    def setting(self) -> tuple[str, float, int | None]:
+        """What all seeds of a row share."""
+        experiment = self.experiment
+        return experiment.strategy.title, experiment.privacy.epsilon, experiment.data.parties
+
+
+def cells(experiment: Experiment) -> list[Cell]:
+    """All cells; strategies without noise are there once, not once for every ε."""
+    axes = experiment.compare
+    if axes is None:
+        raise ValueError(
+            "compare is missing: add a table of this name, with strategies, epsilons and seeds."
+        )
+    if experiment.tuning is not None and experiment.tuning.grid:
+        raise ValueError(
+            "tuning.grid is for `fedpriv run`: one grid does not fit several strategies. Tune "
+            "each, write the settings into compare.strategies, and keep tuning.on without a grid."
+        )
+    entries = _entries(experiment)
+    epsilons = tuple(dict.fromkeys(axes.epsilons)) or (experiment.privacy.epsilon,)
+    parties = tuple(dict.fromkeys(axes.parties)) or (experiment.data.parties,)
+    seeds = range(experiment.run.seed, experiment.run.seed + axes.seeds)
+    found = []
+    for entry, number in product(entries, parties):
+        data = {} if number is None else {"parties": number}
+        private = entry.name in catalogue() and catalogue()[entry.name].private
+        for epsilon in epsilons if private else epsilons[:1]:
+            base = _at_budget(experiment, entry, epsilon)
+            found += [
+                Cell(
+                    experiment=base.replaced(
+                        data=data, privacy={"epsilon": epsilon}, run={"seed": seed}
+                    )
+                )
+                for seed in seeds
+            ]
+    return found
+
+
+def _at_budget(experiment: Experiment, entry: EntrySection, epsilon: float) -> Experiment:
+    """The experiment with the strategy of ``entry`` and all that the entry changes at a budget."""
+    changes = entry.changes(epsilon)
+    section = StrategySection(name=entry.name, label=entry.label, **changes.pop("strategy"))
+    shared = at_budget(experiment.compare.at if experiment.compare else {}, epsilon)
+    return inheriting(experiment.replaced(strategy=shared, **changes), section)
+
+
+def _entries(experiment: Experiment) -> tuple[EntrySection, ...]:
+    """The strategies, with the frame that the experiment did not list, each label used once.
+
+    The frame needs minimisers, which only a strongly convex problem has.
+    """
+    axes = experiment.compare
+    own = EntrySection(**experiment.strategy.model_dump())
+    listed = (axes.strategies if axes else ()) or (own,)
+    names = {entry.name for entry in listed}
+    frame = tuple(
+        EntrySection(name=name)
+        for name in FRAME
+        if name not in names and experiment.model.convex and experiment.model.l2 > 0
+    )
+    entries = (*frame, *listed)
+    labels = [entry.title for entry in entries]
+    twice = {label for label in labels if labels.count(label) > 1}
+    if twice:
+        raise ValueError(
+            f"compare.strategies names {', '.join(sorted(twice))} more than once: give each entry "
+            'a label of its own, as in { name = "…", weights = "equal", label = "equal weights" }.'
+        )
+    return entries
+
+
+@safe_children()
+def compute(
+    todo: Sequence[Cell],
+    directory: Path,
+    *,
+    workers: int,
+    on_cell: Callable[[Cell, int], None] = lambda _cell, _done: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Compute every cell that has no file yet, in processes; False if ``stop`` ended it early.
+
+    Every setting is first built, and refused with its reason if it cannot be, before any is run.
+    """
+    folder = directory / "cells"
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [cell for cell in todo if not (folder / f"{cell.key}.json").exists()]
+    done = len(todo) - len(missing)
+    if not missing:
+        return True
+    # Spawned, not forked: a fork of a process with threads may hang.
+    pool = ProcessPoolExecutor(
+        min(workers, len(missing)), mp_context=get_context("spawn"), initializer=_become_worker
+    )
+    try:
+        distinct = {cell.setting: cell for cell in missing}
+        for _ in pool.map(check_cell, distinct.values()):
+            if stop():
+                return False
+        running: dict[Future[dict[str, Any]], Cell] = {
+            pool.submit(run_cell, cell): cell for cell in missing
+        }
+        while running:
+            finished, _ = wait(running, timeout=_PATIENCE, return_when=FIRST_COMPLETED)
+            for future in finished:
+                cell = running.pop(future)
+                if not future.cancelled():
+                    write_json(folder / f"{cell.key}.json", future.result())
+                    done += 1
+                    on_cell(cell, done)
+            if stop():  # what runs is finished, what waits is not begun
+                for future in running:
+                    future.cancel()
+        return done == len(todo)
+    except KeyboardInterrupt:  # asked twice: now
+        for worker in active_children():
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def collect(todo: Sequence[Cell], directory: Path) -> list[Row]:
+    """The rows of a table, from the files of all cells."""
+    groups: dict[tuple[str, float, int | None], list[dict[str, Any]]] = {}
+    for cell in todo:
+        result = read_json(directory / "cells" / f"{cell.key}.json")
+        groups.setdefault(cell.setting, []).append(result)
+    labels = list(dict.fromkeys(cell.experiment.strategy.title for cell in todo))
+    return sorted_rows([Row.of(results) for results in groups.values()], labels)
+
+
+def check_cell(cell: Cell) -> None:
+    """Build the strategy of a cell without running it."""
+    with _naming(cell):
+        from fedpriv.simulations.run.prepare import check, prepare
+
+        if cell.experiment.run.engine == "ray":
+            raise ValueError(
+                "run.engine must be 'vectorized' or 'local' in a comparison, got 'ray': a "
+                "comparison has processes of its own."
+            )
+        check(prepare(cell.experiment, keep=True))
+
+
+def run_cell(cell: Cell) -> dict[str, Any]:
+    """The result of one cell."""
+    with _naming(cell):
+        from fedpriv.simulations.run.summary import simulate
+
+        return simulate(cell.experiment, workers=1)
+
+
+@contextmanager
+def _naming(cell: Cell) -> Iterator[None]:
+    """Errors that name the cell, and that can cross from one process to another."""
+    try:
+        with refusals():
+            yield
+    except ValueError as error:
+        title, epsilon, _ = cell.setting
+        raise ValueError(f"{title} at ε = {epsilon:g}: {error}") from None
+
+
+def _become_worker() -> None:
+    """One thread, deaf to Ctrl-C, which the parent answers for all, and gone when the parent is."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(_ONE_THREAD)
+    import torch
+
+    torch.set_num_threads(1)
+    Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

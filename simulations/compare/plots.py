@@ -1,0 +1,119 @@
+"""Accuracy against ε: on the terminal, and as PNG and SVG."""
+
+from __future__ import annotations
+
+from math import log10
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fedpriv.simulations.compare.rows import Row
+
+_MARKS = "●■▲◆○□△◇✚✖★✦"
+_HEIGHT = 16
+
+
+def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
+    """The means over seeds, one mark a strategy, and the strategies without noise as lines.
+
+    ε is spaced logarithmically, one column for each budget.
+    """
+    noisy = [row for row in rows if row.epsilon_budget is not None]
+    if not noisy:
+        return ""
+    budgets = sorted({row.epsilon_budget for row in noisy if row.epsilon_budget is not None})
+    labels = list(dict.fromkeys(row.label for row in noisy))
+    means = [row.interval.mean for row in rows]
+    low, high = min(means), max(means)
+    span = (high - low) or 1.0
+    grid = [[" "] * width for _ in range(_HEIGHT)]
+
+    def line(value: float) -> int:
+        return round((high - value) / span * (_HEIGHT - 1))
+
+    def column(epsilon: float) -> int:
+        first, last = log10(budgets[0]), log10(budgets[-1])
+        share = (log10(epsilon) - first) / (last - first) if last > first else 0.5
+        return 2 + round(share * (width - 5))
+
+    frame = [row for row in rows if row.epsilon_budget is None]
+    for row, dash in zip(frame, "─┄┈╌", strict=False):
+        grid[line(row.interval.mean)] = [dash] * width
+    for row in reversed(noisy):  # where marks fall together, the first strategy shows
+        mark = _MARKS[labels.index(row.label) % len(_MARKS)]
+        grid[line(row.interval.mean)][column(float(row.epsilon_budget or 0))] = mark
+    shown = [
+        f"{_tick(high - span * i / (_HEIGHT - 1), rows[0].metric):>8} ┤{''.join(cells)}"
+        for i, cells in enumerate(grid)
+    ]
+    axis = [" "] * (width + 6)
+    for epsilon in budgets:
+        for offset, character in enumerate(f"{epsilon:g}"):
+            axis[column(epsilon) + offset] = character
+    legend = [f"{_MARKS[i % len(_MARKS)]} {label}" for i, label in enumerate(labels)]
+    legend += [f"{dash} {row.label}" for row, dash in zip(frame, "─┄┈╌", strict=False)]
+    return "\n".join(
+        [
+            *shown,
+            " " * 9 + "└" + "─" * width,
+            "   ε      " + "".join(axis).rstrip(),
+            *_columns(legend),
+        ]
+    )
+
+
+def _tick(value: float, metric: str) -> str:
+    return f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g}"
+
+
+def _columns(legend: list[str]) -> list[str]:
+    wide = max(map(len, legend)) + 3
+    return [
+        "   " + "".join(entry.ljust(wide) for entry in legend[i : i + 2]).rstrip()
+        for i in range(0, len(legend), 2)
+    ]
+
+
+def save_plot(rows: Sequence[Row], stem: Path, *, title: str) -> list[Path]:
+    """Write PNG and SVG with 95 % intervals; nothing if matplotlib is not installed."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        return []
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.add_subplot()
+    scale = 100 if rows[0].metric == "accuracy" else 1
+    by_label: dict[str, list[Row]] = {}
+    for row in rows:
+        by_label.setdefault(row.label, []).append(row)
+    for number, (label, group) in enumerate(by_label.items()):
+        mean = [scale * row.interval.mean for row in group]
+        half = [scale * (row.interval.half_width or 0.0) for row in group]
+        if group[0].epsilon_budget is None:
+            style = "--" if number % 2 else "-"
+            axes.axhline(mean[0], linestyle=style, color="0.4", label=label)
+            axes.axhspan(mean[0] - half[0], mean[0] + half[0], color="0.4", alpha=0.1, linewidth=0)
+        else:
+            # A little aside, so that intervals at one ε do not hide one another.
+            shift = 1 + 0.015 * (number - len(by_label) / 2)
+            budgets = [shift * float(row.epsilon_budget or 0) for row in group]
+            style = "--" if group[0]["strategy"].startswith("local-") else "-"
+            axes.errorbar(budgets, mean, half, fmt=f"o{style}", ms=4, capsize=2, label=label)
+    axes.set_xscale("log")
+    shown = sorted({row.epsilon_budget for row in rows if row.epsilon_budget is not None})
+    axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+    axes.minorticks_off()
+    axes.set_xlabel("ε")
+    axes.set_ylabel("accuracy on the test set (%)" if scale == 100 else "loss on the test set")
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize=8)
+    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
+    with rc_context({"svg.hashsalt": title}):  # the same numbers make the same file
+        for path in paths:
+            metadata = {"Date": None} if path.suffix == ".svg" else None
+            figure.savefig(path, dpi=150, metadata=metadata)
+    return paths

@@ -1,0 +1,187 @@
+"""The report of a comparison: table, findings and plots, on the terminal and in its directory."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from fedpriv import __version__
+from fedpriv.privacy.budget import within
+from fedpriv.privacy.rounding import rounded_up
+from fedpriv.simulations.compare.plots import save_plot, text_plot
+from fedpriv.simulations.run.files import write_atomic, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fedpriv.simulations.compare.rows import Row
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.experiment.sections import CompareSection
+
+NOISE = (
+    "noise: standard deviation on a coordinate of the mean gradient, or of the model for output "
+    "perturbation; sent: by one party in the whole run"
+)
+
+
+def terms(experiment: Experiment) -> str:
+    """What all rows with noise have in common."""
+    privacy = experiment.privacy
+    return (
+        f"{experiment.data.title}, {experiment.model.name} model, λ = {experiment.model.l2:g}; at "
+        f"equal (ε, δ = {privacy.delta:g}), one record, {privacy.adjacency}"
+    )
+
+
+def table(rows: Sequence[Row], experiment: Experiment) -> Table:
+    """The comparison for a terminal."""
+    made = Table(title=terms(experiment), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    columns = _columns(rows, experiment)
+    for heading in columns:
+        made.add_column(heading, justify="left" if heading == "strategy" else "right")
+    for place, row in enumerate(rows):
+        last = place + 1 == len(rows) or _group(rows[place + 1]) != _group(row)
+        cells = [column[place] for column in columns.values()]
+        made.add_row(*cells, end_section=last, style="dim" if row.epsilon_budget is None else None)
+    made.caption = f"{_average(rows)}; {NOISE}"
+    made.caption_justify = "left"
+    return made
+
+
+def write_report(
+    directory: Path, rows: Sequence[Row], experiment: Experiment, findings: Sequence[str]
+) -> Path:
+    """report.md with rows.json, rows.csv and the plots beside it; the path of the first."""
+    values = [row.to_dict() for row in rows]
+    write_json(directory / "rows.json", values)
+    write_atomic(directory / "rows.csv", _csv(values))
+    parts = [
+        f"# {experiment.name}",
+        f"SIMULATED: no privacy was spent. fedpriv {__version__}.",
+        (
+            f"{terms(experiment)}. {_average(rows).capitalize()}: Student's t, for noise, "
+            "partitions and first models, not for the choice of test records. "
+            f"{NOISE.capitalize()}."
+        ),
+        _markdown(_columns(rows, experiment)),
+    ]
+    if findings:
+        parts += ["## Findings", "\n".join(f"- {finding}" for finding in findings)]
+    parts.append("## Plots")
+    for parties in sorted({int(row["parties"]) for row in rows}):
+        chosen = [row for row in rows if row["parties"] == parties]
+        stem = directory / f"{chosen[0].metric}-{parties}-parties"
+        title = f"{experiment.data.title}, {parties} parties, δ = {experiment.privacy.delta:g}"
+        for path in save_plot(chosen, stem, title=title)[:1]:
+            parts.append(f"![{title}]({path.name})")
+        plain = text_plot(chosen)
+        if plain:
+            parts.append(f"```text\n{plain}\n```")
+    write_atomic(directory / "report.md", "\n\n".join(parts) + "\n")
+    return directory / "report.md"
+
+
+def _average(rows: Sequence[Row]) -> str:
+    seeds = len(rows[0].results)
+    if seeds == 1:
+        return "one seed"
+    return f"mean over {seeds} seeds ± half of the 95 % confidence interval"
+
+
+def _group(row: Row) -> tuple[int, float | None]:
+    return int(row["parties"]), row.epsilon_budget
+
+
+def _columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]]:
+    """The cells of every column; one that says nothing is left out."""
+    accuracy = rows[0].metric == "accuracy"
+    columns = {
+        "ε": ["–" if row.epsilon_budget is None else f"{row.epsilon_budget:g}" for row in rows],
+        "parties": [str(row["parties"]) for row in rows],
+        "strategy": [_name(row, experiment) for row in rows],
+        "accuracy %" if accuracy else "loss": [_mean(row) for row in rows],
+        "noise": [_or_dash(row.mean("noise_stddev"), ".3g") for row in rows],
+        "clipped": [_or_dash(row.mean("clip_fraction"), ".1%") for row in rows],
+        "rounds": [_or_dash(row.mean("rounds"), ".0f") for row in rows],
+        "seconds": [_or_dash(row.mean("seconds"), ".2f") for row in rows],
+        "sent": [_size(row.mean("bytes") or 0) for row in rows],
+    }
+    if experiment.compare:
+        columns |= _published(rows, experiment.compare)
+    if len(set(columns["parties"])) == 1:
+        del columns["parties"]
+    return columns
+
+
+def _published(rows: Sequence[Row], axes: CompareSection) -> dict[str, list[str]]:
+    """What papers report, beside the same of ours: accuracies in percent, or losses of it."""
+    columns = {}
+    losses, curves = axes.published_losses, axes.published_accuracies
+    if losses:
+        columns["lost"] = [_or_dash(_lost(row, rows), ".4f") for row in rows]
+        columns["published"] = [_or_dash(losses.get(row.label), ".2g") for row in rows]
+    if curves:
+        found = [curves.get(row.label, {}).get(row.epsilon_budget or 0.0) for row in rows]
+        columns["published %"] = [_or_dash(None if x is None else 100 * x, ".1f") for x in found]
+    return columns
+
+
+def _name(row: Row, experiment: Experiment) -> str:
+    """The label; a form that is known to cost more than it claims carries its true cost."""
+    spent, label = row["epsilon"], row.label
+    if row.epsilon_budget is None:
+        return label
+    if row["adjacency"] != experiment.privacy.adjacency:
+        label = f"{label} ({row['adjacency']})"
+    return (
+        label
+        if within(spent, row.epsilon_budget)
+        else f"{label} (really ε = {rounded_up(spent, 3)})"
+    )
+
+
+def _mean(row: Row) -> str:
+    interval = row.interval
+    scale, digits = (100, ".2f") if row.metric == "accuracy" else (1, ".4g")
+    text = f"{scale * interval.mean:{digits}}"
+    if interval.half_width is None:
+        return text
+    return f"{text} ± {scale * interval.half_width:{'.2f' if scale == 100 else '.2g'}}"
+
+
+def _lost(row: Row, rows: Sequence[Row]) -> float | None:
+    """The accuracy of the exact joint model, minus this one's; None if it was not computed."""
+    exact = [r for r in rows if r["strategy"] == "pooled" and r["parties"] == row["parties"]]
+    return exact[0].interval.mean - row.interval.mean if exact else None
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "–" if value is None else f"{value:{form}}"
+
+
+def _size(count: float) -> str:
+    if count < 1000:
+        return f"{count:.0f} B"
+    return f"{count / 1000:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"
+
+
+def _markdown(columns: dict[str, list[str]]) -> str:
+    lines = [list(columns), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _csv(values: list[dict[str, Any]]) -> str:
+    columns = [key for key, value in values[0].items() if not isinstance(value, dict | list)]
+    columns = [key for key in columns if key != "confidence_interval"] + ["low", "high"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in values:
+        low, high = row["confidence_interval"] or (None, None)
+        writer.writerow({**row, "low": low, "high": high})
+    return text.getvalue()

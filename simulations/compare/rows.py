@@ -1,0 +1,102 @@
+"""One row of a comparison: one setting of one strategy, over all seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.simulations.compare.intervals import Interval, mean_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Keys of a result that are the same for all seeds of a row.
+_SHARED = (
+    "label", "strategy", "options", "private", "delta", "adjacency", "unit", "parties",
+    "records", "smallest_party", "data", "model", "simulated",
+)  # fmt: skip
+# Keys whose mean over the seeds a row reports.
+_AVERAGED = ("loss", "noise_stddev", "clip_fraction", "seconds", "bytes", "majority_accuracy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The results of one setting, seed by seed, all under one (ε, δ), unit and adjacency.
+
+    Attributes:
+        epsilon_budget: ε that was allowed; None for a strategy without noise, which is the same
+            at every ε.
+        results: the result of every seed, in the order of the seeds.
+    """
+
+    epsilon_budget: float | None
+    results: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def of(cls, results: Sequence[Mapping[str, Any]]) -> Row:
+        """Results that differ by their seed only."""
+        return cls(
+            epsilon_budget=results[0]["epsilon_budget"],
+            results=tuple(sorted(results, key=lambda result: int(result["seed"]))),
+        )
+
+    def __getitem__(self, key: str) -> Any:
+        """A key that all seeds share."""
+        return self.results[0][key]
+
+    @property
+    def label(self) -> str:
+        """What tables and plots call the setting."""
+        return str(self["label"])
+
+    @property
+    def metric(self) -> str:
+        """What settings are compared by: accuracy, or the loss of a regression."""
+        return "loss" if self["accuracy"] is None else "accuracy"
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The metric of every seed."""
+        return tuple(float(result[self.metric]) for result in self.results)
+
+    @property
+    def interval(self) -> Interval:
+        """The mean of the metric, with its confidence interval."""
+        return mean_interval(self.values)
+
+    def mean(self, key: str) -> float | None:
+        """The mean of a number over the seeds; None where there is none."""
+        values = [result[key] for result in self.results if result[key] is not None]
+        return fmean(values) if values else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON-ready values: the keys of a run, then mean and interval."""
+        interval = self.interval
+        return {
+            **{key: self[key] for key in _SHARED},
+            "epsilon": self["epsilon"],
+            "epsilon_budget": self.epsilon_budget,
+            "accuracy": self.mean("accuracy"),
+            **{key: self.mean(key) for key in _AVERAGED},
+            "rounds": round(self.mean("rounds") or 0),
+            "metric": self.metric,
+            "mean": interval.mean,
+            "confidence_interval": interval.bounds,
+            "seeds": [int(result["seed"]) for result in self.results],
+            "values": list(self.values),
+        }
+
+
+def sorted_rows(rows: Sequence[Row], labels: Sequence[str]) -> list[Row]:
+    """By parties, by ε (no noise first), then in the order of the experiment."""
+    order = {label: place for place, label in enumerate(labels)}
+    return sorted(
+        rows,
+        key=lambda row: (
+            row["parties"],
+            row.epsilon_budget is not None,
+            row.epsilon_budget or 0,
+            order[row.label],
+        ),
+    )

@@ -1,0 +1,111 @@
+"""A node of a deployment: the party that its own file describes, in the run that its server states.
+
+From the run config a party takes the experiment, as a claim to be checked; everything that
+protects it comes from its own disk. The seed of an experiment is for simulations: nothing here, and
+nothing behind it, takes one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedpriv._validate import require_choice
+from fedpriv.data import Files, require_releasable
+from fedpriv.federation.deployed.guard import Engagement
+from fedpriv.federation.deployed.host import DeployedHost
+from fedpriv.federation.deployed.journal import Journal
+from fedpriv.federation.deployed.party import DeployedParty
+from fedpriv.federation.deployed.policy import read_party
+from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
+from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
+from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
+from fedpriv.simulations.engines.parties import protection
+from fedpriv.simulations.experiment.catalogue import catalogue, checked
+from fedpriv.simulations.experiment.file import parse_experiment
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fedpriv.data import Schema
+    from fedpriv.federation.deployed.policy import PartyFile
+    from fedpriv.simulations.deploy.roster import Roster
+
+
+def open_deployed(party: str, config: str, *, files: Files | None = None) -> DeployedHost:
+    """The party of the file ``party``, for the run whose experiment is the text ``config``.
+
+    Args:
+        party: Where the party's file is.
+        config: As the server states it.
+        files: Where schema and records come from; the disk, if not given.
+
+    Raises:
+        ValueError: The file, a key, the roster or the certificate is not as it must be.
+    """
+    file, files = read_party(Path(party)), files or Files()
+    names = {f"policy.strategies[{i}]": name for i, name in enumerate(file.policy.strategies)}
+    require_choice(catalogue(), **names)
+    roster = read_roster(file.roster)
+    number = roster.number(file.name)
+    _require_server(file)
+    schema = files.schema(file.schema)
+    require_releasable(schema, deployed=True)
+    engagement = _engagement(config, schema, sizes=roster.sizes)
+    journal = Journal(file.state)
+    return DeployedHost(
+        number=number,
+        party=DeployedParty(
+            file,
+            size=roster.sizes[number],
+            engagement=engagement,
+            journal=journal,
+            files=files,
+        ),
+        engagement=engagement,
+        policy=file.policy,
+        identity=_identity(file, roster),
+        roster=roster.identities,
+        journal=journal,
+    )
+
+
+def _engagement(config: str, schema: Schema, *, sizes: tuple[int, ...]) -> Engagement:
+    experiment = checked(parse_experiment(tomllib.loads(config)))
+    if experiment.run.engine != ENGINE:
+        raise ValueError(
+            f"run.engine must be {ENGINE!r} for a deployed party, got {experiment.run.engine!r}."
+        )
+    return Engagement(
+        strategy=experiment.strategy.name,
+        run=experiment.run_name,
+        task=public_task(experiment, schema, sizes=sizes),
+        bounds=bounds_of(experiment),
+        protection=protection(experiment),
+    )
+
+
+def _require_server(file: PartyFile) -> None:
+    """The certificate beside the party's file must be of the one authority that its policy names.
+
+    Whether the SuperNode was started with it a ClientApp cannot see.
+    """
+    found = fingerprint(read_certificate(file.certificate))
+    if found != file.policy.server:
+        raise ValueError(
+            f"policy.server must be the fingerprint of {str(file.certificate)!r}, {found}, got "
+            f"{file.policy.server!r}. Find out from the federation which one is right."
+        )
+
+
+def _identity(file: PartyFile, roster: Roster) -> Ed25519PrivateKey:
+    if problem := too_open(file.identity):
+        raise ValueError(f"party.identity must be readable by its owner alone: {problem}")
+    key = read_identity(file.identity)
+    if identity_public(key) != roster.identities[roster.number(file.name)]:
+        raise ValueError(
+            f"party.identity must be the private key of {file.name!r} in the roster, and is not."
+        )
+    return key

@@ -1,0 +1,125 @@
+"""What an experiment means where records are at their parties: public facts, and nothing else.
+
+Server and parties each work it out for themselves, from the text of the experiment, a schema and a
+roster of their own. Where they differ, queries do not fit, and are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.data import (
+    Bounds,
+    Dataset,
+    PartitionedDataset,
+    Records,
+    Schema,
+    bound,
+    read_schema,
+    read_table,
+    require_releasable,
+)
+from fedpriv.data.dataset import no_records
+from fedpriv.data.tables.schema import CategoryColumn
+from fedpriv.federation.task import Task
+from fedpriv.learning.losses import Squared
+from fedpriv.simulations.experiment.catalogue import catalogue, checked
+from fedpriv.simulations.experiment.models import learner
+from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.prepare import Prepared
+
+if TYPE_CHECKING:
+    from fedpriv.simulations.experiment.file import Experiment
+
+ENGINE = "deployment"
+
+
+def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepared:
+    """An experiment as its server prepares it: with a public test set, if there is one.
+
+    Args:
+        experiment: Of engine "deployment".
+        sizes: The public number of records of every party, from the roster.
+    """
+    resolved = checked(experiment)
+    section = resolved.data
+    if resolved.run.engine != ENGINE or section.schema_path is None:
+        raise ValueError(
+            f"run.engine must be {ENGINE!r}, with data.schema, to learn from parties that are "
+            f"elsewhere; got {resolved.run.engine!r}."
+        )
+    if section.public_test != (section.path is not None):
+        raise ValueError(
+            "data.path and data.public_test belong together in a deployment: the path is that of a "
+            "public test set. The records are at the parties."
+        )
+    schema = read_schema(section.schema_path)
+    require_releasable(schema, deployed=True)  # every party would refuse it
+    facts = _stand_in(schema, name=section.title)
+    if section.path is not None:
+        facts = replace(facts, test=read_table(section.path, schema)[0].train)
+    dataset = bound(facts, bounds_of(resolved))
+    task = _task(resolved, dataset, sizes)
+    return Prepared(
+        experiment=resolved,
+        info=catalogue()[resolved.strategy.name],
+        data=PartitionedDataset(
+            dataset=dataset, kind="natural", offsets=np.array([0, 1]), order=np.array([0])
+        ),
+        task=task,
+        evaluator=Evaluator.of(task.model, task.loss, dataset.test),
+    )
+
+
+def public_task(experiment: Experiment, schema: Schema, *, sizes: tuple[int, ...]) -> Task:
+    """The learning problem, from public facts alone."""
+    dataset = bound(_stand_in(schema, name=experiment.data.title), bounds_of(experiment))
+    return _task(experiment, dataset, sizes)
+
+
+def bounds_of(experiment: Experiment) -> Bounds:
+    """How features become vectors of bounded norm."""
+    section = experiment.data
+    return Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
+
+
+def _task(experiment: Experiment, dataset: Dataset, sizes: tuple[int, ...]) -> Task:
+    model, loss = learner(experiment.model, dataset)
+    if isinstance(loss, Squared) and loss.label_bound < 1:
+        raise ValueError(
+            f"model.label_bound must be at least 1 in a deployment, got {loss.label_bound!r}: "
+            "labels lie in [-1, 1] by the schema, and whether a party has one beyond a smaller "
+            "bound would show in whether it answers."
+        )
+    return Task(
+        model=model,
+        loss=loss,
+        regulariser=experiment.model.l2,
+        feature_bound=experiment.data.feature_norm,
+        sizes=sizes,
+    )
+
+
+def _stand_in(schema: Schema, *, name: str) -> Dataset:
+    """A data set with the public facts of a schema; one record of zeros stands for all others."""
+    task = schema.task
+    label = schema.columns.get(schema.label)
+    classes: tuple[str, ...] = ()
+    if task == "binary":
+        classes = (f"not {schema.positive}", str(schema.positive))
+    elif isinstance(label, CategoryColumn):
+        classes = label.values
+    width = len(schema.feature_names)
+    y = np.zeros(1, np.int64) if task == "multiclass" else np.ones(1, np.float32)
+    return Dataset(
+        name=name,
+        task=task,
+        train=Records(X=np.zeros((1, width), np.float32), y=y),
+        test=no_records(width, task),
+        feature_names=schema.feature_names,
+        max_norm=float(np.sqrt(len(schema.features))),
+        classes=classes,
+    )

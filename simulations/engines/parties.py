@@ -1,0 +1,142 @@
+"""Simulated parties as Flower nodes, and the federations that they form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.engines.courier import Patience, WallClock
+from fedpriv.federation.engines.dropouts import Dropouts
+from fedpriv.federation.engines.faults import FaultPlan
+from fedpriv.federation.engines.faulty_grid import FaultyGrid
+from fedpriv.federation.engines.grid import GridFederation
+from fedpriv.federation.engines.local import LocalGrid, VirtualClock
+from fedpriv.federation.engines.simulated_keys import (
+    simulated_keys,
+    simulated_roster,
+    simulated_sampling,
+)
+from fedpriv.federation.party.client_app import client_app
+from fedpriv.federation.party.guard import Policy
+from fedpriv.federation.party.host import PartyHost
+from fedpriv.federation.party.party import Party
+from fedpriv.federation.protocol.level import Protection
+from fedpriv.simulations.experiment.file import read_experiment
+from fedpriv.simulations.run.streams import streams
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.serverapp import Grid
+
+    from fedpriv.federation.engines.courier import Clock
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.run.prepare import Prepared
+
+_CORRUPT = 0.1  # of the parties may collude with the server
+_DROPOUT = 0.1  # at the least: parties fail without being told to
+
+
+def grid_experiment(source: str) -> Experiment:
+    """An experiment for nodes of a grid, whatever engine its file names: masked by default."""
+    return read_experiment(source, ['run.engine="ray"'])
+
+
+def protection(experiment: Experiment) -> Protection:
+    """What server and parties of a simulation agree on.
+
+    Where the parties bring the noise in shares, masks assume as many colluders as the shares do.
+    """
+    section, privacy = experiment.run, experiment.privacy
+    return Protection(
+        level=section.level,
+        corrupt=privacy.colluding if privacy.noise_at == "parties" else _CORRUPT,
+        dropout=max(_DROPOUT, section.dropout),
+        least=section.least_parties or 0,
+    )
+
+
+def dropouts(prepared: Prepared) -> Dropouts | None:
+    """Who leaves which round; None if nobody is meant to."""
+    section = prepared.experiment.run
+    if not section.dropout:
+        return None
+    return Dropouts(parties=prepared.task.parties, fraction=section.dropout, seed=section.seed)
+
+
+def roster(prepared: Prepared) -> tuple[bytes, ...]:
+    """The identities of all parties; none where nothing is masked."""
+    section = prepared.experiment.run
+    if section.level == "off":
+        return ()
+    return simulated_roster(section.seed, prepared.task.parties)
+
+
+def party_host(
+    prepared: Prepared, number: int, *, run: str, identities: tuple[bytes, ...]
+) -> PartyHost:
+    """One simulated party, with its own records and its own part of the random numbers."""
+    task, seed = prepared.task, prepared.experiment.run.seed
+    party = Party(
+        prepared.data.party(number),
+        task=task,
+        size=task.sizes[number],
+        sampling=simulated_sampling(
+            streams(prepared, "sampling", run=run), tuple(prepared.data.sizes.tolist()), number
+        ),
+        noise=streams(prepared, "party noise", number, run=run),
+        policy=Policy(unpaid=True),
+    )
+    return PartyHost(
+        number=number,
+        party=party,
+        protection=protection(prepared.experiment),
+        keys=simulated_keys(seed, number, identities) if identities else None,
+    )
+
+
+def grid_federation(
+    grid: Grid,
+    prepared: Prepared,
+    *,
+    rounds: int,
+    done: int = 0,
+    patience: Patience | None = None,
+    clock: Clock | None = None,
+) -> GridFederation:
+    """The parties behind a grid, with the drop-outs that the experiment asks for.
+
+    Args:
+        grid: Flower's, or ours.
+        prepared: The experiment.
+        rounds: How many sums to expect; one alone is not worth a set-up ahead.
+        done: How many sums were formed before, before the run was interrupted.
+        patience: How long to wait.
+        clock: Of the deadlines.
+    """
+    clock = clock or WallClock()
+    leaving = dropouts(prepared)
+    if leaving is not None:
+        grid = FaultyGrid(grid, FaultPlan(dropouts=leaving, first_round=done), clock)
+    return GridFederation(
+        grid,
+        task=prepared.task,
+        protection=protection(prepared.experiment),
+        roster=roster(prepared),
+        patience=patience,
+        clock=clock,
+        pipelined=rounds > 1,
+    )
+
+
+def local_federation(prepared: Prepared, *, run: str, rounds: int, done: int = 0) -> GridFederation:
+    """Engine `local`: the ClientApp of every party, in this process."""
+    identities = roster(prepared)
+    hosts: dict[int, PartyHost] = {}
+
+    def open_party(context: Context) -> PartyHost:
+        number = int(context.node_config["partition-id"])
+        if number not in hosts:
+            hosts[number] = party_host(prepared, number, run=run, identities=identities)
+        return hosts[number]
+
+    grid = LocalGrid(client_app(open_party), prepared.task.parties)
+    return grid_federation(grid, prepared, rounds=rounds, done=done, clock=VirtualClock())

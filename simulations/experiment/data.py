@@ -1,0 +1,215 @@
+"""From the data section of an experiment to records held by parties.
+
+Every step looks at one record at a time or at public facts: the scale of a feature comes from the
+schema, the side of the test split from the record's own mark or a public column, the party from the
+record. So neighbouring tables become neighbouring training sets: that is what a release rests on.
+Partitions that deal records out by their places are for simulations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.data import (
+    Bounds,
+    Dataset,
+    PartitionedDataset,
+    Records,
+    bound,
+    hold_out,
+    load,
+    partition,
+    pooled,
+    read_schema,
+    read_table,
+)
+from fedpriv.data.partition import BY_RECORD
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.experiment.sections import DataSection
+
+# A data set's own split is what is asked for if it is this close to it.
+_SAME_SPLIT = 0.01
+_DEFAULT_FRACTION = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Holding:
+    """Who holds which records, and how many that is in public.
+
+    Attributes:
+        data: The records, sorted by party. How many there are of each party is private: it follows
+            from which of them are tested on and, under add-remove adjacency, from who is there.
+        sizes: n_j, the public number of training records of each party: the number that the
+            experiment declares, or else that of the party's records, times the share that a split
+            by hash leaves. Everything that is divided, weighted or calibrated uses these.
+        headroom: So many times its size a party's records may be; 1 if they are just as many, each
+            at a place that no other record decides.
+        own_test: Whether the test records were set apart by their source, not drawn by a hash.
+    """
+
+    data: PartitionedDataset
+    sizes: tuple[int, ...]
+    headroom: float
+    own_test: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Split:
+    """A data set after its test split.
+
+    Attributes:
+        dataset: With training and test records.
+        share: Of all records, how many a split by hash leaves for training; 1 without one.
+    """
+
+    dataset: Dataset
+    share: float
+
+    def totals(self) -> NDArray[np.int64]:
+        """How many records each natural party has, tested on or not."""
+        names = len(self.dataset.party_names)
+        parts = (self.dataset.train, *((self.dataset.test,) if self.share < 1 else ()))
+        holders = np.concatenate([_parties(part) for part in parts])
+        return np.bincount(holders, minlength=names)
+
+
+def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
+    """Load, split, bound and partition; a function of the data section and of ``run.seed``.
+
+    ``keep`` remembers the data set before its partition, for a process that has many runs on it:
+    twice the memory, and one load for all.
+    """
+    section = experiment.data
+    split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep)
+    rng = np.random.default_rng(experiment.seed_of("partition"))
+    if section.partition == "natural":
+        chosen = _chosen(split.dataset, section, rng)
+        dataset = split.dataset if chosen is None else _only(split.dataset, chosen)
+        data = partition(dataset, kind="natural", min_records=section.min_records)
+        totals = split.totals()[slice(None) if chosen is None else chosen]
+    else:
+        data = partition(
+            split.dataset,
+            kind=section.partition,
+            parties=section.parties,
+            rng=rng,
+            exponent=_or(section.exponent, 1.0) if section.partition == "sized" else None,
+            alpha=_or(section.alpha, 0.5) if section.partition == "dirichlet" else None,
+            min_records=section.min_records,
+        )
+        tested = len(split.dataset.test) if split.share < 1 else 0
+        totals = np.full(data.parties, (len(split.dataset.train) + tested) / data.parties)
+    totals = _declared(section, data.parties, totals)
+    dealt = data.kind not in BY_RECORD and section.records is None  # in a simulation
+    sizes = data.sizes if dealt else np.maximum(1, np.rint(totals * split.share))
+    in_place = split.share == 1 and data.kind != "hashed"
+    most = totals.sum() if data.kind == "hashed" else totals
+    return Holding(
+        data=data,
+        sizes=tuple(map(int, sizes)),
+        headroom=1.0 if dealt or in_place else max(1.0, float((most / sizes).max())),
+        own_test=split.share == 1,
+    )
+
+
+def _bounded(section: DataSection, seed: int, keep: bool) -> _Split:
+    """The data set before its partition."""
+    bounds = Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
+    split = _split((_kept_source if keep else _loaded)(section), section, seed)
+    return replace(split, dataset=bound(split.dataset, bounds))
+
+
+def _loaded(section: DataSection) -> Dataset:
+    if section.name is not None:
+        return load(section.name, root=section.root)
+    dataset, _ = read_table(str(section.path), read_schema(str(section.schema_path)))
+    return dataset
+
+
+_kept = lru_cache(maxsize=1)(_bounded)
+_kept_source = lru_cache(maxsize=1)(_loaded)
+
+
+def _split(dataset: Dataset, section: DataSection, seed: int) -> _Split:
+    """The data set's own split, if that is what is asked for; else one by hash, or none."""
+    fraction = _hashed_fraction(dataset, section)
+    if fraction is None:
+        return _Split(dataset=dataset, share=1.0)
+    if fraction == 0:
+        return _Split(dataset=pooled(dataset), share=1.0)
+    held = hold_out(pooled(dataset), fraction=fraction, seed=seed)
+    return _Split(dataset=held, share=1 - fraction)
+
+
+def _hashed_fraction(dataset: Dataset, section: DataSection) -> float | None:
+    """How much to hold out by hash; None for the split that the data set came with."""
+    train, test, wanted = len(dataset.train), len(dataset.test), section.test_fraction
+    if section.path is not None and read_schema(str(section.schema_path)).test_column is not None:
+        if wanted is not None:
+            raise ValueError(
+                f"data.test_fraction must not be given, got {wanted}: the schema names a "
+                "test_column, which says what is tested on."
+            )
+        return None
+    if wanted is None:
+        return None if test else _DEFAULT_FRACTION
+    same = test and abs(test / (train + test) - wanted) <= _SAME_SPLIT
+    return None if same else wanted
+
+
+def _declared(section: DataSection, parties: int, counted: NDArray[Any]) -> NDArray[Any]:
+    """The number of records of each party: declared by the experiment, or else as counted."""
+    match section.records:
+        case None:
+            return counted
+        case int(total):
+            return np.full(parties, total / parties)
+        case counts if len(counts) == parties:
+            return np.array(counts, np.float64)
+    raise ValueError(
+        f"data.records must be one number, or one for each of the {parties} parties; got "
+        f"{len(section.records)}."
+    )
+
+
+def _parties(records: Records) -> NDArray[np.integer[Any]]:
+    return np.empty(0, np.int32) if records.party is None else records.party
+
+
+def _chosen(
+    dataset: Dataset, section: DataSection, rng: np.random.Generator
+) -> NDArray[np.int64] | None:
+    """``parties`` of the natural ones: the first of a random order, so that more include fewer."""
+    natural, wanted = len(dataset.party_names), section.parties
+    if wanted is None or dataset.train.party is None:
+        return None  # `partition` says what is missing
+    if wanted > natural:
+        raise ValueError(
+            f"data.parties must be at most {natural}, the natural parties of {dataset.name}, got "
+            f"{wanted}. Choose another partition for more."
+        )
+    return np.sort(rng.permutation(natural)[:wanted])
+
+
+def _only(dataset: Dataset, chosen: NDArray[np.int64]) -> Dataset:
+    """The training records of some parties; everybody's test records, which are common."""
+    train = dataset.train.take(np.isin(_parties(dataset.train), chosen))
+    party = np.searchsorted(chosen, _parties(train))
+    return replace(
+        dataset,
+        train=Records(X=train.X, y=train.y, party=party),
+        test=Records(X=dataset.test.X, y=dataset.test.y),
+        party_names=tuple(dataset.party_names[index] for index in chosen),
+    )
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value

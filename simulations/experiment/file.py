@@ -1,0 +1,237 @@
+"""Experiment files: what a run is, in one validated value.
+
+A file is TOML. Every key is checked before anything is computed; an unknown one is refused with the
+nearest known one. What an experiment leaves out is filled in, and the result directory of a run
+holds the file with nothing left out. Two experiments with the same `config_hash` compute the same.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import ValidationError, model_validator
+
+from fedpriv.simulations.experiment.complaints import complaint
+from fedpriv.simulations.experiment.sections import (
+    CompareSection,
+    DataSection,
+    ModelSection,
+    PrivacySection,
+    RunSection,
+    Section,
+    StrategySection,
+    TuningSection,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+EXPERIMENTS = Path(__file__).parent / "experiments"
+
+# What does not change a number of a run.
+_NOT_HASHED = {
+    "path",
+    "schema_path",
+    "root",
+    "public_test",
+    "label",
+    "evaluate_every",
+    "checkpoint_seconds",
+    "secure_aggregation",
+    "least_parties",
+}
+
+
+class Experiment(Section):
+    """One experiment file.
+
+    Attributes:
+        name: what its results are filed under; that of the file, if not given.
+        summary: what it is for, for `fedpriv list experiments`.
+    """
+
+    name: str = "experiment"
+    summary: str = ""
+    data: DataSection
+    model: ModelSection = ModelSection()
+    strategy: StrategySection
+    privacy: PrivacySection = PrivacySection()
+    run: RunSection = RunSection()
+    tuning: TuningSection | None = None
+    compare: CompareSection | None = None
+
+    @model_validator(mode="after")
+    def _records_somewhere(self) -> Self:
+        deployed, section = self.run.engine == "deployment", self.data
+        if deployed and section.schema_path is None:
+            raise ValueError("data.schema must be given with engine = 'deployment'.")
+        if not deployed and section.name is None and section.path is None:
+            raise ValueError(
+                "data.path is missing: a schema without records is for engine = 'deployment'."
+            )
+        if section.records is not None and self.privacy.adjacency == "replace-one":
+            raise ValueError(
+                "data.records must not be given under replace-one adjacency, where the number of "
+                "records is public, and counted. It is for add-remove."
+            )
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The experiment as JSON-ready values with nothing left out but what is not set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @property
+    def config_hash(self) -> str:
+        """SHA-256 of all that decides what a run computes: no name, no axes, no checkpoints."""
+        names = ("data", "model", "strategy", "privacy", "run")
+        return _digest({name: self._section_values(name) for name in names})
+
+    @property
+    def run_name(self) -> str:
+        """What its runs are called: strategy and hash, in a deployment the whole of it.
+
+        There the name in a query is all that binds a party's peers to the experiment that it was
+        shown. Two experiments with 12 digits in common are found in 2²⁵ attempts, and with them a
+        server could have one party answer, and all others say nothing.
+        """
+        digits = None if self.run.engine == "deployment" else 12
+        return f"{self.strategy.name}-{self.config_hash[:digits]}"
+
+    def seed_of(self, purpose: str) -> int:
+        """A seed for one purpose that data and ``run.seed`` alone decide, whatever the strategy.
+
+        So strategies of a comparison meet the same parties, and more parties include fewer.
+        """
+        data = {**self._section_values("data"), "parties": None, "records": None}
+        return int(_digest([purpose, self.run.seed, data])[:32], 16)
+
+    def _section_values(self, name: str) -> dict[str, Any]:
+        """A section as it enters a hash; own data by the name of the file, wherever that lies."""
+        section: Section = getattr(self, name)
+        values = section.model_dump(mode="json", by_alias=True, exclude=_NOT_HASHED)
+        if name == "data":
+            values["title"] = self.data.title
+        if name == "run":
+            # All engines compute the same, up to the fixed-point step: one run, one noise.
+            values["engine"] = "vectorized"
+            if not self.run.dropout:
+                del values["dropout"]
+        return values
+
+    def with_strategy(self, strategy: Mapping[str, Any]) -> Experiment:
+        """The experiment with another strategy section."""
+        return parse_experiment({**self.to_dict(), "strategy": dict(strategy)})
+
+    def replaced(self, **sections: Mapping[str, Any]) -> Experiment:
+        """The experiment with some keys of some sections replaced; None removes a key."""
+        values = self.to_dict()
+        for section, keys in sections.items():
+            merged = {**values.get(section, {}), **keys}
+            values[section] = {key: value for key, value in merged.items() if value is not None}
+        return parse_experiment(values)
+
+
+def read_experiment(source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
+    """Read an experiment file, or a built-in one by name, with ``key=value`` overrides applied."""
+    path = _find(source)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"experiment {str(path)!r} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise ValueError(f"experiment {str(path)!r} is not TOML: {error}.") from None
+    values.setdefault("name", path.stem)
+    _anchor(values, path.parent)
+    written = values.get("strategy")
+    written = dict(written) if isinstance(written, dict) else {}
+    for override in overrides:
+        _apply(values, override)
+    _anchor(values, Path.cwd())
+    _anchor_protector(values)
+    _leave_behind(values, written)
+    return parse_experiment(values)
+
+
+def parse_experiment(values: Mapping[str, Any]) -> Experiment:
+    """Check the values of a file; the first thing that is wrong is the message."""
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        raise ValueError(complaint(error, Experiment)) from None
+
+
+def built_in_experiments() -> dict[str, Path]:
+    """The experiment files that come with fedpriv, by name."""
+    return {path.stem: path for path in sorted(EXPERIMENTS.glob("*.toml"))}
+
+
+def _find(source: str | Path) -> Path:
+    path = Path(source)
+    if path.is_file():
+        return path
+    known = built_in_experiments()
+    if str(source) in known:
+        return known[str(source)]
+    raise ValueError(
+        f"experiment {str(source)!r} is neither a file nor one of {', '.join(known)}: "
+        "`fedpriv list experiments` shows where these are."
+    )
+
+
+def _anchor(values: dict[str, Any], folder: Path) -> None:
+    """Paths of a file are relative to the file; those of --set to where the command runs.
+
+    From here on they are absolute: what reads them may run elsewhere.
+    """
+    data = values.get("data")
+    if isinstance(data, dict):
+        for key in ("path", "schema", "root"):
+            if isinstance(data.get(key), str):
+                data[key] = str((folder / data[key]).resolve())
+
+
+def _anchor_protector(values: dict[str, Any]) -> None:
+    """The file of a protector is named from where the command runs."""
+    strategy = values.get("strategy")
+    if isinstance(strategy, dict) and str(strategy.get("protector")).endswith(".json"):
+        strategy["protector"] = str(Path(strategy["protector"]).absolute())
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    """Set one dotted key, such as ``privacy.epsilon=0.5``; text needs no quotes."""
+    key, equals, text = override.partition("=")
+    *sections, last = key.strip().split(".")
+    if not equals or not last or not all(sections):
+        raise ValueError(f"--set must be written key=value, as in run.seed=1; got {override!r}.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    table = values
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"--set {key}: {section!r} is a value, not a table.")
+    table[last] = value
+
+
+def _leave_behind(values: dict[str, Any], written: dict[str, Any]) -> None:
+    """When --set names another strategy, drop what the file says to the old one only."""
+    from fedpriv.simulations.experiment.catalogue import known_options
+
+    now = values.get("strategy")
+    if not isinstance(now, dict) or now.get("name") == written.get("name"):
+        return
+    old, new = known_options(written.get("name")), known_options(now.get("name"))
+    for key in old - new:
+        if key in now and now[key] == written.get(key):
+            del now[key]
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return sha256(text.encode()).hexdigest()

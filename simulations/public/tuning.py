@@ -1,0 +1,87 @@
+"""Hyper-parameters chosen on public data: the records that privacy protects are not looked at.
+
+What is learned about private records by trying settings on them is a release like any other, and
+would have to be paid for. So a grid is tried on another, public data set, in simulation, and the
+best setting goes into the experiment.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.simulations.experiment.data import party_records
+from fedpriv.simulations.public.overlap import shares_records
+from fedpriv.simulations.run.summary import simulate
+
+if TYPE_CHECKING:
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.experiment.sections import TuningSection
+
+_TUNABLE = ("strategy", "model")
+
+
+def tuned(experiment: Experiment) -> Experiment:
+    """The experiment with the best setting of its grid; itself, if there is no grid."""
+    section = experiment.tuning
+    if section is None:
+        return experiment
+    if shares_records(section.on, experiment.data.name):
+        raise ValueError(
+            f"tuning.on must name another, public data set, got {section.on!r}: hyper-parameters "
+            "chosen on the private records would cost budget."
+        )
+    settings = _settings(section)
+    if not settings:
+        return experiment
+    parties = len(party_records(experiment).sizes)
+    public = experiment.replaced(
+        data={
+            "name": section.on,
+            "path": None,
+            "schema": None,
+            "records": None,
+            "partition": "iid",
+            "parties": parties,
+            "exponent": None,
+            "alpha": None,
+        }
+    )
+    return _with(experiment, max(settings, key=lambda setting: _quality(public, setting)))
+
+
+def _settings(section: TuningSection) -> list[dict[str, Any]]:
+    for key, values in section.grid.items():
+        if key.partition(".")[0] not in _TUNABLE or not key.partition(".")[2]:
+            raise ValueError(
+                f"tuning.grid: {key!r} must be a key of strategy or model, such as "
+                '"strategy.rounds".'
+            )
+        if not values:
+            raise ValueError(f"tuning.grid: {key!r} needs at least one value to try.")
+    if not section.grid:
+        return []
+    return [
+        dict(zip(section.grid, values, strict=True)) for values in product(*section.grid.values())
+    ]
+
+
+def _quality(experiment: Experiment, setting: dict[str, Any]) -> float:
+    """Mean accuracy over the seeds, or minus the mean loss of a regression."""
+    first = experiment.run.seed
+    seeds = experiment.tuning.seeds if experiment.tuning else 1
+    results = [
+        simulate(_with(experiment.replaced(run={"seed": seed}), setting))
+        for seed in range(first, first + seeds)
+    ]
+    if results[0]["accuracy"] is None:
+        return -fmean(result["loss"] for result in results)
+    return fmean(result["accuracy"] for result in results)
+
+
+def _with(experiment: Experiment, setting: dict[str, Any]) -> Experiment:
+    for key, value in setting.items():
+        section, _, name = key.partition(".")
+        experiment = experiment.replaced(**{section: {name: value}})
+    return experiment

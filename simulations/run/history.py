@@ -1,0 +1,172 @@
+"""What is noted of a run, exchange by exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.federation.engines.grid import GridFederation
+from fedpriv.federation.queries.bounds import answer_width
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.simulations.run.evaluation import Score, rounds_between
+from fedpriv.simulations.run.noise import acting_noise
+from fedpriv.simulations.run.spending import Spending
+
+if TYPE_CHECKING:
+    from fedpriv.federation.exchange_report import Report
+    from fedpriv.federation.federation import Federation, Sum
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.strategy.base import SumStrategy
+    from fedpriv.simulations.run.prepare import Prepared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What is known after one exchange with the parties; None where it was not computed."""
+
+    round: int
+    epsilon: float | None
+    accuracy: float | None = None
+    loss: float | None = None
+    clipped: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(kw_only=True)
+class Record:
+    """What a run leaves behind, exchange by exchange. Survives a restart by `state`.
+
+    Attributes:
+        prepared: the experiment.
+        strategy: what learns.
+        release: whether the run is real: then nothing about the records is written down, neither
+            the share of clipped gradients nor, unless the test set is public, a metric.
+        metrics: whether to compute metrics on the way; the last model is always scored.
+        rounds: one entry per exchange; of a real run one per release: how many exchanges a joint
+            fit needs depends on the records.
+        exchanges: how many there were; private.
+        bytes_sent: by one party to the server.
+        noise: see `acting_noise`; known with the first query, or as found if chosen on the way.
+        before: seconds of earlier sessions of the run.
+    """
+
+    prepared: Prepared
+    strategy: SumStrategy
+    release: bool = False
+    metrics: bool = True
+    rounds: list[Round] = field(default_factory=list)
+    exchanges: int = 0
+    bytes_sent: int = 0
+    noise: float | None = None
+    before: float = 0.0
+    started: float = field(default_factory=perf_counter)
+
+    def __post_init__(self) -> None:
+        plan = self.strategy.plan
+        self._spending = (
+            None if plan is None or isinstance(plan, AdaptivePlan) else Spending(plan=plan)
+        )
+        experiment, data = self.prepared.experiment, self.prepared.data.dataset
+        every = experiment.run.evaluate_every
+        self._federation: GridFederation | None = None
+        self._received = 0
+        self._every = (
+            rounds_between(test_records=len(data.test), train_records=len(data.train))
+            if every == "auto"
+            else every
+        )
+
+    def follow(self, federation: Federation) -> None:
+        """Take the bytes from the exchanges of a federation that has real ones."""
+        self._federation = federation if isinstance(federation, GridFederation) else None
+
+    @property
+    def report(self) -> Report | None:
+        """What the exchanges since the last start cost; None if all parties share a process."""
+        return None if self._federation is None else self._federation.report
+
+    @property
+    def seconds(self) -> float:
+        """Of training, over all starts of the run."""
+        return self.before + perf_counter() - self.started
+
+    @property
+    def made(self) -> int:
+        """How many rounds there were: of a real run, releases.
+
+        A release found in the ledger was made, though not in this process.
+        """
+        made = self.strategy.round
+        return made if self.release else max(len(self.rounds), made)
+
+    def add(self, query: Query, answer: Sum) -> Round:
+        """Note one exchange; what is known after it, for whoever watches."""
+        self.exchanges += 1
+        plan = self.strategy.plan
+        # Noise that is chosen on the way is known for the releases that were made.
+        if plan is not None and (self.noise is None or isinstance(plan, AdaptivePlan)):
+            self.noise = acting_noise(query, plan, self.prepared.task)
+        self.bytes_sent += self._sent(query)
+        due = self.metrics and not self.release and self.exchanges % self._every == 0
+        score = self.score() if due else None
+        added = Round(
+            round=self.exchanges,
+            epsilon=self._epsilon(query),
+            accuracy=score.accuracy if score else None,
+            loss=score.loss if score else None,
+            clipped=None if self.release else answer.diagnostics.get("clipped"),
+            seconds=self.seconds,
+        )
+        if not self.release:
+            self.rounds.append(added)
+        elif self.made > (self.rounds[-1].round if self.rounds else 0):
+            self.rounds.append(replace(added, round=self.made, seconds=None))
+        return added
+
+    def _sent(self, query: Query) -> int:
+        """Bytes from one party to the server since the last sum, on average over the parties."""
+        task, report = self.prepared.task, self.report
+        if report is None:
+            return answer_width(query, task) * query.grid.bits // 8
+        before, self._received = self._received, report.total.received
+        return round((self._received - before) / task.parties)
+
+    def _epsilon(self, query: Query) -> float | None:
+        """What was spent up to now; None where nothing is promised."""
+        plan = self.strategy.plan
+        if isinstance(plan, AdaptivePlan):
+            return plan.filter.epsilon
+        return None if self._spending is None else self._spending.after(query.round + 1)
+
+    def score(self) -> Score | None:
+        """Metrics of the current model, if they may be computed."""
+        if self.release and not self.prepared.experiment.data.public_test:
+            return None
+        return self.prepared.evaluator.score(self.strategy.theta)
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs."""
+        columns = {
+            name: [getattr(entry, name) for entry in self.rounds] for name in Round.__slots__
+        }
+        return {
+            "strategy": self.strategy.checkpoint(),
+            "rounds": columns,
+            "noise": self.noise,
+            "exchanges": self.exchanges,
+            "bytes_sent": self.bytes_sent,
+            "seconds": self.seconds,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.strategy.restore(state["strategy"])
+        columns = state["rounds"]
+        self.rounds = [
+            Round(**dict(zip(columns, entry, strict=True)))
+            for entry in zip(*columns.values(), strict=True)
+        ]
+        self.noise, self.exchanges = state["noise"], state["exchanges"]
+        self.bytes_sent = state["bytes_sent"]
+        self.before = state["seconds"]

@@ -1,0 +1,126 @@
+"""The ledger of a run: named by its owner, bound to the records, and the same from start to end.
+
+A new ledger is a new, full budget. So a run makes none unless it is told to, in so many words, and
+one that is taken up again goes on with the ledger that it began with, or not at all.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedpriv.data import built_in_identity, table_identity
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import Ledger, LedgerMismatch, LedgerMissing, fitting_composition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.experiment.sections import DataSection
+    from fedpriv.simulations.run.session import Session
+
+
+def require_ledger(path: Path, *, new: bool) -> None:
+    """Refuse a ledger that is not there, or, if a new one is to be made, one that is."""
+    if path.is_symlink() and not path.exists():
+        raise ValueError(
+            f"--ledger {str(path)!r} is a link to {str(path.resolve())!r}, which is not there."
+        )
+    if new and path.exists():
+        raise ValueError(
+            f"--new-ledger: {str(path)!r} exists already. Leave --new-ledger out to use it."
+        )
+    if new and not path.parent.is_dir():
+        raise ValueError(f"--ledger {str(path)!r}: its folder does not exist.")
+    if not new and not path.exists():
+        near = get_close_matches(path.name, _beside(path), n=1)
+        hint = f" Did you mean {str(path.with_name(near[0]))!r}?" if near else ""
+        raise ValueError(
+            f"--ledger {str(path)!r} does not exist.{hint} A run makes none by itself, because a "
+            "new ledger is a full budget: name the one that these people have. If nothing was ever "
+            "released of them, add --new-ledger, or make one with `fedpriv ledger init`."
+        )
+
+
+def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> None:
+    """A ledger with the budget of a run that was not started, by the rule that the run fits."""
+    privacy, adjacency = experiment.privacy, Adjacency(experiment.privacy.adjacency)
+    budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta)
+    rule = None
+    if plan is not None and plan.releases:  # noise that is chosen on the way has none yet
+        rule = fitting_composition(
+            plan.releases, delta=plan.budget.delta, budget=budget, adjacency=adjacency
+        )
+    Ledger.create(
+        path,
+        data_name=experiment.data.title,
+        budget=budget,
+        adjacency=adjacency,
+        composition=rule,
+    ).close()
+
+
+def require_price(path: Path, experiment: Experiment, plan: Plan | None) -> None:
+    """Refuse a run that its ledger has no price for, before anything is written anywhere."""
+    with Ledger.open(path, adjacency=experiment.privacy.adjacency, read_only=True) as ledger:
+        if plan is not None and plan.releases:
+            ledger.require_price(plan.releases, delta=plan.budget.delta)
+
+
+@contextmanager
+def open_ledger(session: Session) -> Iterator[Ledger | None]:
+    """The ledger that the run started with; None if it has none, or needs none any more.
+
+    A real release binds it to the records as their owner wrote them down, before schema, split and
+    partition: others are refused, and a changed scale is no others.
+    """
+    if session.identity.ledger is None or session.finished:
+        yield None
+        return
+    experiment = session.prepared.experiment
+    with own_ledger(session) as ledger:
+        if session.identity.release:
+            ledger.bind_data(raw_identity(experiment.data))
+        yield ledger
+
+
+@contextmanager
+def own_ledger(session: Session) -> Iterator[Ledger]:
+    """The ledger that the run started with, and no other; no older copy of it either."""
+    path = Path(str(session.identity.ledger))
+    if not path.exists():
+        raise LedgerMissing(
+            f"the ledger {str(path)!r}, with which this run began, is not there, and another one "
+            "would not know what was spent. Put it back; or, if it was moved, name its new place "
+            "with --ledger."
+        )
+    adjacency = session.prepared.experiment.privacy.adjacency
+    with Ledger.open(path, adjacency=adjacency) as ledger:
+        require_known(ledger, session.identity.ledger_head)
+        yield ledger
+
+
+def require_known(ledger: Ledger, head: str | None) -> None:
+    """Refuse a ledger that never had this head: it is another one, or a copy from before."""
+    if head is not None and not ledger.holds(head):
+        raise LedgerMismatch(
+            "this is not the ledger with which the run began, or a copy from before its last "
+            "release: it does not know what was spent. Put back the newest one."
+        )
+
+
+def raw_identity(section: DataSection) -> bytes:
+    """Whose records a data section speaks of, whatever it does with them."""
+    if section.name is not None:
+        return built_in_identity(section.name)
+    return table_identity(Path(str(section.path)))
+
+
+def _beside(path: Path) -> list[str]:
+    folder = path.parent
+    return [each.name for each in folder.iterdir() if each.is_file()] if folder.is_dir() else []

@@ -1,0 +1,74 @@
+"""How much noise reaches the model, in one unit for the strategies of a kind.
+
+Plans state noise where it is added: on a sum, at a party, in an objective. To compare strategies it
+is stated here where it acts: on a coordinate of the mean gradient, or of the averaged model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import sqrt
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.queries.bounds import local_mechanism, objective_mechanism
+from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
+from fedpriv.privacy.mechanisms import Mechanism
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.planning.objective import ObjectiveMechanism
+
+if TYPE_CHECKING:
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.planning.plan import Plan
+
+
+def acting_noise(query: Query, plan: Plan, task: Task) -> float | None:
+    """Standard deviation on one coordinate, as the root mean square over the releases of a run.
+
+    On the mean gradient for gradient and objective perturbation (in the latter, the gradient of
+    the random linear term); on the model for output perturbation. Noise of the parties' own adds
+    up in squares. Noise that is chosen on the way is that of the main releases made so far.
+    """
+    if isinstance(plan, AdaptivePlan):
+        made = [m.noise_stddev for m in plan.part() if isinstance(m, Mechanism)]
+        if not made or not isinstance(query, GradientQuery):
+            return None
+        count = task.gradient_count(query.weights, task.sizes)
+        return sqrt(fmean(stddev**2 for stddev in made)) / (query.sampling_rate * count)
+    mean_square = fmean(mechanism.noise_stddev**2 for mechanism in plan.mechanisms)
+    schedule = sqrt(mean_square) / plan.mechanisms[query.round].noise_stddev
+    return schedule * _of_release(query, plan, task)
+
+
+def _of_release(query: Query, plan: Plan, task: Task) -> float:
+    mechanism = plan.mechanisms[query.round]
+    if isinstance(query, ErmQuery) and query.objective is not None:
+        return sqrt(
+            sum(
+                count
+                * (
+                    task.model_weight(query.weights, size)
+                    / size
+                    * objective_mechanism(query, query.objective, task, size).noise_stddev
+                )
+                ** 2
+                for size, count in Counter(task.sizes).items()
+            )
+        )
+    if isinstance(mechanism, SharedNoise):
+        added = mechanism.stddev_of(task.parties)
+    else:
+        added = mechanism.noise_stddev if plan.noise_at == "server" else _of_parties(query, task)
+    if isinstance(query, GradientQuery):
+        return added / (query.sampling_rate * task.gradient_count(query.weights, task.sizes))
+    return added / task.records if isinstance(mechanism, ObjectiveMechanism) else added
+
+
+def _of_parties(query: Query, task: Task) -> float:
+    variance = 0.0
+    for size, count in Counter(task.sizes).items():
+        mechanism = local_mechanism(query, task, size)
+        variance += count * mechanism.noise_stddev**2 if mechanism else 0.0
+    return sqrt(variance)

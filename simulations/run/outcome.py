@@ -1,0 +1,89 @@
+"""The outcome: the files and fields that a release consists of, and where each comes from.
+
+A guarantee speaks of an outcome, and holds for it only if nothing in it depends on a record except
+through noise. So it is stated here, field by field, and what is not stated is not written: `sift`
+refuses it. Everything else that a run leaves behind (its identity, its checkpoint, what it cost in
+time and bytes, the number of exchanges of a joint fit) stays with the owner, in `private/`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Origin(StrEnum):
+    """Where a field comes from, and so why it may be published."""
+
+    PUBLIC = "follows from the experiment, the schema and public counts"
+    NOISY = "follows from the noisy releases"
+    TESTED = "follows from the noisy releases and from test records that are public"
+    DRAWN = "a date, a random name, or a hash under a secret salt"
+
+
+_PUBLIC, _NOISY, _TESTED, _DRAWN = Origin
+
+RESULT: dict[str, Origin] = {
+    "run": _DRAWN,
+    **dict.fromkeys(
+        (
+            "experiment", "config_hash", "fedpriv", "simulated", "data", "model", "strategy",
+            "label", "options", "private", "unit", "engine", "secure_aggregation", "parties",
+            "records", "smallest_party", "dimension", "delta", "adjacency", "epsilon_budget",
+        ),
+        _PUBLIC,
+    ),
+    # Of a plan that is fixed beforehand public; else what the filter admitted on the way.
+    **dict.fromkeys(("epsilon", "rounds", "stopped", "noise_stddev"), _NOISY),
+    **dict.fromkeys(("accuracy", "loss", "test_records"), _TESTED),
+}  # fmt: skip
+"""The fields of result.json."""
+
+ROUND: dict[str, Origin] = {
+    "round": _NOISY,
+    "epsilon": _NOISY,
+    "accuracy": _TESTED,
+    "loss": _TESTED,
+}
+"""The columns of metrics.csv and metrics.json: one row per release."""
+
+MODEL: dict[str, Origin] = {"theta": _NOISY, "features": _PUBLIC, "classes": _PUBLIC}
+"""The arrays of model.npz."""
+
+FILES: dict[str, str] = {
+    "config.toml": "the experiment",
+    "plan.json": "noise and events of every release",
+    "metrics.csv": "per release: what was spent so far, and metrics on public test records",
+    "metrics.json": "the same",
+    "model.npz": "the released parameters",
+    "statement.txt": "what the run guarantees",
+    "statement.json": "the same",
+    "statement.yaml": "the same, for a public registry",
+    "result.json": "the summary",
+}
+"""The files of a release. Beside them there is only the folder of what stays with the owner."""
+
+SENTENCE = (
+    f"the outcome is {', '.join(FILES)}, and nothing else: what else the run left behind, in "
+    "private/, is for the owner alone"
+)
+"""For the statement."""
+
+
+def sift(values: Mapping[str, Any], stated: Mapping[str, Origin]) -> dict[str, Any]:
+    """Those of ``values`` that a release may publish.
+
+    What is None says nothing, and is left out. Whatever else is not stated is an error, and
+    nothing is written: a new field says where it comes from, or stays private.
+    """
+    found = {key: value for key, value in values.items() if value is not None}
+    unstated = sorted(found.keys() - stated.keys())
+    if unstated:
+        raise RuntimeError(
+            f"{', '.join(unstated)} must be stated in simulations/run/outcome.py before a release "
+            "may contain it. Nothing was written."
+        )
+    return {key: values[key] for key in values if key in stated}

@@ -1,0 +1,188 @@
+"""One run of one experiment: prepare, build, train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.strategy.joint import JointStrategy
+from fedpriv.federation.task import Task
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, catalogue, checked
+from fedpriv.simulations.experiment.data import party_records
+from fedpriv.simulations.experiment.models import learner
+from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.streams import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedpriv.data import PartitionedDataset
+    from fedpriv.federation.federation import Federation, Sum
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.strategy.base import SumStrategy
+    from fedpriv.privacy.ledger import Ledger
+    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.strategies import StrategyInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """An experiment with its records loaded and its options checked: ready to run.
+
+    Attributes:
+        experiment: with every option filled in.
+        info: of its strategy.
+        data: who holds which records.
+        task: the public facts of the learning problem.
+        evaluator: of models, on the common test set.
+        own_test: whether the test records were set apart by their source, and so can be public;
+            those that a hash draws from a table are protected like all others.
+    """
+
+    experiment: Experiment
+    info: StrategyInfo
+    data: PartitionedDataset
+    task: Task
+    evaluator: Evaluator
+    own_test: bool = True
+
+    @property
+    def run(self) -> str:
+        """The name of the run, if it is a simulation: the same experiment is the same run."""
+        return self.experiment.run_name
+
+
+def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
+    """Check the experiment and load its records; ``keep`` them for the next run on them."""
+    resolved = checked(experiment)
+    if resolved.run.engine == "deployment":
+        raise ValueError(
+            "engine 'deployment' runs on a SuperLink, with parties on machines of their own: see "
+            "docs/deployment.md."
+        )
+    holding = party_records(resolved, keep=keep)
+    data = holding.data
+    model, loss = learner(resolved.model, data.dataset, headroom=holding.headroom)
+    task = Task(
+        model=model,
+        loss=loss,
+        regulariser=resolved.model.l2,
+        feature_bound=resolved.data.feature_norm,
+        sizes=holding.sizes,
+        headroom=holding.headroom,
+    )
+    return Prepared(
+        experiment=resolved,
+        info=catalogue()[resolved.strategy.name],
+        data=data,
+        task=task,
+        evaluator=Evaluator.of(model, loss, data.dataset.test),
+        own_test=holding.own_test,
+    )
+
+
+def build_strategy(
+    prepared: Prepared, *, run: str, release: bool = False, ledger: Ledger | None = None
+) -> SumStrategy:
+    """The strategy of a run, planned within its budget."""
+    from fedpriv import strategies
+    from fedpriv.simulations.public.probing import with_influence
+
+    privacy, info = prepared.experiment.privacy, prepared.info
+    budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta) if info.private else None
+    return strategies.build(
+        info.name,
+        task=prepared.task,
+        budget=budget,
+        adjacency=Adjacency(privacy.adjacency),
+        options=with_influence(_seeded(prepared), prepared),
+        noise=streams(prepared, "noise", run=run, release=release),
+        run=run,
+        ledger=ledger,
+        noise_at=privacy.noise_at if info.private else "server",
+        dropout=prepared.experiment.run.dropout,
+        colluding=privacy.colluding,
+        share_law=privacy.share_law,
+    )
+
+
+def build_federation(
+    prepared: Prepared,
+    *,
+    run: str,
+    release: bool = False,
+    workers: int | None = None,
+    rounds: int = 1,
+    done: int = 0,
+) -> Federation:
+    """The parties of a run, of which ``done`` of about ``rounds`` sums were formed before."""
+    from fedpriv.simulations.engines.parties import dropouts, local_federation
+
+    engine = prepared.experiment.run.engine
+    if engine == "local":
+        return local_federation(prepared, run=run, rounds=rounds, done=done)
+    if engine == "ray":
+        raise ValueError("engine 'ray' runs in processes of its own: use `fedpriv run`.")
+    return VectorizedFederation(
+        prepared.data,
+        task=prepared.task,
+        sampling=streams(prepared, "sampling", run=run, release=release),
+        workers=workers,
+        dropouts=dropouts(prepared),
+        first_round=done,
+    )
+
+
+def _seeded(prepared: Prepared) -> dict[str, Any]:
+    """The options; where one is a seed and the file does not set it, that of the run."""
+    options = prepared.experiment.strategy.options
+    if "seed" in prepared.info.options.model_fields:
+        options.setdefault("seed", prepared.experiment.run.seed)
+    return options
+
+
+def check(prepared: Prepared) -> Plan | None:
+    """Build the strategy of a run once, so that what it refuses is known before anything starts.
+
+    Returns its plan; None for one that promises nothing.
+    """
+    if prepared.info.name == PARTY_ALONE:
+        return None
+    strategy, section = build_strategy(prepared, run=prepared.run), prepared.experiment.run
+    if isinstance(strategy, JointStrategy) and section.dropout:
+        raise ValueError(
+            f"run.dropout must be 0 for this {strategy.name}, got {section.dropout:g}: a joint fit "
+            "needs every party in every exchange."
+        )
+    _check_masks(prepared)
+    return strategy.plan
+
+
+def _check_masks(prepared: Prepared) -> None:
+    """Refuse parties that nothing protects as the noise assumes, or too few of them to mask."""
+    from fedpriv.simulations.engines.parties import protection
+
+    experiment = prepared.experiment
+    if experiment.run.level != "off":
+        protection(experiment).parameters(prepared.task.parties)
+    elif experiment.privacy.noise_at == "parties" and experiment.run.engine != "vectorized":
+        raise ValueError(
+            "run.secure_aggregation must not be 'off' with privacy.noise_at = 'parties': one "
+            "party's share of the noise does not protect its own answer."
+        )
+
+
+def train(
+    strategy: SumStrategy, federation: Federation, watch: Callable[[Query, Sum], bool]
+) -> bool:
+    """Ask, sum, learn, until the strategy is finished: True; or ``watch`` says stop: False."""
+    while (query := strategy.ask()) is not None:
+        answer = federation.sum(query)
+        strategy.learn(answer)
+        if not watch(query, answer):
+            return False
+    return True

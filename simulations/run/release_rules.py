@@ -1,0 +1,84 @@
+"""What may be released: rules that are decided by the experiment and the schema, before a record.
+
+Whether a release happens is part of what an observer sees. So everything that could refuse one is
+refused here, from public facts; what only the records can decide must not be able to refuse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv.data import read_schema
+from fedpriv.data.partition import BY_RECORD
+from fedpriv.data.tables.release_rules import require_releasable as require_releasable_schema
+from fedpriv.simulations.experiment.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from fedpriv.simulations.experiment.file import Experiment
+
+
+def require_releasable(experiment: Experiment) -> None:
+    """Refuse to publish what has no guarantee, or what depends on records beside its noise."""
+    info = catalogue()[experiment.strategy.name]
+    if not info.private:
+        raise ValueError(
+            f"--release needs a strategy with a guarantee, and {info.name!r} adds no noise: its "
+            "model may reveal any record."
+        )
+    if experiment.run.engine == "deployment":  # its parties have rules, journals, keys of their own
+        return
+    if info.noise_by != "server":
+        raise ValueError(
+            f"--release needs noise that the server adds, and in {info.name!r} parties add their "
+            "own: a round that is asked again after a crash would show a second draw. Simulate "
+            "it, or release with its aggregated twin."
+        )
+    _require_one_place(experiment)
+    _require_public_facts(experiment)
+
+
+def _require_one_place(experiment: Experiment) -> None:
+    """Refuse engines that simulate parties, where one process holds all records."""
+    run = experiment.run
+    if run.engine != "vectorized" or run.dropout:
+        raise ValueError(
+            f"--release needs engine = 'vectorized' and no drop-outs, got engine = {run.engine!r} "
+            f"and dropout = {run.dropout:g}: the other engines simulate parties, with keys that "
+            "follow from the seed."
+        )
+    if experiment.privacy.noise_at == "parties":
+        raise ValueError(
+            "--release needs privacy.noise_at = 'server': here one process holds all records and "
+            "sees every sum. Noise at the parties is for deployments and simulations."
+        )
+
+
+def _require_public_facts(experiment: Experiment) -> None:
+    """Refuse data of which counts, parties or test records follow from more than one record."""
+    data, replaced = experiment.data, experiment.privacy.adjacency == "replace-one"
+    if data.partition not in BY_RECORD:
+        raise ValueError(
+            f"--release needs data.partition = 'natural' or 'hashed', got {data.partition!r}: it "
+            "deals records out by their places, so that one record more or less moves others to "
+            "other parties, and all their answers with them."
+        )
+    if data.partition == "hashed" and data.parties != 1 and replaced:
+        raise ValueError(
+            "--release with data.partition = 'hashed' needs one party under replace-one "
+            f"adjacency, got data.parties = {data.parties}: an exchanged record may be another "
+            "party's, and two answers change where the noise is for one. Set data.parties = 1, or "
+            "use add-remove."
+        )
+    if data.min_records is not None:
+        raise ValueError(
+            f"--release needs no data.min_records, got {data.min_records}: whether a party has so "
+            "many records would show in whether there is a release."
+        )
+    if not replaced and data.records is None:
+        raise ValueError(
+            "--release under add-remove adjacency needs data.records, a public number that stands "
+            "for the true one, which is private: the size of the population, of the study as "
+            "planned, or a round number near it."
+        )
+    if data.path is not None:
+        require_releasable_schema(read_schema(str(data.schema_path)), deployed=False)

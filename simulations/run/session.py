@@ -1,0 +1,307 @@
+"""A run in its directory: started, interrupted, taken up again, finished."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import tomllib
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked
+from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.run.files import (
+    PRIVATE,
+    private,
+    read_checkpoint,
+    read_json,
+    write_arrays,
+    write_atomic,
+    write_checkpoint,
+    write_costs,
+    write_json,
+    write_metrics,
+)
+from fedpriv.simulations.run.history import Record
+from fedpriv.simulations.run.ledgers import require_known
+from fedpriv.simulations.run.outcome import MODEL, ROUND, sift
+from fedpriv.simulations.run.prepare import (
+    Prepared,
+    build_federation,
+    build_strategy,
+    prepare,
+    train,
+)
+from fedpriv.simulations.run.release_rules import require_releasable
+from fedpriv.simulations.run.statements import write_statement
+from fedpriv.simulations.run.summary import costs, summary, summary_alone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fedpriv.federation.federation import Federation, Sum
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.run.history import Round
+
+
+_IDENTITY, _CHECKPOINT = "run.json", "checkpoint.npz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What makes a run this run, fixed when it starts.
+
+    Attributes:
+        run: its name, in the ledger and in the statement.
+        config_hash: of the experiment.
+        release: whether it is real.
+        ledger: path of the ledger, if there is one.
+        ledger_head: its head when the run started, by which it is known again.
+        data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
+            real release is checked by its ledger, under a secret salt.
+    """
+
+    run: str
+    config_hash: str
+    release: bool
+    ledger: str | None
+    data: str | None
+    ledger_head: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Session:
+    """A prepared run and its directory."""
+
+    directory: Path
+    prepared: Prepared
+    identity: Identity
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result is there."""
+        return (self.directory / "result.json").exists()
+
+
+def start(
+    prepared: Prepared, directory: Path, *, release: bool = False, ledger: Path | None = None
+) -> Session:
+    """Write down what a new run is."""
+    if release:
+        require_releasable(prepared.experiment)
+        if prepared.experiment.data.public_test and not prepared.own_test:
+            raise ValueError(
+                "--release with data.public_test needs test records that their source set apart: a "
+                "test_column in the schema, or a built-in data set's own split. Records that a "
+                "hash draws from the table are protected like all others."
+            )
+    # Two real runs of one experiment are two runs, with two charges; two simulations are the same.
+    suffix = f"-{secrets.token_hex(4)}" if release else ""
+    identity = Identity(
+        run=prepared.run + suffix,
+        config_hash=prepared.experiment.config_hash,
+        release=release,
+        ledger=None if ledger is None else str(ledger.resolve()),
+        ledger_head=None if ledger is None else _head(ledger),
+        data=None if release else _digest(prepared),
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomic(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
+    write_json(private(directory) / _IDENTITY, asdict(identity))
+    return Session(directory=directory, prepared=prepared, identity=identity)
+
+
+def started(directory: Path) -> bool:
+    """Whether a run was started in ``directory``."""
+    return (directory / PRIVATE / _IDENTITY).exists()
+
+
+def reopen(
+    directory: Path,
+    *,
+    expected: Experiment | None = None,
+    release: bool = False,
+    ledger: Path | None = None,
+    preparing: Callable[[Experiment], Prepared] = prepare,
+) -> Session:
+    """Read back a run that was started in ``directory``: of the ``expected`` experiment, if any."""
+    if not started(directory):
+        raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
+    identity = Identity(**read_json(private(directory) / _IDENTITY))
+    config = (directory / "config.toml").read_text(encoding="utf-8")
+    prepared = preparing(parse_experiment(tomllib.loads(config)))
+    if prepared.experiment.config_hash != identity.config_hash:
+        raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
+    if expected is not None and checked(expected).config_hash != identity.config_hash:
+        raise ValueError(f"--resume {str(directory)!r}: this is a run of another experiment.")
+    if identity.data is not None and _digest(prepared) != identity.data:
+        raise ValueError(
+            f"the records of {prepared.experiment.data.title!r} were changed since the run in "
+            f"{str(directory)!r} started: start a new one."
+        )
+    if release and not identity.release:
+        raise ValueError(f"--resume {str(directory)!r}: this run is a simulation, for ever.")
+    if ledger is not None and identity.ledger != str(ledger.resolve()):
+        identity = _moved(identity, ledger)
+        write_json(private(directory) / _IDENTITY, asdict(identity))
+    return Session(directory=directory, prepared=prepared, identity=identity)
+
+
+def _head(ledger: Path) -> str:
+    with Ledger.open(ledger, read_only=True) as found:
+        return found.head
+
+
+def _moved(identity: Identity, ledger: Path) -> Identity:
+    """The same run, whose ledger was moved: of two copies, neither would know all that is spent."""
+    if identity.ledger is None or identity.ledger_head is None or Path(identity.ledger).exists():
+        raise ValueError(f"--ledger must be {identity.ledger!r}, with which the run started.")
+    with Ledger.open(ledger, read_only=True) as found:
+        require_known(found, identity.ledger_head)
+    return replace(identity, ledger=str(ledger.resolve()))
+
+
+def carry_on(
+    session: Session,
+    *,
+    ledger: Ledger | None = None,
+    federation: Callable[[int, int], Federation] | None = None,
+    on_round: Callable[[Record, Round], None] = lambda _record, _round: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any] | None:
+    """Run until the result is there, or ``stop`` says so: then None, and `reopen` takes it up.
+
+    ``federation`` builds the parties for so many expected sums, of which some were formed before;
+    if not given, the engine of the experiment does.
+    """
+    if session.finished:
+        found: dict[str, Any] = read_json(session.directory / "result.json")
+        return found
+    if session.prepared.info.name == PARTY_ALONE:
+        return _alone(session)
+    directory, prepared, identity = session.directory, session.prepared, session.identity
+    real = ledger if identity.release else None
+    strategy = build_strategy(prepared, run=identity.run, release=identity.release, ledger=real)
+    record = Record(prepared=prepared, strategy=strategy, release=identity.release)
+    checkpoint = private(directory) / _CHECKPOINT
+    if checkpoint.exists():
+        state = read_checkpoint(checkpoint)
+        if real is not None:
+            require_known(real, state.get("ledger_head"))
+        record.restore(state)
+    rounds, done = strategy.rounds, record.exchanges
+    parties = (
+        build_federation(
+            prepared, run=identity.run, release=identity.release, rounds=rounds, done=done
+        )
+        if federation is None
+        else federation(rounds, done)
+    )
+    record.follow(parties)
+    if strategy.plan is not None:
+        write_json(directory / "plan.json", strategy.plan.to_dict())
+    # A real release saves every round: its ledger waits for the disk anyway.
+    pause = 0.0 if identity.release else prepared.experiment.run.checkpoint_seconds
+    saved, last = perf_counter(), strategy.round
+
+    def watch(query: Query, answer: Sum) -> bool:
+        nonlocal saved, last
+        on_round(record, record.add(query, answer))
+        stopping = stop()
+        # Only what has been released can be taken up again; a joint fit starts anew.
+        if strategy.round > last and (stopping or perf_counter() - saved >= pause):
+            head = None if real is None else real.head
+            write_checkpoint(checkpoint, {**record.state(), "ledger_head": head})
+            saved, last = perf_counter(), strategy.round
+        return not stopping
+
+    if not train(strategy, parties, watch):
+        return None
+    if isinstance(strategy.plan, AdaptivePlan):  # as found, with the noise that was chosen
+        write_json(directory / "plan.json", strategy.plan.to_dict())
+    result, rows = summary(record, run=identity.run), [asdict(entry) for entry in record.rounds]
+    if identity.release:
+        rows = [sift(row, ROUND) for row in rows]
+        write_costs(directory, costs(record))
+    arrays = {
+        "theta": strategy.theta,
+        "features": list(prepared.data.dataset.feature_names),
+        "classes": list(prepared.data.dataset.classes),
+    }
+    write_arrays(directory / "model.npz", **sift(arrays, MODEL))
+    write_metrics(directory, rows)
+    write_statement(
+        directory,
+        prepared,
+        strategy.plan,
+        run=identity.run,
+        ledger=real,
+        server_also_sees=strategy.server_also_sees,
+    )
+    if ledger is not None and not identity.release:
+        note(session, ledger, result)
+    return _finish(session, result)
+
+
+def note(session: Session, ledger: Ledger, result: dict[str, Any]) -> None:
+    """Leave one uncharged row about a simulation in a ledger."""
+    ledger.record_simulation(session.identity.run, _summary(result))
+
+
+def _alone(session: Session) -> dict[str, Any]:
+    directory = session.directory
+    result, models = summary_alone(session.prepared, run=session.identity.run)
+    write_arrays(directory / "model.npz", theta=models)
+    write_metrics(directory, [{"round": 0, "accuracy": result["accuracy"], "loss": result["loss"]}])
+    write_statement(directory, session.prepared, None, run=session.identity.run, ledger=None)
+    return _finish(session, result)
+
+
+def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
+    """The result comes last: it says that everything else is there."""
+    write_json(session.directory / "result.json", result)
+    (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
+    return result
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether the user asked to stop: the current round is finished first, a second Ctrl-C is not.
+
+    Only a round boundary can be resumed from to the bit.
+    """
+    asked = False
+
+    def ask(number: int, _frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _summary(result: dict[str, Any]) -> dict[str, Any]:
+    """What a ledger records of a simulation: the same whenever it is repeated."""
+    keys = ("strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "rounds", "parties")
+    return {key: result[key] for key in keys}
+
+
+def _digest(prepared: Prepared) -> str:
+    digest, dataset = sha256(), prepared.data.dataset
+    for array in (dataset.train.X, dataset.train.y, dataset.test.X, dataset.test.y):
+        digest.update(array.data)
+    return digest.hexdigest()

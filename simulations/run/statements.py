@@ -1,0 +1,131 @@
+"""What a run guarantees, written into its directory as text, JSON and a registry entry."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import yaml
+
+from fedpriv.privacy.mechanisms.shares import SharedNoise, count_of
+from fedpriv.privacy.statement import (
+    LedgerFacts,
+    RunFacts,
+    TrustModel,
+    make_statement,
+    to_registry_yaml,
+    to_text,
+)
+from fedpriv.privacy.statement.statement import SIMULATED
+from fedpriv.simulations.engines.parties import protection
+from fedpriv.simulations.run.files import write_atomic, write_json
+from fedpriv.simulations.run.outcome import SENTENCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedpriv.privacy.ledger import Ledger
+    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.experiment.sections import TuningSection
+    from fedpriv.simulations.run.prepare import Prepared
+
+_NOTHING = "NO GUARANTEE: the strategy adds no noise, and its model may reveal any record"
+
+
+def write_statement(
+    directory: Path,
+    prepared: Prepared,
+    plan: Plan | None,
+    *,
+    run: str,
+    ledger: Ledger | None,
+    server_also_sees: str = "",
+) -> None:
+    """The statement of a run; ``ledger`` is that of a real release, and None for a simulation."""
+    if plan is None:
+        _write_nothing(directory, prepared, run)
+        return
+    experiment = prepared.experiment
+    statement = make_statement(
+        plan,
+        facts=_facts(experiment, plan, run=run, simulated=ledger is None),
+        trust=_trust(prepared, plan, real=ledger is not None, also=server_also_sees),
+        ledger=None if ledger is None else _ledger_facts(ledger, run),
+    )
+    write_atomic(directory / "statement.txt", to_text(statement))
+    write_json(directory / "statement.json", statement.to_dict())
+    write_atomic(directory / "statement.yaml", to_registry_yaml(statement))
+
+
+def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustModel:
+    """A real release on data in one place has no secure aggregation to speak of."""
+    section, parties = prepared.experiment.run, prepared.task.parties
+    if section.level == "off" or (real and section.engine != "deployment"):
+        ideal = section.engine == "vectorized" and not real
+        return TrustModel(secure_aggregation="ideal" if ideal else "off", server_also_sees=also)
+    agreed = protection(prepared.experiment)
+    shares = (m.share.minimum for m in plan.mechanisms if isinstance(m, SharedNoise))
+    return TrustModel(
+        secure_aggregation=section.level,
+        colluding_parties=count_of(agreed.corrupt, parties),
+        dropped_parties=count_of(agreed.dropout, parties),
+        least_parties=agreed.parameters(parties, minimum=next(shares, 0)).minimum,
+        server_also_sees=also,
+    )
+
+
+def _facts(experiment: Experiment, plan: Plan, *, run: str, simulated: bool) -> RunFacts:
+    return RunFacts(
+        run=run,
+        data=experiment.data.title,
+        simulated=simulated,
+        randomness="seeded" if simulated else "operating system",
+        sampler="full batch" if plan.sampling_rate == 1 else "Poisson",
+        records_per_person=experiment.data.records_per_person,
+        tuning=tuning_sentence(experiment.tuning),
+        outcome="" if simulated else SENTENCE,
+        # A simulation shows metrics on records that the parties hold; a real release does not.
+        metrics_published=simulated and not experiment.data.public_test,
+        # A simulation can be repeated to the letter, hence carries no date.
+        date=None if simulated else datetime.now(tz=UTC).date().isoformat(),
+    )
+
+
+def tuning_sentence(tuning: TuningSection | None) -> str:
+    """Where the hyper-parameters came from, and who paid."""
+    if tuning is None:
+        return "none: all hyper-parameters were fixed beforehand"
+    how = f"over {len(tuning.grid)} keys by fedpriv" if tuning.grid else "beforehand, as declared"
+    return f"on the public data set {tuning.on!r}, {how}; no budget was spent"
+
+
+def _ledger_facts(ledger: Ledger, run: str) -> LedgerFacts:
+    budget = ledger.settings.budget
+    # A round with several releases has them under names of their own, run/part.
+    own = (name for name in (entry.run for entry in ledger.runs()) if _part_of(name, run))
+    return LedgerFacts(
+        budget_epsilon=budget.epsilon,
+        budget_delta=budget.delta,
+        spent_before_epsilon=ledger.spent(before_run=next(own, run)).guarantee.epsilon,
+        head=ledger.head,
+        rows=sum(1 for _ in ledger.rows()),
+    )
+
+
+def _part_of(name: str, run: str) -> bool:
+    return name == run or name.startswith(f"{run}/")
+
+
+def _write_nothing(directory: Path, prepared: Prepared, run: str) -> None:
+    values = {
+        "status": SIMULATED,
+        "guarantee": None,
+        "reason": _NOTHING,
+        "run": {"run": run, "data": prepared.experiment.data.title, "simulated": True},
+        "strategy": prepared.info.name,
+    }
+    text = f"{SIMULATED}\n{_NOTHING}.\nStrategy {prepared.info.name}, run {run}.\n"
+    write_atomic(directory / "statement.txt", text)
+    write_json(directory / "statement.json", values)
+    write_atomic(directory / "statement.yaml", f"# {SIMULATED}\n" + yaml.safe_dump(values))

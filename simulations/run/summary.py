@@ -1,0 +1,156 @@
+"""The summary of a finished run: what `run --json` prints, and `result.json` holds.
+
+Of a release it holds what `fedpriv.simulations.run.outcome` states; what the run cost stays with
+the owner.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import fedpriv
+from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
+from fedpriv.simulations.run.history import Record
+from fedpriv.simulations.run.outcome import RESULT, sift
+from fedpriv.simulations.run.party_alone import train_alone
+from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.run.prepare import Prepared
+
+
+def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str, Any]:
+    """One of many runs on the same data, without writing anything down; its result."""
+    prepared = prepare(experiment, keep=True)
+    if not _tested(prepared):
+        raise ValueError(
+            "data.test_fraction must be positive to compare settings, got 0: without test records "
+            "there is nothing to compare them by."
+        )
+    if prepared.info.name == PARTY_ALONE:
+        return summary_alone(prepared, run=prepared.run)[0]
+    strategy = build_strategy(prepared, run=prepared.run)
+    federation = build_federation(
+        prepared, run=prepared.run, workers=workers, rounds=strategy.rounds
+    )
+    record = Record(prepared=prepared, strategy=strategy, metrics=False)
+    record.follow(federation)
+    train(strategy, federation, lambda query, answer: bool(record.add(query, answer)))
+    return summary(record, run=prepared.run)
+
+
+def summary(record: Record, *, run: str) -> dict[str, Any]:
+    """The result of a run of a strategy, as JSON-ready values."""
+    plan = record.strategy.plan
+    score = record.score()
+    values = {
+        **_identity(record.prepared, run=run, simulated=not record.release),
+        **_guarantee(record.prepared, plan),
+        "accuracy": score.accuracy if score else None,
+        "loss": score.loss if score else None,
+        "test_records": _tested(record.prepared) if score else None,
+        "rounds": record.made,
+        "stopped": record.strategy.stopped or None,
+        "noise_stddev": record.noise,
+    }
+    if record.release:
+        return sift(values, RESULT)
+    clipped = [entry.clipped for entry in record.rounds if entry.clipped is not None]
+    return {
+        **values,
+        **_of_simulation(record.prepared),
+        "clip_fraction": fmean(clipped) if clipped else None,
+        **costs(record),
+    }
+
+
+def costs(record: Record) -> dict[str, Any]:
+    """What a run cost in time and bytes, which follows from the records: of a release private."""
+    return {
+        "seconds": record.seconds,
+        "bytes": record.bytes_sent,
+        "exchanges": None if record.report is None else record.report.to_dict(),
+    }
+
+
+def summary_alone(prepared: Prepared, *, run: str) -> tuple[dict[str, Any], NDArray[Any]]:
+    """The result of every party by itself, averaged, and all the parties' models."""
+    started = perf_counter()
+    alone = train_alone(prepared.data, prepared.task, prepared.evaluator)
+    values = {
+        **_identity(prepared, run=run, simulated=True),
+        **_guarantee(prepared, None),
+        **_of_simulation(prepared),
+        "accuracy": alone.accuracy,
+        "loss": alone.loss,
+        "test_records": _tested(prepared),
+        "worst_accuracy": min(alone.accuracies, default=None),
+        "best_accuracy": max(alone.accuracies, default=None),
+        "rounds": 0,
+        "stopped": None,
+        "seconds": perf_counter() - started,
+        "noise_stddev": None,
+        "clip_fraction": None,
+        "bytes": 0,
+    }
+    return values, alone.models.numpy()
+
+
+def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any]:
+    experiment, task = prepared.experiment, prepared.task
+    return {
+        "run": run,
+        "experiment": experiment.name,
+        "config_hash": experiment.config_hash,
+        "fedpriv": fedpriv.__version__,
+        "simulated": simulated,
+        "data": experiment.data.title,
+        "model": experiment.model.name,
+        "strategy": prepared.info.name,
+        "label": experiment.strategy.title,
+        "options": experiment.strategy.options,
+        "private": prepared.info.private,
+        "unit": "record",
+        "engine": experiment.run.engine,
+        "secure_aggregation": _aggregation(prepared, simulated=simulated),
+        "parties": task.parties,
+        "records": task.records,
+        "smallest_party": task.smallest,
+        "dimension": task.dimension,
+    }
+
+
+def _of_simulation(prepared: Prepared) -> dict[str, Any]:
+    """What only a simulation tells."""
+    return {
+        "seed": prepared.experiment.run.seed,
+        "majority_accuracy": prepared.evaluator.majority(),
+    }
+
+
+def _tested(prepared: Prepared) -> int:
+    return len(prepared.data.dataset.test)
+
+
+def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
+    """How answers were protected on the way to a sum, as statements call it."""
+    section = prepared.experiment.run
+    return "ideal" if section.engine == "vectorized" and simulated else section.level
+
+
+def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
+    """What was spent, by the plan, and what the experiment allowed: a form for study may differ."""
+    if plan is None:
+        return dict.fromkeys(("epsilon", "delta", "adjacency", "epsilon_budget"))
+    return {
+        "epsilon": plan.epsilon,
+        "delta": plan.budget.delta,
+        "adjacency": plan.adjacency.value,
+        "epsilon_budget": prepared.experiment.privacy.epsilon,
+    }

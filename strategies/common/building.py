@@ -1,0 +1,85 @@
+"""What a strategy is built from, and what it tells about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from fedpriv.federation.strategy.base import Run
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.planning.shares import Sharing
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Options(BaseModel):
+    """Options of a strategy, as an experiment file states them; unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyInfo:
+    """One line of the list of strategies.
+
+    Attributes:
+        name: What an experiment calls it.
+        summary: What it does, in a sentence.
+        convex_only: Whether it needs a convex problem.
+        noise_by: Who draws its noise: the server, which draws a release once, or each party for
+            its own answer; "nobody" if it adds none. Whether a run in one place may be released
+            depends on it, so every strategy must say.
+        options: What can be set.
+        shares: Whether the parties can bring its noise in shares.
+    """
+
+    name: str
+    summary: str
+    noise_by: Literal["server", "parties", "nobody"]
+    convex_only: bool
+    options: type[BaseModel]
+    shares: bool = False
+
+    @property
+    def private(self) -> bool:
+        """Whether it makes a promise, and so needs a budget."""
+        return self.noise_by != "nobody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What every strategy is built from, besides its options.
+
+    Attributes:
+        task: The public facts of the problem.
+        adjacency: Which data sets a guarantee compares.
+        run: The run that it is part of.
+        allowance: (ε, δ) of the run; None for a strategy that promises nothing.
+        sharing: Who brings shares of the noise; None if the server adds it.
+    """
+
+    task: Task
+    adjacency: Adjacency
+    run: Run
+    allowance: Budget | None = None
+    sharing: Sharing | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """The allowance of a private strategy, which does not start without one."""
+        if self.allowance is None:
+            raise ValueError("budget must be given for a private strategy, got None.")
+        return self.allowance
+
+    @property
+    def released(self) -> bool:
+        """Whether this is a real release, on a ledger."""
+        return self.run.ledger is not None

@@ -1,0 +1,102 @@
+"""The server optimiser of a gradient strategy: chosen by options, kept in a checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fedpriv.learning.optimisers import (
+    AdaGrad,
+    Adam,
+    Averaged,
+    DebiasedMomentum,
+    Momentum,
+    Optimiser,
+    Sgd,
+)
+from fedpriv.strategies.common.building import Options, Positive, Share
+
+if TYPE_CHECKING:
+    from fedpriv.federation.task import Task
+
+_WEIGHT_DECAY = 0.01
+# Optimisers whose steps are linear in the gradients, and so in the noise.
+LINEAR = ("sgd", "momentum", "debiased-momentum")
+
+
+class OptimiserOptions(Options):
+    """How noisy gradients become steps.
+
+    Attributes:
+        learning_rate: η, or "auto" for 1/M with M = B²·c + λ.
+        optimiser: The rule.
+        momentum: β of the two momenta.
+        averaging: Publish the last iterate, the mean of all, or that of the last half.
+    """
+
+    learning_rate: Positive | Literal["auto"] = "auto"
+    optimiser: Literal["sgd", "momentum", "debiased-momentum", "adagrad", "adam", "adamw"] = "sgd"
+    momentum: Share = 0.9
+    averaging: Literal["last", "mean", "tail"] = "last"
+
+
+def learning_rate(options: OptimiserOptions, task: Task) -> float:
+    """η: as stated, or 1/M."""
+    if options.learning_rate != "auto":
+        return options.learning_rate
+    if not task.convex:
+        raise ValueError(
+            "learning_rate must be a number for a model that is not linear, got 'auto': 1/M "
+            "is known for convex problems only."
+        )
+    return 1 / task.smoothness
+
+
+def make_optimiser(
+    options: OptimiserOptions, task: Task, *, rounds: int, rate: float | None = None
+) -> Optimiser:
+    """The optimiser that the options name, with their learning rate or another."""
+    inner = _rule(options, learning_rate(options, task) if rate is None else rate)
+    if options.averaging == "last":
+        return inner
+    return Averaged(optimiser=inner, skip=rounds // 2 if options.averaging == "tail" else 0)
+
+
+def _rule(options: OptimiserOptions, rate: float) -> Optimiser:
+    match options.optimiser:
+        case "sgd":
+            return Sgd(learning_rate=rate)
+        case "momentum":
+            return Momentum(learning_rate=rate, decay=options.momentum)
+        case "debiased-momentum":
+            return DebiasedMomentum(learning_rate=rate, decay=options.momentum)
+        case "adagrad":
+            return AdaGrad(learning_rate=rate)
+        case "adam":
+            return Adam(learning_rate=rate)
+        case "adamw":
+            return Adam(learning_rate=rate, weight_decay=_WEIGHT_DECAY)
+
+
+def pack(memory: Any, prefix: str = "memory") -> dict[str, Any]:
+    """An optimiser's state, nested named tuples of arrays and numbers, as flat names."""
+    if not hasattr(memory, "_asdict"):
+        return {prefix: memory}
+    flat: dict[str, Any] = {}
+    for name, value in memory._asdict().items():
+        flat |= pack(value, f"{prefix}.{name}")
+    return flat
+
+
+def unpack(flat: dict[str, Any], *, like: Any, prefix: str = "memory") -> Any:
+    """What `pack` flattened, in the shape of ``like``."""
+    if not hasattr(like, "_asdict"):
+        value = flat[prefix]
+        return np.array(value) if isinstance(like, np.ndarray) else type(like)(value)
+    return type(like)(
+        *(
+            unpack(flat, like=value, prefix=f"{prefix}.{name}")
+            for name, value in like._asdict().items()
+        )
+    )

@@ -1,0 +1,280 @@
+"""Plans of the strategies here: the planners of `fedpriv.privacy`, with the task's own numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from math import log, sqrt
+from typing import TYPE_CHECKING, Literal
+
+from fedpriv._validate import require_choice
+from fedpriv.federation.queries.bounds import gradient_sensitivity, model_sensitivity
+from fedpriv.federation.queries.local_noise import rescaled
+from fedpriv.privacy.accountants import account
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.mechanisms import GaussianMechanism, UnsoundLaplaceMechanism
+from fedpriv.privacy.planning.calibration import optimal_regulariser
+from fedpriv.privacy.planning.classical import gradient_plan, output_plan
+from fedpriv.privacy.planning.plan import Plan
+from fedpriv.secagg import FixedPoint
+from fedpriv.strategies.common.sharing import with_shares
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedpriv.federation.queries.local_noise import Law
+    from fedpriv.federation.task import Task, Weights
+    from fedpriv.strategies.common.building import Setup
+
+Calibration = Literal["exact", "textbook", "unsound-textbook"]
+CALIBRATIONS: tuple[Calibration, ...] = ("exact", "textbook", "unsound-textbook")
+
+# Why some sums are for replace-one adjacency, under which the numbers of records are public.
+UNCERTIFIED = (
+    "with a declared number of records n_j a minimiser would move by G/(n_jλ), but whether it is "
+    "certified to its tolerance is proved for at most n_j of them, and the true number is private"
+)
+_UNSTATED = (
+    "how far a joint minimiser moves is stated here for a record that is replaced; for one that "
+    "joins or leaves there is objective-perturbation"
+)
+_UNEQUAL = "they make parties count alike by their true numbers of records, which are private"
+
+
+def plan_gradients(
+    setup: Setup,
+    *,
+    rounds: int,
+    clip_norm: float,
+    weights: Weights = "proportional",
+    sampling_rate: float = 1.0,
+    shape: Sequence[float] | None = None,
+    calibration: Calibration = "exact",
+    accountant: str = "auto",
+) -> Plan:
+    """T noisy sums of clipped gradients.
+
+    Sensitivity. One record moves the sum by at most 2C (replace-one) or C (add-remove), plus what
+    float32 rounding can add, plus √d·step for the grid.
+
+    Calibration. "exact": the least noise that the tightest accountant proves. "textbook": the
+    relative noise √(2T·ln(1/δ))/ε, which is σ² = 8G²T·ln(1/δ)/(m²n₍₁₎²ε²) on the mean (Jayaraman
+    et al. 2018, Thm. 3), accounted for like any other: it wastes noise. "unsound-textbook": the
+    noise printed with that paper's experiments, which lacks a factor √(4·ln(1/δ)). For study: the
+    plan states the ε that it really costs.
+    """
+    require_choice(CALIBRATIONS, calibration=calibration)
+    _refuse_study(calibration, setup)
+    if weights == "equal":
+        require_replace_one(setup, "equal weights", because=_UNEQUAL)
+    task, budget, adjacency = setup.task, setup.budget, setup.adjacency
+    step, moved = gradient_grid(setup, clip_norm=clip_norm)
+    if setup.sharing is not None:
+        _require_shareable(setup, calibration, sampling_rate, accountant)
+    if calibration == "exact":
+        plan = gradient_plan(
+            budget=budget,
+            rounds=rounds,
+            clip_norm=moved / adjacency.sum_sensitivity,
+            sizes=task.sizes,
+            dimension=task.dimension,
+            step=step,
+            adjacency=adjacency,
+            sampling_rate=sampling_rate,
+            shape=shape,
+            accountant="auto" if setup.sharing else accountant,
+        )
+        plan = replace(plan, clip_norm=clip_norm)
+        if setup.sharing is None:
+            return plan
+        return with_shares(
+            plan,
+            setup.sharing,
+            task,
+            moved=moved,
+            bound=task.records * clip_norm,
+            shape=(1.0,) * rounds if shape is None else shape,
+        )
+    if sampling_rate != 1 or shape is not None or budget.delta == 0:
+        raise ValueError(
+            f"calibration must be 'exact' with sampling, a schedule or delta = 0, got "
+            f"{calibration!r}: the textbook rule knows full batches, equal noise and delta > 0."
+        )
+    relative = sqrt(2 * rounds * log(1 / budget.delta)) / budget.epsilon
+    if calibration == "unsound-textbook":
+        relative /= sqrt(4 * log(1 / budget.delta))
+    sensitivity = moved + sqrt(task.dimension) * step
+    mechanism = GaussianMechanism(
+        sensitivity=sensitivity, stddev=relative * sensitivity, adjacency=adjacency
+    )
+    if calibration == "unsound-textbook":
+        spent = account([(mechanism.event(), rounds)], delta=budget.delta).epsilon
+        budget = replace(budget, epsilon=spent or budget.epsilon)
+    return Plan(
+        strategy="gradient-perturbation",
+        query="the sum of its records' clipped gradients at the current model",
+        released="every round's noisy sum of gradients, hence every model of the run",
+        budget=budget,
+        mechanisms=(mechanism,) * rounds,
+        parties=task.parties,
+        records=task.records,
+        smallest_party=task.smallest,
+        dimension=task.dimension,
+        step=step,
+        clip_norm=clip_norm,
+        accountant=accountant,
+    )
+
+
+def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
+    """The grid step of a sum of clipped gradients, and how far one record moves the sum before it.
+
+    On the grid it moves by √d·step more.
+    """
+    task, adjacency = setup.task, setup.adjacency
+    step = FixedPoint.for_sum(
+        bound=task.records * clip_norm,
+        sensitivity=adjacency.sum_sensitivity * clip_norm,
+        dimension=task.dimension,
+        noise_stddev=0.0,
+        parties=task.parties,
+    ).step
+    return step, gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency)
+
+
+def plan_output(
+    setup: Setup,
+    *,
+    law: Law | Literal["auto"],
+    weights: Weights,
+    tolerance: float,
+    joint: bool = False,
+) -> Plan:
+    """One noisy average of the parties' minimisers, or the ``joint`` minimiser with noise.
+
+    A joint fit is the case of one party that holds all records. The law "unsound-laplace" is for
+    study: its plan states the √d·ε that it really costs.
+    """
+    _refuse_study(law, setup)
+    task, budget = setup.task, setup.budget
+    task.require_stable_minimiser("output perturbation")
+    require_replace_one(setup, "output perturbation", because=_UNSTATED if joint else UNCERTIFIED)
+    if setup.sharing is not None and (law != "auto" or joint):
+        raise ValueError(
+            "law must be 'auto' and fit 'average' with noise at the parties: the shares have a law "
+            "of their own (share_law), and a joint fit shows the server exact sums."
+        )
+    if law == "auto":
+        law = "gaussian" if budget.delta > 0 else "l2-laplace"
+    plan = output_plan(
+        budget=budget,
+        lipschitz=task.lipschitz,
+        regulariser=task.regulariser,
+        sizes=(task.records,) if joint else task.sizes,
+        dimension=task.dimension,
+        step=_model_step(task, "proportional" if joint else weights),
+        weights=weights,
+        law="l2-laplace" if law == "unsound-laplace" else law,
+        tolerance=tolerance,
+    )
+    moved = model_sensitivity(
+        task,
+        regulariser=task.regulariser,
+        tolerance=tolerance,
+        weights=weights,
+        sizes=task.sizes,
+    )
+    if setup.sharing is not None:
+        bound = task.lipschitz / task.regulariser
+        return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
+    if not joint:
+        (mechanism,) = plan.mechanisms
+        whole = moved + sqrt(task.dimension) * plan.step
+        plan = replace(plan, mechanisms=(rescaled(mechanism, sensitivity=whole),))
+    else:
+        plan = replace(
+            plan,
+            parties=task.parties,
+            smallest_party=task.smallest,
+            query="sums of exact gradients, until the joint minimiser is found",
+            released="the joint minimiser of all records, with noise",
+        )
+    if law != "unsound-laplace":
+        return plan
+    (sound,) = plan.mechanisms
+    unsound = UnsoundLaplaceMechanism(**asdict(sound))
+    spent = replace(budget, epsilon=unsound.event().epsilon)
+    return replace(plan, mechanisms=(unsound,), budget=spent, accountant="basic")
+
+
+def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
+    """Refuse add-remove adjacency where an answer rests on how many records its party has."""
+    if setup.adjacency is not Adjacency.REPLACE_ONE:
+        raise ValueError(
+            f"adjacency must be 'replace-one' for {what}, got {setup.adjacency.value!r}: "
+            f"{because}. Use gradient-perturbation with proportional weights."
+        )
+
+
+def with_optimal_regulariser(setup: Setup, *, radius: float) -> Setup:
+    """The task with the λ that balances bias and noise; it follows from public facts."""
+    task, budget = setup.task, setup.budget
+    found = optimal_regulariser(
+        lipschitz=task.lipschitz,
+        dimension=task.dimension,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        records=task.records,
+        radius=radius,
+    )
+    return replace(setup, task=replace(task, regulariser=found))
+
+
+def _model_step(task: Task, weights: Weights) -> float:
+    """The grid of an average of minimisers, each within G/λ of zero; it cannot wrap."""
+    moved = model_sensitivity(
+        task,
+        regulariser=task.regulariser,
+        tolerance=0.0,
+        weights=weights,
+        sizes=task.sizes,
+    )
+    return FixedPoint.for_sum(
+        bound=task.lipschitz / task.regulariser,
+        sensitivity=moved,
+        dimension=task.dimension,
+        noise_stddev=0.0,
+        parties=task.parties,
+    ).step
+
+
+def _require_shareable(
+    setup: Setup, calibration: Calibration, sampling_rate: float, accountant: str
+) -> None:
+    """Refuse what shares of noise on gradients cannot do, each with its reason."""
+    reasons = {
+        "delta must be positive: pure shares are for a single release": setup.budget.delta == 0,
+        "share_law must not be 'polya': pure shares are for a single release": (
+            setup.sharing is not None and setup.sharing.law == "polya"
+        ),
+        "calibration must be 'exact': the textbook rules are for Gaussian noise": (
+            calibration != "exact"
+        ),
+        "sampling_rate must be 1: how sampling amplifies integer noise is not known here": (
+            sampling_rate != 1
+        ),
+        "accountant must be 'auto' or 'rdp': no other prices integer noise": (
+            accountant not in ("auto", "rdp")
+        ),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise ValueError(f"with noise at the parties, {reason}.")
+
+
+def _refuse_study(choice: str, setup: Setup) -> None:
+    """Refuse a form that is known to be unsound, unless nothing is really released."""
+    if choice.startswith("unsound") and setup.released:
+        raise ValueError(
+            f"{choice!r} is for study in a simulation: it costs more than it claims. "
+            "Choose a sound form to release."
+        )

@@ -1,0 +1,84 @@
+"""Noise at the parties, for strategies whose noise is on a sum of answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.queries.bounds import grid_of
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.shares import shared_noise
+from fedpriv.secagg import FixedPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.mechanisms import Mechanism
+    from fedpriv.privacy.mechanisms.shares import NoiseShare
+    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.privacy.planning.shares import Sharing
+    from fedpriv.privacy.randomness import RandomStream
+
+
+def with_shares(
+    plan: Plan, sharing: Sharing, task: Task, *, moved: float, bound: float, shape: Sequence[float]
+) -> Plan:
+    """The plan with its noise brought by the parties, within the same budget.
+
+    Args:
+        plan: Made for noise at the server: all but its mechanisms is kept.
+        sharing: Who brings shares.
+        task: The problem.
+        moved: How far one record moves the sum over any of the parties in L2, before the grid.
+        bound: The largest |coordinate| of a sum without noise.
+        shape: The noise of each release relative to the others.
+
+    Raises:
+        ValueError: The sum, with the noise of all parties on it, could wrap around.
+    """
+    grid, d = FixedPoint(step=plan.step, bits=64), task.dimension
+    mechanisms = shared_noise(
+        budget=plan.budget,
+        sharing=sharing,
+        l1_sensitivity=grid.l1_sensitivity(sensitivity=moved, dimension=d),
+        l2_sensitivity=grid.l2_sensitivity(sensitivity=moved, dimension=d),
+        dimension=d,
+        step=plan.step,
+        adjacency=plan.adjacency,
+        shape=shape,
+    )
+    reach = max(share_reach(mechanism, task) for mechanism in set(mechanisms))
+    grid_of(step=plan.step, bound=bound + reach, parties=task.parties)  # refuses what would wrap
+    return replace(
+        plan,
+        query=f"{plan.query}, with a share of the noise",
+        mechanisms=mechanisms,
+        noise_at="parties",
+        accountant="auto",
+    )
+
+
+def share_of(mechanism: Mechanism) -> NoiseShare | None:
+    """What a party adds to its answer, if the noise is brought in shares."""
+    return mechanism.share if isinstance(mechanism, SharedNoise) else None
+
+
+def share_reach(mechanism: Mechanism, task: Task) -> float:
+    """How much room the shares of all parties need in a ring, beside the sum; 0 without shares."""
+    if not isinstance(mechanism, SharedNoise):
+        return 0.0
+    return mechanism.share.reach(task.parties) * mechanism.step
+
+
+def released(
+    mechanism: Mechanism, answer: Sum, stream: Callable[[], RandomStream]
+) -> NDArray[np.float64]:
+    """The noisy sum: as it arrived, if the parties brought its noise, or with noise added here."""
+    if isinstance(mechanism, SharedNoise):
+        return answer.value
+    return mechanism.release(answer.total, step=answer.step, stream=stream())

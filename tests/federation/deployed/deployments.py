@@ -1,0 +1,221 @@
+"""Deployments on one disk: parties with files of their own, and a grid that opens them afresh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from flwr.app import Context
+
+from fedpriv.federation.engines.courier import Patience
+from fedpriv.federation.engines.local import LocalGrid
+from fedpriv.federation.party.client_app import client_app
+from fedpriv.privacy.ledger import Ledger
+from fedpriv.simulations.client_app import open_party
+from fedpriv.simulations.deploy.certificates import fingerprint, new_authority, read_certificate
+from fedpriv.simulations.deploy.keys import (
+    identity_private,
+    identity_public,
+    new_node_key,
+    node_public,
+    private_folder,
+    write_private,
+)
+from fedpriv.simulations.deploy.roster import Member, Roster, write_roster
+from fedpriv.simulations.deploy.run.server import open_session, serve
+from fedpriv.simulations.experiment.toml_writer import to_toml
+from fedpriv.simulations.run.files import read_costs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from fedpriv.federation.party.client_app import Host
+
+NAMES = ("north", "east", "south")
+SIZES = (40, 25, 60)
+FIVE = (*NAMES, "west", "centre")
+HELD = (*SIZES, 30, 35)
+PATIENCE = Patience(arrival=0.2, reply=0.2, poll=0.01)
+
+SCHEMA = """
+label = "sick"
+positive = "yes"
+[columns.sick]
+kind = "category"
+values = ["no", "yes"]
+[columns.age]
+kind = "number"
+min = 0
+max = 100
+[columns.dose]
+kind = "number"
+min = -1
+max = 1
+"""
+
+POLICY: dict[str, Any] = {
+    "strategies": ["gradient-perturbation", "output-perturbation"],
+    "queries": ["gradient", "erm", "risk-gradient"],
+    "min_parties": 2,
+    "max_clip": 1.0,
+    "min_noise": 0.5,
+    "noise_at": "server",
+    "secure_aggregation": "active",
+}
+
+EXPERIMENT: dict[str, Any] = {
+    "name": "study",
+    "data": {"schema": "schema.toml"},
+    "strategy": {"name": "gradient-perturbation", "rounds": 4, "clip": 1.0},
+    "privacy": {"epsilon": 2.0, "delta": 1e-6},
+    "run": {"engine": "deployment"},
+}
+
+
+@dataclass(kw_only=True)
+class Deployment:
+    """A server's directory and one for every party, as `fedpriv deploy init` lays them out."""
+
+    folder: Path
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    experiment: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sizes: tuple[int, ...] = SIZES
+    names: tuple[str, ...] = NAMES
+
+    def __post_init__(self) -> None:
+        authority = new_authority("study")
+        keys = {name: Ed25519PrivateKey.generate() for name in self.names}
+        self.roster = Roster(
+            members=tuple(
+                Member(
+                    name=name,
+                    identity=identity_public(key),
+                    node=node_public(new_node_key()),
+                    records=size,
+                )
+                for (name, key), size in zip(keys.items(), self.sizes, strict=True)
+            )
+        )
+        self.server = private_folder(self.folder / "server")
+        write_roster(self.server / "roster.toml", self.roster)
+        (self.server / "schema.toml").write_text(SCHEMA)
+        for number, (name, key) in enumerate(keys.items()):
+            home = private_folder(self.folder / "parties" / name)
+            write_private(home / "identity.key", identity_private(key))
+            write_roster(home / "roster.toml", self.roster)
+            (home / "ca.crt").write_bytes(authority.certificate)
+            (home / "schema.toml").write_text(SCHEMA)
+            (home / "records.csv").write_text(_records(HELD[number], seed=number))
+            self.write_party(name)
+
+    def write_party(
+        self, name: str, *, policy: Mapping[str, Any] | None = None, **budget: Any
+    ) -> Path:
+        """The party's own file, again."""
+        home = self.home(name)
+        values = {
+            "version": 1,
+            "party": {
+                "name": name,
+                "data": "records.csv",
+                "schema": "schema.toml",
+                "ledger": f"{name}.ledger",
+                "identity": "identity.key",
+                "roster": "roster.toml",
+                "state": "state",
+            },
+            "budget": {
+                "epsilon": 2.0,
+                "delta": 1e-6,
+                "adjacency": "replace-one",
+                "composition": "auto",  # whatever a test asks first; see test_party_rule.py
+                **self.budget,
+                **budget,
+            },
+            "policy": {
+                **POLICY,
+                "server": fingerprint(read_certificate(home / "ca.crt")),
+                **self.policy,
+                **(policy or {}),
+            },
+        }
+        path = home / "party.toml"
+        path.write_text(to_toml(values))
+        return path
+
+    def home(self, name: str) -> Path:
+        """A party's directory."""
+        return self.folder / "parties" / name
+
+    def config(self, **sections: Mapping[str, Any]) -> str:
+        """The text of the experiment, with some keys changed."""
+        values = dict(EXPERIMENT)
+        values["data"] = {"schema": str(self.server / "schema.toml")}
+        for changes in (self.experiment, sections):
+            for table, keys in changes.items():
+                values[table] = {**values.get(table, {}), **keys}
+        return to_toml(values)
+
+    def host(self, name: str, config: str | None = None) -> Host:
+        """The party, as a fresh process would open it."""
+        return open_party(
+            Context(
+                run_id=1,
+                node_id=1,
+                node_config={"party": str(self.home(name) / "party.toml")},
+                state={},  # type: ignore[arg-type]
+                run_config={"config": self.config() if config is None else config},
+            )
+        )
+
+    def grid(self, config: str | None = None) -> LocalGrid:
+        """Nodes that remember nothing by themselves."""
+        text = self.config() if config is None else config
+        return LocalGrid(
+            client_app(lambda c: self.host(self.names[int(c.node_config["partition-id"])], text)),
+            len(self.names),
+        )
+
+    def run(
+        self,
+        output: Path,
+        *,
+        grid: LocalGrid | None = None,
+        config: str | None = None,
+        server: Path | None = None,
+    ) -> dict[str, Any]:
+        """The ServerApp's part, from its run config to the result."""
+        text = self.config() if config is None else config
+        roster_file = (server or self.server) / "roster.toml"
+        session, roster = open_session(
+            {"config": text, "roster": str(roster_file), "output": str(output)}
+        )
+        result = serve(session, roster, grid or self.grid(text), patience=PATIENCE)
+        assert result is not None
+        return {**result, **read_costs(output)}
+
+    def ledger(self, name: str) -> Ledger:
+        """The party's ledger."""
+        return Ledger.open(self.home(name) / f"{name}.ledger", read_only=True)
+
+    def reserved(self, name: str) -> list[tuple[str, int]]:
+        """Every release that the party paid for."""
+        with self.ledger(name) as ledger:
+            ledger.verify()
+            return [
+                (str(row.run), int(row.round or 0))
+                for row in ledger.rows()
+                if row.kind == "reserved"
+            ]
+
+
+def _records(count: int, *, seed: int) -> str:
+    rng = np.random.default_rng(seed)
+    age, dose = rng.uniform(0, 100, count), rng.uniform(-1, 1, count)
+    sick = np.where(age / 50 - 1 + dose + rng.normal(0, 0.5, count) > 0, "yes", "no")
+    rows = [f"{a:.3f},{d:.4f},{s}" for a, d, s in zip(age, dose, sick, strict=True)]
+    return "\n".join(["age,dose,sick", *rows, ""])

@@ -1,0 +1,507 @@
+"""A party's file, rule by rule, and every query that its policy turns away."""
+
+from __future__ import annotations
+
+import tomllib
+from copy import deepcopy
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedpriv.data import Bounds
+from fedpriv.federation.deployed import guard as party_guard
+from fedpriv.federation.deployed.guard import (
+    Engagement,
+    check_engagement,
+    check_terms,
+    relative_noise,
+)
+from fedpriv.federation.deployed.policy import PartyPolicy, parse_party, read_party
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.protocol.level import LEVELS, Protection
+from fedpriv.federation.queries.bounds import local_mechanism, record_bound, share_mechanism
+from fedpriv.federation.queries.kinds import (
+    QUERIES,
+    ErmQuery,
+    GradientQuery,
+    LossQuery,
+    Query,
+    RiskGradientQuery,
+)
+from fedpriv.federation.queries.local_noise import LAWS, LocalNoise
+from fedpriv.learning.losses import Squared
+from fedpriv.privacy.accountants import GdpAccountant
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.events import (
+    ApproximateEvent,
+    BoundedRangeEvent,
+    DistributedGaussianEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    PoissonPureEvent,
+    PureEvent,
+    SkellamEvent,
+    ZcdpEvent,
+)
+from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.secagg import FixedPoint
+from tests.federation.worlds import linear_task
+
+R, A = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+SERVER = "sha256:" + "0" * 64
+FILE: dict[str, Any] = {
+    "version": 1,
+    "party": {
+        "name": "north",
+        "data": "records.csv",
+        "schema": "schema.toml",
+        "ledger": "north.ledger",
+        "identity": "identity.key",
+        "roster": "roster.toml",
+        "state": "state",
+    },
+    "budget": {"epsilon": 2.0, "delta": 1e-6, "adjacency": "replace-one"},
+    "policy": {
+        "strategies": ["gradient-perturbation"],
+        "queries": ["gradient", "erm"],
+        "min_parties": 3,
+        "max_clip": 1.0,
+        "min_noise": 0.5,
+        "noise_at": "server",
+        "secure_aggregation": "active",
+        "server": SERVER,
+    },
+}
+
+
+def file(**tables: Any) -> dict[str, Any]:
+    values = deepcopy(FILE)
+    for table, keys in tables.items():
+        values[table] = {**values[table], **keys}
+    return values
+
+
+# The file.
+
+
+def test_paths_are_those_beside_the_file_and_everything_is_read(tmp_path: Path) -> None:
+    found = parse_party(FILE, folder=tmp_path)
+    assert found.name == "north"
+    assert found.data == tmp_path / "records.csv"
+    assert found.certificate == tmp_path / "ca.crt"
+    assert (found.budget.epsilon, found.budget.delta) == (2.0, 1e-6)
+    assert found.adjacency is R
+    assert found.policy.queries == ("gradient", "erm")
+    assert found.policy.colluding == 0.1
+
+
+def test_a_file_is_read_from_the_disk_or_named_in_the_error(tmp_path: Path) -> None:
+    from fedpriv.simulations.experiment.toml_writer import to_toml
+
+    path = tmp_path / "party.toml"
+    path.write_text(to_toml(FILE))
+    assert read_party(path) == parse_party(FILE, folder=tmp_path.resolve())
+    path.write_text("version = ")
+    with pytest.raises(ValueError, match=r"party\.toml' is not TOML"):
+        read_party(path)
+    with pytest.raises(ValueError, match=r"cannot be read: No such file"):
+        read_party(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("table", ["party", "budget", "policy"])
+def test_every_key_but_the_optional_ones_must_be_there(table: str) -> None:
+    for key in FILE[table]:
+        values = deepcopy(FILE)
+        del values[table][key]
+        with pytest.raises(ValueError, match=rf"^{table}\.{key} is missing"):
+            parse_party(values, folder=Path())
+    values = deepcopy(FILE)
+    del values[table]
+    with pytest.raises(ValueError, match=rf"^\[{table}\] must be a table with"):
+        parse_party(values, folder=Path())
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"policy": {"min_party": 3}}, r"^policy\.min_party is not .* 'min_parties'\? Known here"),
+        ({"budget": {"epsilom": 1.0}}, r"^budget\.epsilom is not a known key.*'epsilon'"),
+        ({"party": {"date": "x"}}, r"^party\.date is not a known key.*'data'"),
+        ({"party": {"data": 3}}, r"^party\.data must be text, got 3"),
+        ({"party": {"name": ""}}, r"^party\.name must be text, got ''"),
+        ({"budget": {"epsilon": 0}}, r"^budget\.epsilon must be positive and finite, got 0"),
+        ({"budget": {"delta": 1}}, r"^budget\.delta must lie in \[0, 1\), got 1"),
+        ({"budget": {"adjacency": "add"}}, r"^budget\.adjacency must be .*, got 'add'"),
+        ({"policy": {"strategies": []}}, r"^policy\.strategies must name at least one"),
+        ({"policy": {"strategies": "x"}}, r"^policy\.strategies must be a list of names, got 'x'"),
+        ({"policy": {"queries": ["gradeint"]}}, r"^policy\.queries\[0\] .* mean 'gradient'"),
+        ({"policy": {"min_parties": 1}}, r"^policy\.min_parties must be at least 2, got 1"),
+        ({"policy": {"min_parties": 2.5}}, r"^policy\.min_parties must be an integer"),
+        ({"policy": {"max_clip": 0.0}}, r"^policy\.max_clip must be positive"),
+        ({"policy": {"max_clip": float("nan")}}, r"^policy\.max_clip must be positive"),
+        ({"policy": {"min_noise": -1}}, r"^policy\.min_noise must be finite and at least 0"),
+        ({"policy": {"noise_at": "party"}}, r"^policy\.noise_at must be one of .*'parties'"),
+        ({"policy": {"secure_aggregation": "of"}}, r"^policy\.secure_aggregation .* got 'of'"),
+        ({"policy": {"colluding": 1.0}}, r"^policy\.colluding must lie in \[0, 1\)"),
+        ({"policy": {"server": "sha256:12"}}, r"^policy\.server must be 'sha256:' and 64"),
+        (
+            {"policy": {"noise_at": "parties", "secure_aggregation": "off"}},
+            r"^policy\.secure_aggregation must not be 'off' .* Set it to 'active'",
+        ),
+    ],
+)
+def test_an_error_names_the_key_the_value_the_rule_and_the_remedy(
+    tables: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_party(file(**tables), folder=Path())
+
+
+def test_a_file_of_another_version_or_with_another_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="version must be 1, got 2"):
+        parse_party({**FILE, "version": 2}, folder=Path())
+    with pytest.raises(ValueError, match=r"polices is not a known key.*'policy'"):
+        parse_party({**FILE, "polices": {}}, folder=Path())
+
+
+def test_the_file_on_the_documents_page_is_accepted_and_names_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "party-policy.md").read_text()
+    values = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])
+    found = parse_party(values, folder=Path("/home"))
+    assert found.policy.noise_at == "parties"
+    assert values["policy"].keys() == {field.name for field in fields(PartyPolicy)}
+    assert values["party"].keys() == {*FILE["party"], "certificate"}
+
+
+# The run.
+
+TASK = linear_task((40, 25, 60), 3, regulariser=0.1)
+POLICY = PartyPolicy(
+    strategies=("gradient-perturbation",),
+    queries=("gradient", "erm", "loss", "risk-gradient"),
+    min_parties=3,
+    max_clip=1.0,
+    min_noise=0.5,
+    noise_at="server",
+    secure_aggregation="semi-honest",
+    server=SERVER,
+)
+ENGAGEMENT = Engagement(
+    strategy="gradient-perturbation",
+    run="gradient-perturbation-abc",
+    task=TASK,
+    bounds=Bounds(),
+    protection=Protection(level="semi-honest"),
+)
+EVENT = GaussianEvent(relative_noise=2.0, adjacency=R)
+GRID = FixedPoint(step=2.0**-20, bits=64)
+QUERY = GradientQuery(
+    run="gradient-perturbation-abc-1",
+    round=0,
+    grid=GRID,
+    event=EVENT,
+    theta=np.zeros(3),
+    clip_norm=1.0,
+)
+SELECTED = BoundedRangeEvent(epsilon=0.1, adjacency=R)
+LOSS = LossQuery(
+    run=QUERY.run, round=0, grid=GRID, event=SELECTED, points=np.zeros((2, 3)), clip=1.0
+)
+JOINT = RiskGradientQuery(
+    run=QUERY.run, round=0, grid=GRID, event=EVENT, theta=np.zeros(3), exchange=0
+)
+ERM = ErmQuery(run=QUERY.run, round=0, grid=GRID, event=EVENT, regulariser=0.1, tolerance=1e-6)
+
+
+def charged(query: Query, *, adjacency: Adjacency = R, **policy: Any) -> Event:
+    return check_terms(query, ENGAGEMENT, replace(POLICY, **policy), adjacency)
+
+
+def refused(query: Query, message: str, *, adjacency: Adjacency = R, **policy: Any) -> None:
+    with pytest.raises(QueryRefused, match=message):
+        charged(query, adjacency=adjacency, **policy)
+
+
+def test_an_honest_run_is_joined_and_an_honest_query_costs_its_event() -> None:
+    check_engagement(ENGAGEMENT, POLICY)
+    assert charged(QUERY) == EVENT
+    assert charged(ERM) == EVENT
+
+
+@pytest.mark.parametrize(
+    ("change", "policy", "message"),
+    [
+        ({"strategy": "pooled"}, {}, "no run of strategy 'pooled'"),
+        ({"protection": Protection(level="off")}, {}, "asks for secure aggregation 'off'"),
+        ({}, {"secure_aggregation": "active"}, "'semi-honest', and this party insists on 'active'"),
+        ({}, {"colluding": 0.4}, "fraction of 0.1 of colluding parties, and this party for 0.4"),
+        ({}, {"min_parties": 4}, "roster has 3 parties"),
+    ],
+)
+def test_a_run_that_offers_less_than_the_policy_is_not_joined(
+    change: dict[str, Any], policy: dict[str, Any], message: str
+) -> None:
+    engagement = replace(ENGAGEMENT, **change)
+    with pytest.raises(QueryRefused, match=message):
+        check_engagement(engagement, replace(POLICY, **policy))
+    with pytest.raises(QueryRefused, match=message):
+        check_terms(QUERY, engagement, replace(POLICY, **policy), R)
+
+
+def test_more_protection_than_the_policy_asks_for_is_welcome() -> None:
+    for least, stated in ((a, b) for i, a in enumerate(LEVELS) for b in LEVELS[i:]):
+        engagement = replace(ENGAGEMENT, protection=Protection(level=stated))
+        check_engagement(engagement, replace(POLICY, secure_aggregation=least))
+
+
+# The query.
+
+
+def test_a_query_of_a_foreign_run_is_refused() -> None:
+    refused(replace(QUERY, run="gradient-perturbation-abd-1"), "of another run")
+    refused(replace(QUERY, run="gradient-perturbation-abc1"), "of another run")
+
+
+def test_a_kind_of_query_that_the_policy_does_not_name_is_refused() -> None:
+    refused(ERM, "does not answer queries of kind 'erm'", queries=("gradient",))
+
+
+def test_a_larger_clip_is_refused_to_the_last_bit() -> None:
+    charged(replace(QUERY, clip_norm=1.0))
+    above = replace(QUERY, clip_norm=float(np.nextafter(1.0, 2.0)))
+    refused(above, "part in the answer by 1, and .* most 1")
+    loss = LossQuery(
+        run=QUERY.run, round=0, grid=GRID, event=SELECTED, points=np.zeros((2, 3)), clip=3.0
+    )
+    refused(loss, "part in the answer by 3, and this party allows at most 1")
+    charged(loss, max_clip=3.0)
+
+
+@pytest.mark.parametrize("least", [0.5, 0.999])
+def test_max_clip_binds_what_is_not_clipped_by_the_bound_on_its_gradients(least: float) -> None:
+    """G of the logistic loss is 1: minimisers and exact gradients are sums of such gradients."""
+    for query in (ERM, JOINT):
+        charged(query, max_clip=1.0)
+        refused(query, f"part in the answer by 1, and .* most {least:g}", max_clip=least)
+
+
+def test_max_clip_binds_exact_gradients_at_the_point_that_is_asked_about() -> None:
+    """The squared loss has no bound on all points: the farther the point, the longer a gradient."""
+    squared = replace(TASK, loss=Squared(radius=1.0, label_bound=1.0))
+    engagement = replace(ENGAGEMENT, task=squared)
+    policy = replace(POLICY, max_clip=2.0)
+    check_terms(JOINT, engagement, policy, R)
+    far = replace(JOINT, theta=np.full(3, 100.0))
+    with pytest.raises(QueryRefused, match=r"part in the answer by 174\.\d+, and .* most 2"):
+        check_terms(far, engagement, policy, R)
+
+
+VECTOR: tuple[Event, ...] = (
+    EVENT,
+    ZcdpEvent(rho=0.1, adjacency=R),
+    PureEvent(epsilon=0.1, adjacency=R),
+    LaplaceEvent(relative_noise=2.0, adjacency=R),
+)
+APPROXIMATE = ApproximateEvent(epsilon=0.1, delta=1e-7, adjacency=R)
+OF_SHARES: tuple[Event, ...] = (
+    SkellamEvent(variance=1e4, l1_sensitivity=9.0, l2_sensitivity=3.0, adjacency=R),
+    DistributedGaussianEvent(
+        shares=3,
+        share_stddev=100.0,
+        l1_sensitivity=9.0,
+        l2_sensitivity=3.0,
+        dimension=3,
+        adjacency=R,
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "allowed"),
+    [
+        (QUERY, VECTOR),
+        (ERM, (*VECTOR, APPROXIMATE)),
+        (JOINT, (*VECTOR, APPROXIMATE)),
+        (LOSS, (SELECTED, VECTOR[2])),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_a_kind_of_query_is_charged_with_the_kinds_of_event_that_are_about_it(
+    query: Query, allowed: tuple[Event, ...]
+) -> None:
+    """That of a selection on a sum, or of shares where there are none, is another theorem's."""
+    for event in (*VECTOR, APPROXIMATE, SELECTED, *OF_SHARES):
+        stated = replace(query, event=event)
+        if event in allowed:
+            assert charged(stated) == event
+        else:
+            refused(stated, f"kind {query.kind!r} is charged as .*states {event.kind!r}")
+
+
+def test_every_kind_of_query_has_its_kinds_of_event_and_its_bound() -> None:
+    """A new kind of query must say both, or a deployed party does not know what to charge."""
+    assert set(party_guard._EVENTS) == set(QUERIES.values())
+    for query in (QUERY, ERM, JOINT, LOSS):
+        assert record_bound(query, TASK) == 1.0
+
+
+@pytest.mark.parametrize("base", [QUERY, ERM], ids=["gradient", "erm"])
+def test_a_law_that_is_for_study_is_refused(base: GradientQuery | ErmQuery) -> None:
+    """Its event is honest about √d, but what it states is not what it gives."""
+    for law in LAWS:
+        local = LocalNoise(law=law, relative_noise=20.0, adjacency=R)
+        mechanism = local_mechanism(replace(base, local=local), TASK, TASK.smallest)
+        assert mechanism is not None
+        query = replace(base, local=local, event=mechanism.event())
+        if law.startswith("unsound"):
+            refused(query, f"the law '{law}' is for study")
+        else:
+            charged(query)
+
+
+def test_smaller_noise_is_refused_to_the_last_bit() -> None:
+    charged(replace(QUERY, event=replace(EVENT, relative_noise=0.5)))
+    less = replace(EVENT, relative_noise=float(np.nextafter(0.5, 0.0)))
+    refused(replace(QUERY, event=less), "noise of 0.5 sensitivities, and .* insists on 0.5")
+
+
+def test_a_query_without_an_event_is_refused() -> None:
+    refused(replace(QUERY, event=None), "states no privacy event")
+
+
+def test_an_event_under_another_adjacency_than_the_budget_is_refused() -> None:
+    refused(replace(QUERY, event=replace(EVENT, adjacency=A)), "stated under 'add-remove'")
+    charged(replace(QUERY, event=replace(EVENT, adjacency=A)), adjacency=A)
+
+
+def test_an_amplification_by_more_sampling_than_is_asked_for_is_refused() -> None:
+    """A server that states q = 0.01 and takes every record would pay a hundredth."""
+    event = PoissonGaussianEvent(relative_noise=2.0, sampling_rate=0.01, adjacency=A)
+    sampled = replace(QUERY, event=event, sampling_rate=0.01)
+    assert charged(sampled, adjacency=A) == event
+    refused(replace(sampled, sampling_rate=0.02), "counts on a sample of 0.01", adjacency=A)
+    refused(replace(sampled, sampling_rate=1.0), "counts on a sample of 0.01", adjacency=A)
+    whole = RiskGradientQuery(
+        run=QUERY.run, round=0, grid=GRID, event=event, theta=np.zeros(3), exchange=0, headroom=2
+    )
+    refused(whole, "states 'poisson-gaussian'", adjacency=A)
+
+
+def test_less_amplification_than_there_was_is_accepted() -> None:
+    event = GaussianEvent(relative_noise=2.0, adjacency=A)
+    charged(replace(QUERY, event=event, sampling_rate=0.01), adjacency=A)
+
+
+def test_an_answer_weighted_by_size_needs_replace_one() -> None:
+    event = replace(EVENT, adjacency=A)
+    refused(replace(ERM, event=event), "must be 'replace-one'", adjacency=A)
+    refused(replace(QUERY, event=event, weights="equal"), "must be 'replace-one'", adjacency=A)
+
+
+def test_noise_at_the_server_is_refused_by_a_party_that_does_not_trust_it() -> None:
+    refused(QUERY, "its noise at the server", noise_at="parties")
+    refused(ERM, "its noise at the server", noise_at="parties")
+
+
+def test_noise_of_the_partys_own_is_accepted_and_its_event_recomputed() -> None:
+    local = LocalNoise(law="gaussian", relative_noise=2.0, adjacency=R)
+    query = replace(QUERY, local=local)
+    assert charged(query, noise_at="parties") == EVENT
+    more = replace(EVENT, relative_noise=2.0001)
+    refused(replace(query, event=more), "not that of the noise", noise_at="parties")
+
+
+SHARE = NoiseShare(law="skellam", parameter=1e14, minimum=3, colluders=1)
+
+
+def shared(share: NoiseShare = SHARE, **changes: Any) -> GradientQuery:
+    """A query with shares of noise and their true event."""
+    stated = replace(QUERY, share=share, **changes)
+    mechanism = share_mechanism(stated, TASK)
+    assert mechanism is not None
+    return replace(stated, event=mechanism.event())
+
+
+def test_the_event_of_shares_is_recomputed_by_the_party() -> None:
+    query = shared()
+    assert charged(query, noise_at="parties") == query.event
+    assert isinstance(query.event, SkellamEvent)
+    for tampered in (
+        replace(query.event, variance=2 * query.event.variance),
+        replace(query.event, l2_sensitivity=query.event.l2_sensitivity / 2),
+        EVENT,
+    ):
+        refused(replace(query, event=tampered), "not that of the shares", noise_at="parties")
+
+
+def test_shares_that_claim_a_clip_other_than_the_querys_own_are_refused() -> None:
+    """The event of C = 1/2 beside a query that clips at 1: half of the sensitivity."""
+    half = shared(clip_norm=0.5)
+    refused(replace(half, clip_norm=1.0), "not that of the shares", noise_at="parties")
+
+
+def test_shares_sized_for_other_sizes_than_the_rosters_are_refused() -> None:
+    """A server that lies about n_j has another sensitivity of an average of minimisers."""
+    share = NoiseShare(law="skellam", parameter=1e14, minimum=3, colluders=1)
+    lie = linear_task((4000, 2500, 6000), 3, regulariser=0.1)
+    stated = replace(ERM, share=share)
+    for task, honest in ((TASK, True), (lie, False)):
+        mechanism = share_mechanism(stated, task)
+        assert mechanism is not None
+        query = replace(stated, event=mechanism.event())
+        if honest:
+            charged(query, noise_at="parties")
+        else:
+            refused(query, "not that of the shares", noise_at="parties")
+
+
+def test_shares_for_fewer_colluders_than_the_party_fears_are_refused() -> None:
+    engagement = replace(ENGAGEMENT, protection=Protection(corrupt=0.4))
+    for colluders, message in ((0, "sized for 0 colluders"), (1, None)):
+        query = shared(replace(SHARE, colluders=colluders))
+        policy = replace(POLICY, colluding=0.34, noise_at="parties")
+        if message is None:
+            check_terms(query, engagement, policy, R)
+        else:
+            with pytest.raises(QueryRefused, match=message):
+                check_terms(query, engagement, policy, R)
+
+
+def test_a_sum_that_could_wrap_around_is_refused() -> None:
+    refused(replace(QUERY, grid=FixedPoint(step=2.0**-40, bits=32)), "wrap around")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianEvent(relative_noise=4.0, adjacency=R),
+        PoissonGaussianEvent(relative_noise=4.0, sampling_rate=0.1, adjacency=A),
+        LaplaceEvent(relative_noise=4.0, adjacency=R),
+        PureEvent(epsilon=0.25, adjacency=R),
+        PoissonPureEvent(epsilon=0.25, sampling_rate=0.1, adjacency=A),
+        BoundedRangeEvent(epsilon=0.25, adjacency=R),
+        ApproximateEvent(epsilon=0.25, delta=1e-6, adjacency=R),
+        ZcdpEvent(rho=1 / 32, adjacency=R),
+        SkellamEvent(variance=64.0, l1_sensitivity=3.0, l2_sensitivity=2.0, adjacency=R),
+        DistributedGaussianEvent(
+            shares=4,
+            share_stddev=4.0,
+            l1_sensitivity=3.0,
+            l2_sensitivity=2.0,
+            dimension=1,
+            adjacency=R,
+        ),
+    ],
+    ids=lambda event: event.kind,
+)
+def test_every_kind_of_event_has_its_noise_on_one_scale(event: Event) -> None:
+    assert relative_noise(event) == pytest.approx(4.0, rel=1e-12)
+
+
+def test_noise_on_that_scale_is_what_the_accountant_charges_a_gaussian_for() -> None:
+    assert GdpAccountant(adjacency=R).cost(EVENT) == pytest.approx(relative_noise(EVENT) ** -2)

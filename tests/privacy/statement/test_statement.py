@@ -1,0 +1,228 @@
+"""Statements, against golden files, and the warnings that must not be forgotten.
+
+`python -m tests.privacy.statement.test_statement` rewrites the golden files; read the difference
+before committing it.
+"""
+
+import json
+import re
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.conversions import group_privacy
+from fedpriv.privacy.planning.classical import gradient_plan, output_plan
+from fedpriv.privacy.planning.shares import Sharing, shared_noise
+from fedpriv.privacy.statement import (
+    LedgerFacts,
+    RunFacts,
+    Statement,
+    TrustModel,
+    make_statement,
+    to_registry_yaml,
+    to_text,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+SIZES = [969, 512, 130, 10]
+
+
+def output_statement(**changes: Any) -> Statement:
+    plan = output_plan(
+        budget=Budget(epsilon=0.5, delta=0),
+        lipschitz=1.0,
+        regulariser=0.01,
+        sizes=SIZES,
+        dimension=5,
+        step=2.0**-30,
+        law="l1-laplace",
+        tolerance=1e-8,
+    )
+    facts = RunFacts(
+        run="output-7",
+        data="chem97",
+        simulated=False,
+        randomness="operating system",
+        sampler="full batch",
+        records_per_person=2,
+        date="2026-01-31",
+    )
+    trust = TrustModel(
+        secure_aggregation="active", colluding_parties=1, dropped_parties=1, least_parties=3
+    )
+    ledger = LedgerFacts(
+        budget_epsilon=2.0, budget_delta=1e-6, spent_before_epsilon=0.75, head="5f" * 32, rows=12
+    )
+    return make_statement(plan, facts=replace(facts, **changes), trust=trust, ledger=ledger)
+
+
+def gradient_statement(**changes: Any) -> Statement:
+    plan = gradient_plan(
+        budget=Budget(epsilon=1, delta=1e-6),
+        rounds=100,
+        clip_norm=1.0,
+        sizes=SIZES,
+        dimension=5,
+        step=2.0**-20,
+        adjacency="replace-one",
+        shape=[1 + t / 100 for t in range(100, 0, -1)],
+    )
+    facts = RunFacts(
+        run="gradient-7", data="chem97", simulated=True, randomness="seeded", sampler="full batch"
+    )
+    trust = TrustModel(secure_aggregation="ideal")
+    return make_statement(plan, facts=replace(facts, **changes), trust=trust)
+
+
+def shares_statement(*, trust: TrustModel | None = None, **changes: Any) -> Statement:
+    plan = gradient_plan(
+        budget=Budget(epsilon=1, delta=1e-6),
+        rounds=100,
+        clip_norm=1.0,
+        sizes=SIZES * 5,
+        dimension=5,
+        step=2.0**-16,
+        adjacency="replace-one",
+    )
+    mechanisms = shared_noise(
+        budget=plan.budget,
+        sharing=Sharing(parties=20, dropout=0.1, colluding=0.1),
+        l1_sensitivity=2.0**17 * sqrt(5) + 5,
+        l2_sensitivity=2.0**17 + sqrt(5),
+        dimension=5,
+        step=plan.step,
+        adjacency=plan.adjacency,
+        shape=(1.0,) * 100,
+    )
+    facts = RunFacts(
+        run="shares-7",
+        data="chem97",
+        simulated=False,
+        randomness="operating system",
+        sampler="full batch",
+        date="2026-01-31",
+    )
+    ledger = LedgerFacts(
+        budget_epsilon=2.0, budget_delta=1e-5, spent_before_epsilon=0.0, head="5f" * 32, rows=202
+    )
+    return make_statement(
+        replace(plan, mechanisms=mechanisms, noise_at="parties", accountant="auto"),
+        facts=replace(facts, **changes),
+        trust=trust
+        or TrustModel(
+            secure_aggregation="active", colluding_parties=2, dropped_parties=2, least_parties=18
+        ),
+        ledger=ledger,
+    )
+
+
+STATEMENTS = {
+    "output": output_statement,
+    "gradient": gradient_statement,
+    "shares": shares_statement,
+}
+RENDERERS = {
+    "txt": to_text,
+    "json": lambda statement: json.dumps(statement.to_dict(), indent=2, allow_nan=False) + "\n",
+    "yaml": to_registry_yaml,
+}
+
+
+def short_floats(text: str) -> str:
+    """Nine digits of every number: the last ones depend on the machine's mathematics."""
+    return re.sub(r"\d+\.\d+(e-?\d+)?", lambda found: f"{float(found[0]):.9g}", text)
+
+
+@pytest.mark.parametrize("strategy", STATEMENTS)
+@pytest.mark.parametrize("form", RENDERERS)
+def test_a_statement_reads_as_it_was_approved(strategy: str, form: str) -> None:
+    golden = (GOLDEN / f"{strategy}.{form}").read_text()
+    assert short_floats(RENDERERS[form](STATEMENTS[strategy]())) == short_floats(golden)
+
+
+def test_a_simulation_says_so_before_anything_else() -> None:
+    statement = gradient_statement()
+    assert to_text(statement).startswith("SIMULATED: no privacy was spent\n")
+    assert to_registry_yaml(statement).startswith("# SIMULATED: no privacy was spent\n")
+    assert next(iter(statement.to_dict().values())) == "SIMULATED: no privacy was spent"
+    assert "SIMULATED" not in to_text(output_statement())
+
+
+def test_a_real_run_with_a_seed_is_refused() -> None:
+    with pytest.raises(ValueError, match="randomness must be 'operating system' for a real run"):
+        gradient_statement(simulated=False)
+
+
+def test_a_person_with_several_records_is_told_their_own_guarantee() -> None:
+    statement = gradient_statement(records_per_person=3)
+    assert statement.per_person == group_privacy(
+        epsilon=statement.epsilon, delta=statement.delta, size=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        ({"sampler": "shuffled batches"}, "the stated epsilon does not hold"),
+        ({"audit_epsilon": 1.9}, "the implementation is broken"),
+        ({"metrics_published": True}, "outside the guarantee"),
+    ],
+)
+def test_what_breaks_the_guarantee_is_a_warning(changes: dict[str, Any], warning: str) -> None:
+    assert not gradient_statement().warnings
+    statement = gradient_statement(**changes)
+    assert any(warning in line for line in statement.warnings)
+    assert "WARNINGS" in to_text(statement)
+
+
+def test_a_delta_that_allows_publishing_records_is_a_warning() -> None:
+    plan = gradient_plan(
+        budget=Budget(epsilon=1, delta=1e-3), rounds=1, clip_norm=1, sizes=[500], dimension=1,
+        step=1e-6, adjacency="replace-one",
+    )  # fmt: skip
+    facts = RunFacts(
+        run="r", data="d", simulated=False, randomness="operating system", sampler="full batch"
+    )
+    statement = make_statement(plan, facts=facts, trust=TrustModel(secure_aggregation="off"))
+    text = " ".join(statement.warnings)
+    assert "not small against 1/N" in text
+    assert "sees every party's exact answer" in text
+    assert "no ledger was kept" in text
+
+
+@pytest.mark.parametrize(
+    ("trust", "warning"),
+    [
+        (TrustModel(secure_aggregation="off"), "carries 1/16 of the noise"),
+        (
+            TrustModel(secure_aggregation="semi-honest", least_parties=17),
+            "sums of 17 parties may be opened, and the noise is sized for 18",
+        ),
+        (
+            TrustModel(secure_aggregation="active", colluding_parties=3, least_parties=18),
+            "3 parties may collude, and the noise is sized for 2",
+        ),
+    ],
+    ids=["no masks", "too few", "too many colluders"],
+)
+def test_a_protocol_that_allows_more_than_the_shares_were_sized_for_is_a_warning(
+    trust: TrustModel, warning: str
+) -> None:
+    assert not shares_statement().warnings
+    (found,) = [line for line in shares_statement(trust=trust).warnings if "epsilon" in line]
+    assert warning in found
+    assert "the stated epsilon does not hold" in found
+
+
+def _write_golden() -> None:
+    for strategy, make in STATEMENTS.items():
+        for form, render in RENDERERS.items():
+            (GOLDEN / f"{strategy}.{form}").write_text(render(make()))
+
+
+if __name__ == "__main__":
+    _write_golden()

@@ -1,0 +1,279 @@
+"""Findings are computed from the numbers, and said only if the seeds support them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedpriv.simulations.compare.findings import findings
+from fedpriv.simulations.compare.intervals import mean_interval, paired_difference
+from fedpriv.simulations.compare.plots import save_plot, text_plot
+from fedpriv.simulations.compare.rows import Row, sorted_rows
+
+
+def row(
+    strategy: str,
+    values: list[float],
+    *,
+    epsilon: float | None = None,
+    label: str | None = None,
+    **other: Any,
+) -> Row:
+    common = {
+        "strategy": strategy,
+        "label": label or strategy,
+        "options": {},
+        "private": epsilon is not None,
+        "epsilon_budget": epsilon,
+        "epsilon": epsilon,
+        "delta": 1e-6,
+        "adjacency": "replace-one",
+        "unit": "record",
+        "rounds": 1,
+        "parties": 131,
+        "records": 24866,
+        "smallest_party": 8,
+        "data": "chem97",
+        "model": "logistic",
+        "simulated": True,
+        "loss": 0.5,
+        "noise_stddev": 1.0,
+        "clip_fraction": 0.0,
+        "seconds": 0.1,
+        "bytes": 16,
+        "majority_accuracy": 0.56,
+        **other,
+    }
+    return Row.of(
+        [{**common, "seed": seed, "accuracy": value} for seed, value in enumerate(values)]
+    )
+
+
+EXACT = row("non-private", [0.776] * 5)
+ALONE = row("party-alone", [0.729] * 5)
+GOOD = [0.774, 0.775, 0.773, 0.776, 0.774]
+NOISY = [0.60, 0.75, 0.66, 0.71, 0.69]
+
+
+def test_an_interval_is_students() -> None:
+    values = [1.0, 2.0, 4.0, 8.0]
+    found = mean_interval(values)
+    expected = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    assert (found.low, found.high) == pytest.approx(expected, rel=1e-12)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    """4000 intervals of 5 normals: a right coverage of 95 % fails with probability < 1e-9."""
+    rng = np.random.default_rng(5)
+    hits = sum(
+        abs(found.mean) <= (found.half_width or 0)
+        for found in (mean_interval(list(draw)) for draw in rng.normal(size=(4000, 5)))
+    )
+    low, high = stats.binom.ppf([5e-10, 1 - 5e-10], 4000, 0.95)
+    assert low <= hits <= high
+    # Teeth: intervals by the normal quantile, which forget that s is estimated, cover 88 %.
+    assert not low <= stats.binom.mean(4000, 0.8782) <= high
+
+
+def test_one_seed_has_no_interval_and_no_findings() -> None:
+    assert mean_interval([0.7]).bounds is None
+    (only,) = findings([row("non-private", [0.7]), row("pathak", [0.6], epsilon=1.0)])
+    assert "One seed" in only
+
+
+def test_what_no_seed_changes_is_exact() -> None:
+    assert mean_interval([0.1, 0.1, 0.1]).bounds == [0.1, 0.1]
+    assert paired_difference([0.3, 0.3], [0.1, 0.1]).half_width == 0
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(-1, 1))
+def test_pairing_removes_what_seeds_share(values: list[float], shift: float) -> None:
+    found = paired_difference([value + shift for value in values], values)
+    assert found.mean == pytest.approx(shift, abs=1e-12)
+    assert (found.half_width or 0) < 1e-12
+
+
+def test_close_to_non_private_is_said_with_the_interval_of_the_loss() -> None:
+    found = findings([EXACT, row("gradient-perturbation", GOOD, epsilon=1.0)])
+    (sentence,) = [f for f in found if "within 1 point" in f]
+    assert "gradient-perturbation" in sentence
+    low, high = map(float, re.findall(r"CI (-?[\d.]+) to (-?[\d.]+)", sentence)[0])
+    losses = [100 * (0.776 - value) for value in GOOD]
+    expected = stats.t.interval(0.95, 4, loc=np.mean(losses), scale=stats.sem(losses))
+    assert (low, high) == pytest.approx(expected, abs=0.005)
+
+
+def test_close_is_not_said_when_the_seeds_leave_it_open() -> None:
+    """The mean is within a point, the interval is not."""
+    wide = [0.79, 0.75, 0.77, 0.79, 0.76]
+    assert np.mean(wide) > 0.766
+    assert not [
+        f
+        for f in findings([EXACT, row("gradient-perturbation", wide, epsilon=1.0)])
+        if "within 1 point" in f or "more than 1 point" in f
+    ]
+
+
+def test_a_loss_of_more_than_a_point_is_said() -> None:
+    found = findings([EXACT, row("pathak", NOISY, epsilon=0.5)])
+    assert any(
+        "pathak loses more than 1 point to non-private averaging (77.6 %) at ε = 0.5" in f
+        for f in found
+    )
+
+
+def test_twins_are_compared_at_every_epsilon_and_only_where_it_is_decided() -> None:
+    rows = [
+        row("gradient-perturbation", GOOD, epsilon=0.5),
+        row("local-gradient-perturbation", [0.6, 0.61, 0.6, 0.62, 0.6], epsilon=0.5),
+        row("gradient-perturbation", GOOD, epsilon=1.0),
+        row("local-gradient-perturbation", GOOD[::-1], epsilon=1.0),
+    ]
+    found = findings(rows)
+    assert any("is above local-gradient-perturbation at ε = 0.5" in f for f in found)
+    assert any("is not told apart from local-gradient-perturbation at ε = 1." in f for f in found)
+    assert not any("every ε" in f for f in found)
+    higher = [
+        row("gradient-perturbation", GOOD, epsilon=1.0),
+        row("local-gradient-perturbation", [0.7, 0.71, 0.7, 0.72, 0.7], epsilon=1.0),
+    ]
+    assert any("at every ε" in f for f in findings([*rows[:2], *higher]))
+
+
+def test_a_twin_that_wins_is_reported_against_the_story() -> None:
+    found = findings(
+        [
+            row("output-perturbation", NOISY, epsilon=1.0),
+            row("local-output-perturbation", GOOD, epsilon=1.0),
+        ]
+    )
+    assert any(
+        "output-perturbation is below local-output-perturbation at ε = 1" in f for f in found
+    )
+
+
+def test_equal_weights_are_explained_by_the_smallest_party() -> None:
+    fair = row(
+        "output-perturbation",
+        GOOD,
+        epsilon=1.0,
+        label="proportional",
+        options={"weights": "proportional"},
+        noise_stddev=0.34,
+    )
+    even = row(
+        "output-perturbation",
+        NOISY,
+        epsilon=1.0,
+        label="equal",
+        options={"weights": "equal"},
+        noise_stddev=8.06,
+    )
+    (sentence,) = [f for f in findings([fair, even]) if "Equal weights cost" in f]
+    assert "8 of 24866 records" in sentence
+    assert "23.7 times" in sentence
+    undecided = row(
+        "output-perturbation", GOOD[::-1], epsilon=1.0, label="equal", options={"weights": "equal"}
+    )
+    assert any("not told apart" in f for f in findings([fair, undecided]))
+
+
+def test_joining_is_weighed_against_training_alone() -> None:
+    found = findings(
+        [
+            ALONE,
+            row("gradient-perturbation", GOOD, epsilon=1.0),
+            row("pathak", [0.5, 0.51, 0.52, 0.5, 0.5], epsilon=1.0),
+        ]
+    )
+    assert any(
+        "does better than by training alone (72.9 % on average over the parties) with: gradient"
+        in f
+        for f in found
+    )
+    assert any(
+        "does worse than by training alone (72.9 % on average over the parties) with: pathak" in f
+        for f in found
+    )
+    assert any("Worse than always naming the commoner class (56.0 %): pathak" in f for f in found)
+
+
+def test_numbers_of_parties_are_told_apart() -> None:
+    rows = [EXACT, row("gradient-perturbation", GOOD, epsilon=1.0)]
+    rows += [
+        row("non-private", [0.77] * 5, parties=20),
+        row("gradient-perturbation", NOISY, epsilon=1.0, parties=20),
+    ]
+    found = findings(rows)
+    assert found
+    assert all(f.startswith(("With 20 parties", "With 131 parties")) for f in found)
+
+
+def test_a_row_reports_the_keys_of_a_run_with_mean_and_interval() -> None:
+    values = row("gradient-perturbation", GOOD, epsilon=1.0).to_dict()
+    for key in (
+        "accuracy", "loss", "epsilon", "delta", "adjacency", "strategy", "rounds", "parties",
+        "seconds", "simulated", "mean", "confidence_interval", "noise_stddev", "clip_fraction",
+        "bytes",
+    ):  # fmt: skip
+        assert key in values
+    assert values["mean"] == values["accuracy"] == pytest.approx(np.mean(GOOD))
+    low, high = values["confidence_interval"]
+    assert low < values["mean"] < high
+
+
+def test_rows_are_in_the_order_of_the_table() -> None:
+    rows = [
+        row("b", GOOD, epsilon=1.0),
+        row("a", GOOD, epsilon=1.0),
+        row("a", GOOD, epsilon=0.5),
+        EXACT,
+    ]
+    order = [(r.epsilon_budget, r.label) for r in sorted_rows(rows, ["non-private", "a", "b"])]
+    assert order == [(None, "non-private"), (0.5, "a"), (1.0, "a"), (1.0, "b")]
+
+
+def test_the_plot_puts_higher_accuracy_higher_and_names_everything() -> None:
+    rows = [
+        EXACT,
+        row("good", GOOD, epsilon=0.1),
+        row("good", GOOD, epsilon=1.0),
+        row("bad", NOISY, epsilon=1.0),
+    ]
+    drawn = text_plot(rows).splitlines()
+    area = [line for line in drawn if "┤" in line]
+    height = {mark: next(i for i, line in enumerate(area) if mark in line) for mark in "●■─"}
+    assert height["─"] <= height["●"] < height["■"]
+    text = "\n".join(drawn)
+    assert all(word in text for word in ("● good", "■ bad", "─ non-private", "0.1", "77.6 %"))
+    marks = [line.index("●") for line in area if "●" in line]
+    assert text_plot([EXACT]) == ""
+    assert marks
+
+
+def test_the_same_numbers_make_the_same_pictures(tmp_path: Path) -> None:
+    rows = [EXACT, row("good", GOOD, epsilon=0.1), row("bad", NOISY, epsilon=1.0)]
+    first = [path.read_bytes() for path in save_plot(rows, tmp_path / "a", title="t")]
+    second = [path.read_bytes() for path in save_plot(rows, tmp_path / "b", title="t")]
+    assert len(first) == 2
+    assert first == second
+
+
+def test_the_order_of_a_paper_is_counted_pair_by_pair() -> None:
+    rows = [
+        row("a", GOOD, epsilon=1.0),
+        row("b", GOOD[::-1], epsilon=1.0),
+        row("c", NOISY, epsilon=1.0),
+    ]
+    published = {"a": 0.1, "b": 0.2, "c": 0.3}
+    assert findings(rows, published)[-1] == (
+        "Of 3 pairs with different published losses, 2 stand in the published order, 0 in the "
+        "opposite one, 1 are undecided."
+    )
+    reverse = {"a": 0.3, "b": 0.3, "c": 0.1}
+    assert "0 stand in the published order, 2 in the opposite one" in findings(rows, reverse)[-1]

@@ -1,0 +1,401 @@
+"""A run and its ledger: none is made unasked, none is exchanged, and the people are the same."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedpriv.privacy.ledger import Kind, Ledger
+from fedpriv.simulations.run.files import read_checkpoint
+
+Command = Callable[..., Any]
+
+ROUNDS = 4
+SCHEMA = """
+label = "ill"
+positive = "yes"
+party = "clinic"
+
+[columns.age]
+kind = "number"
+min = 0
+max = 120
+
+[columns.ill]
+kind = "category"
+values = ["yes", "no"]
+
+[columns.clinic]
+kind = "category"
+values = ["a", "b"]
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{rng.integers(20, 90)},{('yes', 'no')[i % 3 == 0]},{'ab'[i % 2]},{rng.integers(9)}"
+        for i in range(400)
+    ]
+    (tmp_path / "records.csv").write_text("\n".join(["age,ill,clinic,shoe", *lines]) + "\n")
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    path = tmp_path / "study.toml"
+    path.write_text(
+        '[data]\npath = "records.csv"\nschema = "schema.toml"\n'
+        f'[strategy]\nname = "gradient-perturbation"\nrounds = {ROUNDS}\n'
+        "[privacy]\nepsilon = 0.3\n"
+    )
+    return path
+
+
+@pytest.fixture
+def book(fedpriv: Command, tmp_path: Path) -> Path:
+    path = tmp_path / "clinic.ledger"
+    done = fedpriv("ledger", "init", path, "--data-name", "clinic", "--epsilon", 2,
+                   "--delta", 1e-6)  # fmt: skip
+    assert done.code == 0, done.err
+    return path
+
+
+def released(fedpriv: Command, study: Path, book: Path, name: str, *more: object) -> Any:
+    out = study.parent / name
+    return fedpriv("run", study, "--release", "--ledger", book, "--out", out, "--json", *more)
+
+
+def stopped(fedpriv: Command, study: Path, book: Path, out: Path, *more: object) -> None:
+    """A release that was interrupted after some of its rounds."""
+    from fedpriv.federation.strategy.base import SumStrategy
+
+    learn, rounds = SumStrategy.learn, 0
+
+    def few(self: SumStrategy, answer: Any) -> None:
+        nonlocal rounds
+        if rounds == 2:
+            raise ValueError("power cut")
+        rounds += 1
+        learn(self, answer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SumStrategy, "learn", few)
+        done = released(fedpriv, study, book, out.name, *more)
+    assert "power cut" in done.message
+    assert (out / "private" / "checkpoint.npz").exists()
+
+
+def rows(path: Path) -> list[str]:
+    with Ledger.open(path, read_only=True) as ledger:
+        return [row.kind for row in ledger.rows()]
+
+
+# None is made unasked.
+
+
+def test_a_mistyped_ledger_is_no_fresh_budget(fedpriv: Command, study: Path, book: Path) -> None:
+    """It once made one, full."""
+    wrong = book.with_name("clinc.ledger")
+    done = released(fedpriv, study, wrong, "out")
+    assert done.code == 2
+    assert "does not exist" in done.message
+    assert "Did you mean" in done.message
+    assert "clinic.ledger" in "".join(done.err.split())  # a line may end in the path
+    assert not wrong.exists()
+    assert not (study.parent / "out").exists()
+
+
+def test_a_new_ledger_is_made_when_told_and_never_over_another(
+    fedpriv: Command, study: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "new.ledger"
+    assert released(fedpriv, study, path, "one", "--new-ledger").code == 0
+    with Ledger.open(path, read_only=True) as ledger:
+        assert ledger.settings.budget.epsilon == 0.3
+        assert ledger.settings.adjacency == "replace-one"
+        assert ledger.left().share < 1e-6
+    before = rows(path)
+    done = released(fedpriv, study, path, "two", "--new-ledger")
+    assert done.code == 2
+    assert "exists already" in done.message
+    assert rows(path) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--new-ledger",), ("--release", "--new-ledger"), ("--ledger", "x", "--new-ledger"),
+     ("--resume", "out", "--new-ledger")],
+)  # fmt: skip
+def test_a_new_ledger_is_for_a_first_release(
+    fedpriv: Command, study: Path, arguments: tuple[str, ...]
+) -> None:
+    done = fedpriv("run", study, *arguments)
+    assert done.code == 2
+    assert "--new-ledger is for the first --release" in done.message
+
+
+def test_a_link_to_nothing_is_a_ledger_that_was_moved_away(
+    fedpriv: Command, study: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.ledger"
+    link.symlink_to(tmp_path / "disk" / "clinic.ledger")
+    for more in ((), ("--new-ledger",)):
+        done = released(fedpriv, study, link, "out", *more)
+        assert done.code == 2
+        assert "is a link to" in done.message
+    assert not (tmp_path / "disk").exists()
+
+
+def test_a_run_that_died_before_it_began_leaves_a_ledger_to_use(
+    fedpriv: Command, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object, **__: object) -> None:
+        raise ValueError("power cut")
+
+    path = tmp_path / "new.ledger"
+    with monkeypatch.context() as patch:
+        patch.setattr("fedpriv.simulations.run.session.start", die)
+        assert "power cut" in released(fedpriv, study, path, "out", "--new-ledger").message
+    assert Kind.RESERVED not in rows(path)
+    done = released(fedpriv, study, path, "out", "--new-ledger")
+    assert "Leave --new-ledger out" in done.message
+    assert released(fedpriv, study, path, "out").code == 0
+
+
+def test_of_two_that_make_one_ledger_one_is_refused(study: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from fedpriv.simulations.cli import main; main()",
+               "run", str(study), "--release", "--new-ledger",
+               "--ledger", str(tmp_path / "new.ledger")]  # fmt: skip
+    runs = [
+        subprocess.Popen([*command, "--out", str(tmp_path / name)], stderr=subprocess.PIPE)
+        for name in ("one", "two")
+    ]
+    codes = []
+    for run in runs:
+        _, error = run.communicate(timeout=300)
+        codes.append(run.returncode)
+        assert run.returncode == 0 or b"exists already" in error
+    assert sorted(codes) == [0, 2]
+    assert rows(tmp_path / "new.ledger").count(Kind.COMMITTED) == ROUNDS
+
+
+# None is exchanged.
+
+
+def test_a_resumed_run_needs_the_ledger_it_began_with(
+    fedpriv: Command, study: Path, book: Path, tmp_path: Path
+) -> None:
+    """It once made a new one, and the statement said that nothing was spent before."""
+    assert released(fedpriv, study, book, "earlier").code == 0
+    out = tmp_path / "out"
+    stopped(fedpriv, study, book, out)
+    moved = book.rename(tmp_path / "moved.ledger")
+    done = fedpriv("run", "--resume", out, "--json")
+    assert done.code == 2
+    assert "with which this run began, is not there" in done.message
+    assert not book.exists()
+    assert not (out / "result.json").exists()
+
+    fedpriv("ledger", "init", book, "--data-name", "clinic", "--epsilon", 2, "--delta", 1e-6)
+    done = fedpriv("run", "--resume", out, "--json")
+    assert done.code == 2
+    assert "not the ledger with which the run began" in done.message
+    assert rows(book) == [Kind.CREATED, Kind.COMPOSITION]
+    done = fedpriv("run", "--resume", out, "--ledger", moved, "--json")
+    assert "--ledger must be" in done.message  # two ledgers that claim to be this one
+    book.unlink()
+
+    assert fedpriv("run", "--resume", out, "--ledger", moved, "--json").code == 0
+    statement = json.loads((out / "statement.json").read_text())
+    assert statement["ledger"]["spent_before_epsilon"] == pytest.approx(0.3, rel=1e-6)
+    with Ledger.open(moved) as ledger:
+        ledger.verify()
+        assert [row.kind for row in ledger.rows()].count(Kind.COMMITTED) == 2 * ROUNDS
+
+
+def test_a_moved_ledger_stays_where_it_was_found(
+    fedpriv: Command, study: Path, book: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    stopped(fedpriv, study, book, out)
+    other = tmp_path / "other.ledger"
+    fedpriv("ledger", "init", other, "--data-name", "clinic", "--epsilon", 2, "--delta", 1e-6)
+    moved = book.rename(tmp_path / "moved.ledger")
+    done = fedpriv("run", "--resume", out, "--ledger", other, "--json")
+    assert "not the ledger with which the run began" in done.message
+    assert json.loads((out / "private" / "run.json").read_text())["ledger"] == str(book)
+    (tmp_path / "link.ledger").symlink_to(moved)
+    assert fedpriv("run", "--resume", out, "--ledger", tmp_path / "link.ledger").code == 0
+    assert json.loads((out / "private" / "run.json").read_text())["ledger"] == str(moved)
+
+
+def test_an_older_copy_of_the_ledger_is_not_gone_on_with(
+    fedpriv: Command, study: Path, book: Path, tmp_path: Path
+) -> None:
+    """Whether from before the run, or from before its last release."""
+    before = Path(shutil.copy(book, tmp_path / "before"))
+    assert released(fedpriv, study, book, "earlier").code == 0
+    out = tmp_path / "out"
+    stopped(fedpriv, study, book, out)
+    newest = book.rename(tmp_path / "newest")
+    shutil.copy(before, book)
+    done = fedpriv("run", "--resume", out)
+    assert "or a copy from before its last release" in done.message
+    # One that has the start of the run, and not its second round.
+    book.unlink()
+    head = read_checkpoint(out / "private" / "checkpoint.npz")["ledger_head"]
+    with Ledger.open(newest, read_only=True) as ledger:
+        assert ledger.holds(head)
+        assert ledger.holds(json.loads((out / "private" / "run.json").read_text())["ledger_head"])
+    cut(newest, book)
+    done = fedpriv("run", "--resume", out)
+    assert "or a copy from before its last release" in done.message
+    book.unlink()
+    newest.rename(book)
+    assert fedpriv("run", "--resume", out).code == 0
+
+
+def cut(newest: Path, older: Path) -> None:
+    """The ledger as it was a few rows ago: what a backup would be."""
+    import sqlite3
+    from contextlib import closing
+
+    shutil.copy(newest, older)
+    with closing(sqlite3.connect(older, isolation_level=None)) as connection:
+        (count,) = connection.execute("SELECT COUNT(*) FROM rows").fetchone()
+        connection.execute("DROP TRIGGER keep")
+        connection.execute("DELETE FROM rows WHERE rowid > ?", (count - 3,))
+        connection.execute(
+            "UPDATE head SET rows = ?, hash = (SELECT hash FROM rows WHERE rowid = ?)",
+            (count - 3, count - 3),
+        )
+
+
+def test_a_finished_run_needs_no_ledger(fedpriv: Command, study: Path, book: Path) -> None:
+    done = released(fedpriv, study, book, "out")
+    book.unlink()
+    assert fedpriv("run", "--resume", study.parent / "out", "--json").json() == done.json()
+    assert not book.exists()
+
+
+# The people are the same, however their records are used.
+
+
+def test_a_changed_bound_is_no_other_data_set(fedpriv: Command, study: Path, book: Path) -> None:
+    """It once earned the advice to take a second budget for the same people."""
+    assert released(fedpriv, study, book, "one").code == 0
+    schema = study.with_name("schema.toml")
+    schema.write_text(SCHEMA.replace("max = 120", "max = 130"))
+    assert released(fedpriv, study, book, "two", "--set", "data.test_fraction=0.3").code == 0
+    schema.write_text(SCHEMA.replace("[columns.age]", "[columns.shoe]"))
+    assert released(fedpriv, study, book, "three", "--set", "data.feature_norm=2.0").code == 0
+    with Ledger.open(book, read_only=True) as ledger:
+        assert [row.kind for row in ledger.rows()].count(Kind.DATA) == 1
+        assert ledger.spent().guarantee.epsilon > 0.3
+
+
+def parquet(table: Path) -> Path:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    other = table.with_suffix(".parquet")
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(table), other)
+    return other
+
+
+CHANGES: dict[str, Callable[[Path], Path]] = {
+    "corrected": lambda table: edited(table, lambda lines: ["33,no,a,1", *lines[1:]]),
+    "appended": lambda table: edited(table, lambda lines: [*lines, "33,no,a,1"]),
+    "removed": lambda table: edited(table, lambda lines: lines[1:]),
+    "sorted": lambda table: edited(table, sorted),
+    "as Parquet": parquet,
+}
+
+
+def edited(table: Path, change: Callable[[list[str]], list[str]]) -> Path:
+    header, *lines = table.read_text().splitlines()
+    other = table.with_name("edited.csv")
+    other.write_text("\n".join([header, *change(lines)]) + "\n")
+    return other
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_records_are_their_owners_decision_and_keep_their_ledger(
+    fedpriv: Command, study: Path, book: Path, change: str
+) -> None:
+    assert released(fedpriv, study, book, "one").code == 0
+    other = CHANGES[change](study.with_name("records.csv"))
+    study.write_text(study.read_text().replace("records.csv", other.name))
+    before = rows(book)
+    done = released(fedpriv, study, book, "two")
+    assert done.code == 2
+    assert "go on with this ledger" in done.message
+    assert "fedpriv ledger bind" in done.message
+    for advice in ("ledger of its own", "--new-ledger", "ledger init", "different data set"):
+        assert advice not in done.message
+    assert rows(book) == before
+
+    bound = fedpriv("ledger", "bind", book, "--data", other, "--reason", change, "--json").json()
+    assert bound["spent"]["epsilon"] == pytest.approx(0.3, rel=1e-6)
+    assert released(fedpriv, study, book, "three").code == 0
+    assert fedpriv("ledger", "verify", book).code == 0
+    with Ledger.open(book, read_only=True) as ledger:
+        assert ledger.spent().guarantee.epsilon > 0.4
+    # Both files are these people's now.
+    study.write_text(study.read_text().replace(other.name, "records.csv"))
+    assert released(fedpriv, study, book, "four").code == 0
+
+
+def test_variants_of_a_built_in_data_set_share_one_ledger(
+    fedpriv: Command, study: Path, book: Path
+) -> None:
+    study.write_text(
+        '[data]\nname = "synthetic"\n'
+        f'[strategy]\nname = "gradient-perturbation"\nrounds = {ROUNDS}\n'
+        "[privacy]\nepsilon = 0.3\n"
+    )
+    assert released(fedpriv, study, book, "one").code == 0
+    variant = ("--set", "data.name=synthetic:squared", "--set", "model.name=huber-regression")
+    assert released(fedpriv, study, book, "two", *variant).code == 0
+    assert released(fedpriv, study, book, "three", "--set", "data.name=chem97").code == 2
+
+
+def test_nothing_that_is_released_shows_the_binding(
+    fedpriv: Command, study: Path, book: Path
+) -> None:
+    from fedpriv.data import table_identity
+
+    assert released(fedpriv, study, book, "out").code == 0
+    digest = table_identity(study.with_name("records.csv"))[-32:]
+    with Ledger.open(book, read_only=True) as ledger:
+        secrets = [digest, digest.hex().encode(), str(ledger.fingerprint).encode()]
+    files = [path for path in (study.parent / "out").rglob("*") if path.is_file()]
+    assert files
+    for path in [*files, book, Path(f"{book}-wal")]:
+        content = path.read_bytes() if path.exists() else b""
+        assert not any(secret in content for secret in secrets[: 2 if path not in files else 3])
+
+
+# What a ledger has no price for.
+
+
+def test_a_run_without_a_price_is_refused_before_anything_is_written(
+    fedpriv: Command, study: Path, book: Path
+) -> None:
+    study.write_text(
+        study.read_text().replace("[privacy]", "[model]\nl2 = 0.1\n[privacy]")
+        .replace("gradient-perturbation", "objective-perturbation")
+        .replace(f"rounds = {ROUNDS}\n", "")
+    )  # fmt: skip
+    before = rows(book)
+    done = released(fedpriv, study, book, "out")
+    assert done.code == 2
+    assert "gdp composition cannot price approximate releases" in done.message
+    assert rows(book) == before == [Kind.CREATED, Kind.COMPOSITION]
+    assert not (study.parent / "out").exists()
+    # A ledger that is made for the run has the rule that the run fits.
+    assert released(fedpriv, study, book.with_name("n.ledger"), "new", "--new-ledger").code == 0
