@@ -1,1 +1,13 @@
-"""Simulations, the `fedpriv` command line, experiments and reports."""
+"""Simulations, the `fedpriv` command line, experiments, deployment and reports.
+
+- `cli`, `commands`: the command line, one file per subcommand.
+- `experiment`: the experiment file, and the data, model and strategy that it names.
+- `run`: one run, from records to the files of a release.
+- `compare`: strategies side by side, with intervals, findings and a report.
+- `engines`: simulated parties as Flower nodes; Ray.
+- `public`: what may look at public data: tuning, probing, training of protectors.
+- `deploy`: a federation of real processes.
+- `server_app`, `client_app`: the two ends of a Flower App.
+
+Imported as `fedpriv.simulations`; may import everything else. Start with `run.prepare`.
+"""

@@ -1,4 +1,9 @@
-"""Server strategies, one a file: each reads like the algorithm that it implements."""
+"""Server strategies, one per file: each reads like the algorithm that it implements.
+
+Imported as `fedpriv.strategies`. A new one is a file with an INFO and a `build`, named in _MODULES
+below; `common` has what several of them share. Strategies see sums only: they may not import what
+can hold the answer of one party. Start with `output_perturbation`.
+"""
 
 from __future__ import annotations
 

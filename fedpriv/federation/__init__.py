@@ -1,1 +1,12 @@
-"""What stands between a strategy and the parties: queries, the party and its guard, the engines."""
+"""What stands between a strategy and the parties: a query goes out, a sum comes in.
+
+- `task`, `federation`: the public facts of a problem; the one interface, `Federation.sum`.
+- `queries`: what may be asked, how it is encoded, how far a record can move an answer.
+- `party`: one party: its records, its guard, its answers, its end of the protocol.
+- `deployed`: the same with a policy, a ledger, a journal and a disk.
+- `protocol`: secure-aggregation level, messages on the wire, masked rounds at the server.
+- `engines`: vectorized, local, grid (Ray and deployed).
+- `strategy`: what every strategy is.
+
+May import `privacy`, `learning`, `secagg` and `data`. Start with `federation`, then `queries`.
+"""

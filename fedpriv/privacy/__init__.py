@@ -1,4 +1,7 @@
-"""Differential privacy: mechanisms, events, accountants, calibration, filters.
+"""Differential privacy: mechanisms, events, accountants, plans, schedules, the budget ledger.
 
-Import what you need from the modules; nothing heavy is loaded here.
+Knows numpy, scipy and dp-accounting; never torch, Flower or a data set. Start with `events` (what a
+release costs is described by one) and `adjacency`; then `accountants` (events to ε), `planning` (ε
+to noise), `mechanisms` and `samplers` (noise), `ledger` (what was spent), `statement` (to be signed).
+Closed forms are in `gaussian`, `conversions` and `tradeoff`; `rounding` rounds printed numbers up.
 """

@@ -1,1 +1,4 @@
-"""TODO."""
+"""The experiment file: its keys, its errors, and the data, models and strategies that it names.
+
+Start with `sections` (every key with its default and rule), then `file`.
+"""

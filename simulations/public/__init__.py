@@ -1,1 +1,1 @@
-"""TODO."""
+"""What may look at public data: tuning, probing of schedules, training of protectors."""

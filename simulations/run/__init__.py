@@ -1,1 +1,6 @@
-"""TODO."""
+"""One run: from the experiment to records, a strategy, releases, and the files written.
+
+Start with `prepare`, then `session` (started, interrupted, taken up again, finished). `outcome`
+states which files and fields a release consists of; `files` writes them, `evaluation` has accuracy,
+`history` the per-round checkpoint.
+"""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What strategies share: set-up and options, plans, schedules, server optimisers."""

@@ -1,1 +1,4 @@
-"""TODO."""
+"""Secure aggregation on the wire: its level, the messages and their bytes, rounds at the server.
+
+The protocol itself, without messages to anyone, is `fedpriv.secagg`. Start with `level`.
+"""

@@ -1,1 +1,5 @@
-"""TODO."""
+"""Empirical risk minimisation: certified minimisers of strongly convex problems of many parties.
+
+Start with `problem` (what is solved, and 2G/(nλ), how far a record moves it), then `solver`;
+`certificate` proves a bound on the gradient norm that counts its own rounding.
+"""

@@ -1,1 +1,5 @@
-"""TODO."""
+"""From a budget to noise: plans, calibration, privacy filters, one planner per theorem.
+
+Start with `plan`: sampling, noise and events of a run in one frozen object. `calibration` finds the
+noise and proves it by accounting; `filters` is for noise that is chosen on the way.
+"""

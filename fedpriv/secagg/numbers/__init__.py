@@ -1,1 +1,1 @@
-"""TODO."""
+"""Real answers as integers of a ring: fixed point, its rounding, and fast exact sums."""

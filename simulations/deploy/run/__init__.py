@@ -1,1 +1,1 @@
-"""TODO."""
+"""A deployed run: handed to Flower, carried out by the server, answered by the parties."""
