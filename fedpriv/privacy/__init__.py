@@ -2,6 +2,6 @@
 
 Knows numpy, scipy and dp-accounting; never torch, Flower or a data set. Start with `events` (what a
 release costs is described by one) and `adjacency`; then `accountants` (events to ε), `planning` (ε
-to noise), `mechanisms` and `samplers` (noise), `ledger` (what was spent), `statement` (to be signed).
+to noise), `mechanisms` and `samplers` (noise), `ledger` (what was spent), `statement` (to sign).
 Closed forms are in `gaussian`, `conversions` and `tradeoff`; `rounding` rounds printed numbers up.
 """
