@@ -30,7 +30,7 @@ from fedpriv.simulations.experiment.sections import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-EXPERIMENTS = Path(__file__).parent / "experiments"
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 # What does not change a number of a run.
 _NOT_HASHED = {

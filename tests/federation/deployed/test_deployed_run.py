@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
     from fedpriv.federation.queries.kinds import Query
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MEMORY = Path("/dev/shm")  # noqa: S108 (its owner is a test)
 SHARES: dict[str, Any] = {
     "policy": {"noise_at": "parties"},

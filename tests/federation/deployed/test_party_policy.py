@@ -170,7 +170,7 @@ def test_a_file_of_another_version_or_with_another_table_is_refused() -> None:
 
 
 def test_the_file_on_the_documents_page_is_accepted_and_names_every_key() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "party-policy.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "party-policy.md").read_text()
     values = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])
     found = parse_party(values, folder=Path("/home"))
     assert found.policy.noise_at == "parties"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-GUIDE = Path(__file__).parents[2] / "docs" / "ledger.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "ledger.md"
 
 
 @pytest.fixture

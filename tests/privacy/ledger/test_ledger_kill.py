@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 KILLS = int(os.environ.get("FEDPRIV_LEDGER_KILLS", "300"))
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MEMORY = Path("/dev/shm")  # noqa: S108 (its owner is a test)
 
 

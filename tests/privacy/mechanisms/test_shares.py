@@ -454,7 +454,7 @@ def test_shares_cost_little_more_noise_than_a_gaussian_of_the_server() -> None:
 
 def test_shares_cost_a_party_what_the_document_says() -> None:
     """One order, chosen for the budget: what it shows of a smaller run is above the best order."""
-    page = (Path(__file__).parents[2] / "docs" / "party-policy.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "party-policy.md").read_text(encoding="utf-8")
     used = []
     for budget in (2.0, 3.0, 4.0):
         mechanisms = shared_noise(

@@ -17,7 +17,7 @@ from fedpriv.strategies.gradient_perturbation import GradientOptions
 if TYPE_CHECKING:
     from tests.simulations.conftest import Command
 
-TEXT = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "schedules.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

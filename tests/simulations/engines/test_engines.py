@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.simulations.run.prepare import Prepared
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GRADIENT = {"name": "gradient-perturbation", "rounds": 5}
 
 

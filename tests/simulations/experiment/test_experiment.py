@@ -262,7 +262,7 @@ def test_toml_reads_back_what_was_written(values: dict[str, Any]) -> None:
 
 
 def test_the_documented_file_is_an_experiment_and_documented_keys_exist() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
     example, tuning, compared = (
         tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", text, re.S)
     )
