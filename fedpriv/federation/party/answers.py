@@ -183,10 +183,14 @@ class Holdings:
     def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
         """The loss of every record at every point, (n, k)."""
         model, loss = self._task.model, self._task.loss
-        if isinstance(model, LinearModel) and model.classes == 1:  # one pass for all points
+        if isinstance(model, LinearModel):  # one pass for all points
             from fedpriv.learning.row_scores import row_scores  # it loads a compiler
 
-            return loss.value(row_scores(batch.features, points), batch.labels[:, None])
+            scores = row_scores(batch.features, points.reshape(-1, model.width))
+            if model.classes == 1:
+                return loss.value(scores, batch.labels[:, None])
+            labels = batch.labels[:, None].expand(-1, len(points))
+            return loss.value(scores.reshape(len(scores), len(points), model.classes), labels)
         columns = [
             loss.value(model.scores(point, batch.features), batch.labels) for point in points
         ]
