@@ -86,11 +86,12 @@ def hostile_app(directory: Path, trace: Path) -> None:
         "    trace.write(f'{sys.argv[0]}\\n')\napp = None\n"
     )
     app = directory / "private" / "flower"
-    (app / "simulations").mkdir()
+    (app / "fedpriv" / "simulations").mkdir(parents=True)
+    (app / "fedpriv" / "__init__.py").write_text(code)
     for name in ("__init__", "server_app", "client_app"):
-        (app / "simulations" / f"{name}.py").write_text(code)
+        (app / "fedpriv" / "simulations" / f"{name}.py").write_text(code)
     project = tomllib.loads((app / "pyproject.toml").read_text())
-    project["tool"]["flwr"]["app"]["fab-include"] = ["simulations/*.py"]
+    project["tool"]["flwr"]["app"]["fab-include"] = ["fedpriv/**/*.py"]
     (app / "pyproject.toml").write_text(to_toml(project))
 
 

@@ -246,18 +246,19 @@ def test_an_impostor_behind_a_registered_node_is_left_out_of_the_sum(
 def test_code_that_is_shipped_to_the_server_is_not_run(served: Deployment, tmp_path: Path) -> None:
     """Anyone on the server's machine may start a run; its code goes nowhere."""
     app, trace = tmp_path / "app", tmp_path / "trace"
-    (app / "simulations").mkdir(parents=True)
+    (app / "fedpriv" / "simulations").mkdir(parents=True)
     hostile = (
         f"import pathlib, sys\nwith pathlib.Path({str(trace)!r}).open('a') as trace:\n"
         "    trace.write(f'{sys.argv[0]}\\n')\napp = None\n"
     )
+    (app / "fedpriv" / "__init__.py").write_text(hostile)
     for name in ("__init__", "server_app", "client_app"):
-        (app / "simulations" / f"{name}.py").write_text(hostile)
+        (app / "fedpriv" / "simulations" / f"{name}.py").write_text(hostile)
     project = {
         "project": {"name": "hostile", "version": "1.0.0", "license": "Apache-2.0"},
         "tool": {"flwr": {"app": {
             "publisher": "nobody",
-            "fab-include": ["simulations/*.py"],
+            "fab-include": ["fedpriv/**/*.py"],
             "components": {"serverapp": "fedpriv.simulations.server_app:app",
                            "clientapp": "fedpriv.simulations.client_app:app"},
             "config": {"output": str(tmp_path)},

