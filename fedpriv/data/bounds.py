@@ -124,5 +124,6 @@ def to_unit_interval(
     Centred on purpose: beside a constant intercept, features in [0, 1] are nearly parallel to it,
     which costs curvature, and with it accuracy at every regularisation.
     """
-    scaled = 2 * (values - low) / (np.asarray(high) - low) - 1
+    inside = np.clip(values, low, high)  # first: numbers far outside would overflow, with a warning
+    scaled = 2 * ((inside - low) / (np.asarray(high) - low)) - 1
     return np.clip(scaled, -1, 1)

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 _SAME_SPLIT = 0.01
 _DEFAULT_FRACTION = 0.2
 
+# The least headroom where a hash decides who is trained on: 1 would say that all stay in place, and
+# a size that is rounded to all records of its party comes to just that.
+_BY_HASH = 1 + 2.0**-20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Holding:
@@ -110,12 +114,12 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
     totals = _declared(section, data.parties, totals)
     dealt = data.kind not in BY_RECORD and section.records is None  # in a simulation
     sizes = data.sizes if dealt else np.maximum(1, np.rint(totals * split.share))
-    in_place = split.share == 1 and data.kind != "hashed"
+    in_place = split.share == 1 and (data.kind != "hashed" or data.parties == 1)
     most = totals.sum() if data.kind == "hashed" else totals
     return Holding(
         data=data,
         sizes=tuple(map(int, sizes)),
-        headroom=1.0 if dealt or in_place else max(1.0, float((most / sizes).max())),
+        headroom=1.0 if dealt or in_place else max(_BY_HASH, float((most / sizes).max())),
         own_test=split.share == 1,
     )
 

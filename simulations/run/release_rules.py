@@ -81,4 +81,10 @@ def _require_public_facts(experiment: Experiment) -> None:
             "planned, or a round number near it."
         )
     if data.path is not None:
+        if experiment.model.name == "squared" and experiment.model.label_bound < 1:
+            raise ValueError(
+                "--release with model.name = 'squared' needs model.label_bound of at least 1, got "
+                f"{experiment.model.label_bound:g}: labels lie in [-1, 1] by the schema, and "
+                "whether one is beyond a smaller bound would show in whether there is a release."
+            )
         require_releasable_schema(read_schema(str(data.schema_path)), deployed=False)

@@ -50,8 +50,10 @@ class Source:
         column = self._columns[name]
         if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
             column = pc.cast(column, pa.string())
+        elif pa.types.is_floating(column.type):
+            column = _codes(column)
         elif not _is_text(column):
-            raise self._wrong_type(name, "text, integers, or true and false")
+            raise self._wrong_type(name, "text, numbers, or true and false")
         column = pc.utf8_trim_whitespace(column)
         absent = pc.is_in(column, value_set=pa.array(["", *self.missing_values], column.type))
         return pc.if_else(absent, pa.scalar(None, column.type), column)
@@ -210,10 +212,26 @@ def _check_header(file: str, header: list[str], wanted: Sequence[str]) -> None:
 
 
 def _decoded(column: Any) -> Any:
+    """Without a dictionary; a column that holds nothing at all, and so has no type, as text."""
     pa = import_optional("pyarrow", extra="data")
     if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    return column
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string()) if pa.types.is_null(column.type) else column
+
+
+def _codes(column: Any) -> Any:
+    """Floating-point numbers as text, whole ones as integers, NaN as null.
+
+    Parquet gives a column one type. A column of integers in which one is missing is often written
+    as floating-point numbers: a single record would decide whether the table can be read.
+    """
+    pa = import_optional("pyarrow", extra="data")
+    pc = import_optional("pyarrow.compute", extra="data")
+    numbers = column.cast(pa.float64())
+    whole = pc.and_(pc.equal(numbers, pc.trunc(numbers)), pc.less(pc.abs(numbers), 2.0**53))
+    integers = pc.if_else(whole, numbers, 0.0).cast(pa.int64()).cast(pa.string())
+    text = pc.if_else(whole, integers, numbers.cast(pa.string()))
+    return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.string()), text)
 
 
 def _is_text(column: Any) -> bool:
