@@ -1,0 +1,164 @@
+"""What a server gets out of deployed parties by messages in another order than an honest one's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import floor, log2
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from fedpriv.data import Records
+from fedpriv.federation.answers import Draws, Holdings
+from fedpriv.federation.guard import Policy, check_query
+from fedpriv.federation.limits import certain_tolerance, local_mechanism
+from fedpriv.federation.local_noise import LocalNoise, sensitivity_of
+from fedpriv.federation.queries import ErmQuery
+from fedpriv.federation.records import stack
+from fedpriv.federation.task import Task
+from fedpriv.federation.wire import Announce
+from fedpriv.learning.losses import HuberRegression
+from fedpriv.learning.models import LinearModel
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.events import GaussianEvent
+from fedpriv.secagg import FixedPoint, Server
+from fedpriv.secagg.messages import Confirm, Confirmations, MaskedAnswer, Reveal, Survivors
+from tests.federation.test_deployed_attacks import (
+    Answered,
+    Villain,
+    shared,
+    shares_of_five,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.queries import GradientQuery
+    from fedpriv.secagg.fixed_point import Ring
+
+# One release, opened over one set of parties.
+
+
+def masked(villain: Villain, query: GradientQuery, number: int) -> Answered:
+    """A round of masks, honestly, up to the answers of whoever gives one."""
+    announced = replace(villain.round(3), number=number)
+    server = Server(announced=announced)
+    invited = {
+        party: Announce(
+            run=villain.run,
+            round=number,
+            party=party,
+            cohort=announced.cohort,
+            minimum=announced.parameters.minimum,
+        )
+        for party in villain.everybody
+    }
+    keys, lists = server.collect_keys(villain.tell(invited))
+    shares, deliveries = server.collect_shares(keys, villain.tell(lists))
+    answers = villain.tell(deliveries, query=query)
+    return Answered(
+        server=server,
+        shares=shares,
+        vectors={a.party: a.vector for a in answers if isinstance(a, MaskedAnswer)},
+        query=query,
+    )
+
+
+def opened(
+    villain: Villain, answered: Answered, number: int, parties: Sequence[int]
+) -> Ring | None:
+    """The sum over ``parties``, if they help to open it."""
+    run, wanted = villain.run, tuple(parties)
+    told = {
+        party: Survivors(run=run, round=number, party=party, survivors=wanted) for party in wanted
+    }
+    signed = {m.party: m.signature for m in villain.tell(told) if isinstance(m, Confirm)}
+    lists = {
+        party: Confirmations(run=run, round=number, party=party, signatures=signed)
+        for party in wanted
+    }
+    reveals = [m for m in villain.tell(lists) if isinstance(m, Reveal)]
+    enough = len(reveals) >= answered.server.announced.parameters.threshold
+    return answered.opened(reveals, wanted) if enough and answered.vectors else None
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "after the next release"])
+@pytest.mark.parametrize("first", ["answered", "only joined"])
+def test_a_release_opened_in_one_place_is_opened_in_no_other(
+    tmp_path: Path, first: str, *, later: bool
+) -> None:
+    """Two places in two masked runs, one name: the difference of two sums would be one answer.
+
+    A place kept the answer that it had given. Asked there again, once the journal had gone on to
+    the next release, it was masked, and opened over parties of the server's choice: one party's
+    answer with one share of the noise, which is 1/n_min of what was paid for.
+    """
+    deployment = shares_of_five(tmp_path)
+    one, other = (Villain(deployment, run=run * 32) for run in (b"a", b"b"))
+    query = shared(one)
+    for villain in (one, other):
+        villain.joined()
+    number = 1
+    if first == "answered":
+        masked(one, query, number)
+        number += 1
+    whole = opened(other, masked(other, query, 1), 1, one.everybody)
+    assert whole is not None
+    if later:
+        masked(other, shared(one, round=1), 2)
+    again = masked(one, query, number)
+    assert opened(one, again, number, range(4)) is None
+    assert bool(again.vectors) is not later  # the same answer again, as long as it is the latest
+    # The next release goes on undisturbed, where it was begun or in a new place.
+    following = shared(one, round=1)
+    assert opened(one, masked(one, following, number + 1), number + 1, one.everybody) is not None
+
+
+# Numbers of a query, or of an experiment, at the ends of their ranges.
+
+
+def huber(sizes: tuple[int, ...], *, threshold: float, feature_bound: float) -> Task:
+    return Task(
+        model=LinearModel(width=4),
+        loss=HuberRegression(threshold=threshold),
+        regulariser=1e-40,
+        feature_bound=feature_bound,
+        sizes=sizes,
+    )
+
+
+@pytest.mark.parametrize("threshold", [1e-120, 1e-135, 3.2e-147])
+def test_gradients_whose_squares_vanish_decide_about_no_minimiser(threshold: float) -> None:
+    """A server that chooses G so small that ‖∇J‖² is 0, or not, by one record's label.
+
+    A point of any gradient below 10⁻¹⁶² counted as a minimiser: one label moved the answer from 0
+    to G/λ, 478 times the sensitivity with a thousand records.
+    """
+    count, bound = 1000, 1e-15
+    task = huber((count,), threshold=threshold, feature_bound=bound)
+    query = ErmQuery(
+        run="run",
+        round=0,
+        grid=FixedPoint(step=2.0 ** floor(log2(task.lipschitz / 1e-40 / count / 64)), bits=64),
+        event=GaussianEvent(relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE),
+        regulariser=1e-40,
+        tolerance=certain_tolerance(task, regulariser=1e-40),
+        local=LocalNoise(law="gaussian", relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE),
+    )
+    mechanism = local_mechanism(query, task, count)
+    assert mechanism is not None
+    check_query(query, task, Policy())
+    features = np.full((count, 4), bound / 2 * (1 - 2.0**-22), np.float32)
+
+    def exact(positive: int) -> NDArray[np.float64]:
+        labels = np.where(np.arange(count) < positive, 1, -1).astype(np.float32)
+        batch = stack(Records(X=features, y=labels), np.array([0, count]), task)
+        return Holdings(task, batch, sizes=(count,)).answer(query, Draws()).vectors
+
+    for positive in (1000, *range(996, 986, -1), 500):
+        moved = float(np.linalg.norm(exact(positive) - exact(positive - 1)))
+        assert moved <= sensitivity_of(mechanism)
