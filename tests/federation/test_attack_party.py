@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import floor, log2
-from typing import TYPE_CHECKING
+from math import floor, log2, sqrt
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from fedpriv.data import Records
+from fedpriv.data import Bounds, Records
+from fedpriv.data.bounds import enforce
 from fedpriv.federation.answers import Draws, Holdings
 from fedpriv.federation.guard import Policy, check_query
-from fedpriv.federation.limits import certain_tolerance, local_mechanism
+from fedpriv.federation.limits import (
+    answer_bound,
+    certain_tolerance,
+    gradient_sensitivity,
+    local_mechanism,
+)
 from fedpriv.federation.local_noise import LocalNoise, sensitivity_of
-from fedpriv.federation.queries import ErmQuery
+from fedpriv.federation.queries import ErmQuery, GradientQuery
 from fedpriv.federation.records import stack
 from fedpriv.federation.task import Task
 from fedpriv.federation.wire import Announce
-from fedpriv.learning.losses import HuberRegression
+from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Softmax, Squared
 from fedpriv.learning.models import LinearModel
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
@@ -37,7 +43,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedpriv.federation.queries import GradientQuery
+    from fedpriv.learning.batch import RecordBatch
+    from fedpriv.learning.losses import Loss
     from fedpriv.secagg.fixed_point import Ring
 
 # One release, opened over one set of parties.
@@ -162,3 +169,93 @@ def test_gradients_whose_squares_vanish_decide_about_no_minimiser(threshold: flo
     for positive in (1000, *range(996, 986, -1), 500):
         moved = float(np.linalg.norm(exact(positive) - exact(positive - 1)))
         assert moved <= sensitivity_of(mechanism)
+
+
+def losses(rng: np.random.Generator, regulariser: float) -> tuple[Loss, LinearModel, NDArray[Any]]:
+    """A loss with constants at any scale, a model of two coordinates for it, and some labels."""
+    scale = 10.0 ** rng.uniform(-30, 3)
+    signs = rng.choice([-1.0, 1.0], size=41).astype(np.float32)
+    numbers = (rng.uniform(-1, 1, size=41) * 10.0 ** rng.uniform(-20, 0)).astype(np.float32)
+    linear = LinearModel(width=2)
+    return (
+        (Logistic(), linear, signs),
+        (HuberHinge(smoothing=scale), linear, signs),
+        (HuberRegression(threshold=scale), linear, numbers),
+        (Squared(radius=1.000001 / regulariser**0.5, label_bound=1.0), linear, numbers),
+        (Softmax(classes=3), LinearModel(width=2, classes=3), rng.integers(0, 3, size=41)),
+    )[int(rng.integers(5))]
+
+
+def neighbours(
+    rng: np.random.Generator, task: Task, labels: NDArray[Any]
+) -> tuple[RecordBatch, RecordBatch]:
+    """Forty records of any length up to the bound, and the same with one exchanged."""
+    rows = rng.normal(size=(41, 2)) * 10.0 ** rng.uniform(-20, 0, size=(41, 1))
+    if rng.random() < 0.5:
+        rows[:] = rows[0] * rng.choice([-1, 1], size=(41, 1))
+    features = enforce(
+        rows.astype(np.float32),
+        Bounds(norm=task.feature_bound, intercept=0.0, scaling="divide"),
+        max_norm=sqrt(2) * 10.0 ** rng.uniform(-20, 0),
+    )
+    order = np.arange(41)
+    one, other = order[:40], np.array([40, *order[1:40]])
+    found = [
+        stack(Records(X=features[part], y=labels[part]), np.array([0, 40]), task)
+        for part in (one, other)
+    ]
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_number_of_a_query_for_gradients_lets_a_record_through(seed: int) -> None:
+    """Points, centres and scales from 10⁻³²⁰ to 10³⁰⁸: finite answers, within the sensitivity."""
+    rng = np.random.default_rng(seed)
+    loss, model, labels = losses(rng, 0.1)
+    bound = 10.0 ** rng.uniform(-15, 15)
+    task = Task(model=model, loss=loss, regulariser=0.1, feature_bound=bound, sizes=(40,))
+    wide = 10.0 ** rng.uniform(-320, 307, size=(3, task.dimension))
+    query = GradientQuery(
+        run="run",
+        round=0,
+        grid=FixedPoint(step=2.0**-20, bits=64),
+        event=GaussianEvent(relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE),
+        theta=rng.normal(size=task.dimension) * (wide[0] if seed % 2 else 10.0),
+        clip_norm=2.0 ** rng.uniform(-20, 30),
+        centre=wide[1] if seed % 3 == 1 else None,
+        scale=np.maximum(wide[2], 5e-324) if seed % 3 else None,
+    )
+    one, other = (
+        Holdings(task, batch, sizes=(40,)).answer(query, Draws()).vectors
+        for batch in neighbours(rng, task, labels)
+    )
+    moved = gradient_sensitivity(task, clip_norm=query.clip_norm, adjacency=Adjacency.REPLACE_ONE)
+    assert float(np.linalg.norm(one - other)) <= moved
+    query.grid.encode_sum(one, bound=answer_bound(query, task, 40))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_number_of_a_query_for_minimisers_lets_a_record_through(seed: int) -> None:
+    """λ, G and B at any scale, at the tolerance that is certain: always an answer, that far."""
+    rng = np.random.default_rng(seed)
+    bound = 10.0 ** rng.uniform(-15, 15)
+    regulariser = bound**2 * 10.0 ** rng.uniform(-8, 6)
+    loss, model, labels = losses(rng, regulariser)
+    task = Task(model=model, loss=loss, regulariser=regulariser, feature_bound=bound, sizes=(40,))
+    query = ErmQuery(
+        run="run",
+        round=0,
+        grid=FixedPoint(step=2.0 ** floor(log2(task.lipschitz / regulariser) - 30), bits=64),
+        event=GaussianEvent(relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE),
+        regulariser=regulariser,
+        tolerance=certain_tolerance(task, regulariser=regulariser),
+        local=LocalNoise(law="gaussian", relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE),
+    )
+    mechanism = local_mechanism(query, task, 40)
+    assert mechanism is not None
+    one, other = (
+        Holdings(task, batch, sizes=(40,)).answer(query, Draws()).vectors
+        for batch in neighbours(rng, task, labels)
+    )
+    assert float(np.linalg.norm(one - other)) <= sensitivity_of(mechanism)
+    query.grid.encode_sum(one, bound=answer_bound(query, task, 40))
