@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.deployed.policy import PartyPolicy
     from fedpriv.federation.party.party import Respondent
     from fedpriv.federation.protocol.wire import Announce
+    from fedpriv.federation.queries.kinds import Query
     from fedpriv.secagg import Party as MaskingParty
     from fedpriv.secagg.messages import Delivery
     from fedpriv.secagg.numbers.fixed_point import Ring
@@ -160,22 +161,25 @@ class _SeatedHost(PartyHost):
         return masking
 
     def _answer(self, memory: Memory, query: bytes, *, minimum: int) -> tuple[Memory, Ring]:
-        name = _name(query)
+        name = _asked(query).run
         if self.seat.name not in ("", name):
             raise QueryRefused("the query is of another run than those before it.")
         if not self.seat.name:
             self.journal.sit(self.run, replace(self.seat, name=name))
-        return super()._answer(memory, query, minimum=minimum)
+        # The journal answers for all places of this party, so that no place has a copy of its own:
+        # that of a release which has been opened elsewhere, and is over, would be given once more.
+        memory, vector = super()._answer(replace(memory, noisy=None), query, minimum=minimum)
+        return replace(memory, noisy=None), vector
 
     def _answer_masked(
         self, memory: Memory, record: Delivery, query: bytes
     ) -> tuple[Memory, Bound]:
         memory, message = super()._answer_masked(memory, record, query)
-        name = _name(query)
-        given = self.journal.given(name)
-        if given is None:
+        asked = _asked(query)
+        given = self.journal.given(asked.run)
+        if given is None or given.release != asked.round:
             raise QueryRefused("the answer is not in the state directory.")
-        self.journal.give(name, replace(given, seat=record.run, masks=record.round))
+        self.journal.give(asked.run, replace(given, seat=record.run, masks=record.round))
         return memory, message
 
     def _go_on(
@@ -203,9 +207,9 @@ def _run_of(data: bytes) -> bytes:
     return runs.pop()
 
 
-def _name(query: bytes) -> str:
+def _asked(query: bytes) -> Query:
     try:
-        return codec.from_bytes(query).run
+        return codec.from_bytes(query)
     except ValueError as error:
         raise QueryRefused(str(error)) from None
 

@@ -10,10 +10,10 @@ import pytest
 
 from fedpriv.data import read_table
 from fedpriv.data.marks import below, marks
-from fedpriv.data.schema import parse_schema
-from simulations.catalogue import checked
-from simulations.experiment import parse_experiment
-from simulations.records import party_records
+from fedpriv.data.tables.schema import parse_schema
+from fedpriv.simulations.experiment.catalogue import checked
+from fedpriv.simulations.experiment.data import party_records
+from fedpriv.simulations.experiment.file import parse_experiment
 from tests.audit.examination import difference, limit
 from tests.audit.neighbours import GRADIENTS, OUTPUT, Case, moved, table, write
 
