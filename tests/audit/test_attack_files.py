@@ -351,3 +351,48 @@ def test_a_sum_of_one_party_is_the_same_beside_others(records: int) -> None:
         (alone.sums(rows), beside.sums(more)),
     ):
         assert torch.equal(one[0].double(), both[0].double())
+
+
+# What was tried, and found nothing.
+
+
+@pytest.mark.parametrize(
+    "fraction", [None, 0.0, 0.5], ids=["default split", "no split", "half of all tested on"]
+)
+@pytest.mark.parametrize("kind", ["last of its party", "one of many copies", "one of two parties"])
+def test_a_record_that_leaves_shows_through_its_noise_alone(
+    kind: str, fraction: float | None, laboratory: Laboratory, tmp_path: Path
+) -> None:
+    rows = table("binary")
+    data: dict[str, Any] = {"test_fraction": fraction}
+    if kind == "last of its party":
+        others = [row for row in rows if row["clinic"] != "west"]
+        rows = [*others, next(row for row in rows if row["clinic"] == "west")]
+    elif kind == "one of many copies":
+        rows = [*rows, *([dict(rows[0])] * 20)]
+    else:
+        data |= {"partition": "hashed", "parties": 2, "records": 50}
+    case = Case(name=kind, strategy=GRADIENTS, adjacency="add-remove", data=data)
+    one = laboratory.run(case, rows, tmp_path / "one")
+    other = laboratory.run(case, rows[:-1], tmp_path / "other", script=one)
+    assert (one.code, other.code) == (0, 0)
+    assert difference(case, one, other) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "a,t,y\r\n0.5,1,1\r\n",
+        "\ufeffa,t,y\n0.5,1,1",
+        'a,t,y\n"0.5","1","1"\n',
+        " a ,t, y\n +0.50 , 1 ,\t1 \n\n",
+        "t,y,more,a\n1,1,\u00e9,5e-1\n",
+    ],
+    ids=["lines", "mark", "quotes", "blanks", "order"],
+)
+def test_a_record_is_the_same_however_it_is_spelled(content: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(content.encode())
+    dataset, report = read_table(tmp_path / "t.csv", CODES)
+    assert dataset.train.X.tolist() == [[0.0, 0.0, 1.0]]
+    assert dataset.train.y.tolist() == [1.0]
+    assert (report.missing, report.clamped) == ({}, {})
