@@ -40,7 +40,6 @@ from fedpriv.federation.deployed.journal import SALT_BYTES, Given, LedgerMark
 from fedpriv.federation.party.guard import Policy, QueryRefused
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.queries import encoding as codec
-from fedpriv.federation.queries.kinds import RiskGradientQuery
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import BudgetExceeded
@@ -116,7 +115,7 @@ class DeployedParty:
         """
         file = self._file
         event = check_terms(query, self._engagement, file.policy, file.adjacency)
-        fit = isinstance(query, RiskGradientQuery)
+        fit = query.joint_fit
         asked = _FIT if fit else sha256(codec.to_bytes(query)).digest()
         with _faults(file.name), self._ledger() as ledger:
             found = self._journal.given(query.run)

@@ -14,7 +14,6 @@ from fedpriv.federation.protocol.level import LEVELS
 from fedpriv.federation.protocol.masked_rounds import MaskedRounds
 from fedpriv.federation.protocol.wire import Ask, ClearAnswer, Join, Joined, Request
 from fedpriv.federation.queries import encoding as codec
-from fedpriv.federation.queries.bounds import answer_width
 from fedpriv.secagg import SecureAggregationError
 from fedpriv.secagg.round import RUN_BYTES
 
@@ -121,7 +120,7 @@ class GridFederation:
             RoundFailed: Too few are left. Nothing was revealed.
         """
         minimum = 0 if query.share is None else query.share.minimum
-        width = answer_width(query, self._task)
+        width = query.answer_width(self._task)
         data, grid = codec.to_bytes(query), query.grid
         self._members.gather()
         try:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from fedpriv.federation.party.memory import Memory
     from fedpriv.federation.party.party import Respondent
     from fedpriv.federation.protocol.level import Protection
-    from fedpriv.federation.queries.kinds import Query
     from fedpriv.secagg.numbers.fixed_point import Ring
     from fedpriv.secagg.party_state import PartyState
     from fedpriv.secagg.round import Bound
@@ -212,7 +211,7 @@ class PartyHost:
             raise
         except (ValueError, OverflowError, ToleranceNotReachedError) as error:
             raise QueryRefused(f"no answer could be computed: {type(error).__name__}.") from None
-        if _noisy(asked):
+        if asked.noise_by_party:
             answered = NoisyAnswer(
                 release=asked.round,
                 query=digest,
@@ -251,8 +250,3 @@ def survivors_of(state: PartyState, record: Bound) -> tuple[int, ...]:
     if isinstance(state, Confirmed):
         return state.survivors
     return record.survivors if isinstance(record, Survivors) else ()
-
-
-def _noisy(query: Query) -> bool:
-    """Whether the party adds noise of its own."""
-    return any(getattr(query, name, None) is not None for name in ("share", "local", "objective"))

@@ -11,7 +11,6 @@ from fedpriv.federation.party.answers import Holdings, draw, draw_local_noise
 from fedpriv.federation.party.guard import Policy, check_query
 from fedpriv.federation.party.once import OncePerRound
 from fedpriv.federation.party.stack import stack
-from fedpriv.federation.queries.bounds import answer_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +100,7 @@ class Party:
     def _computed(self, query: Query) -> Ring:
         task, grid = self._task, query.grid
         stream = (self._noise or self._sampling)(query.round)
-        apart = self._noise is not None and getattr(query, "sampling_rate", 1.0) < 1
+        apart = self._noise is not None and query.sampling_rate < 1
         draws = draw(
             query,
             task,
@@ -110,7 +109,7 @@ class Party:
             records=len(self._holdings),
         )
         vectors = self._holdings.answer(query, draws).vectors
-        answer = grid.encode_sum(vectors, bound=answer_bound(query, task, self.size))
+        answer = grid.encode_sum(vectors, bound=query.answer_bound(task, self.size))
         noise = draw_local_noise(query, task, (self.size,), stream)
         if noise is not None:
             answer += noise.astype(grid.dtype)

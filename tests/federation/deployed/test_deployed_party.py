@@ -27,7 +27,7 @@ from fedpriv.federation.protocol.wire import (
     Request,
 )
 from fedpriv.federation.queries import encoding as codec
-from fedpriv.federation.queries.bounds import local_mechanism, share_mechanism
+from fedpriv.federation.queries.bounds import share_mechanism
 from fedpriv.federation.queries.kinds import GradientQuery, RiskGradientQuery
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.privacy.adjacency import Adjacency
@@ -103,7 +103,7 @@ def locally_noisy(deployment: Deployment) -> GradientQuery:
     local = LocalNoise(law="gaussian", relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE)
     stated = query(deployment, 0, local=local)
     task = north(deployment).engagement.task
-    mechanism = local_mechanism(stated, task, task.smallest)
+    mechanism = stated.local_mechanism(task, task.smallest)
     assert mechanism is not None
     return replace(stated, event=mechanism.event())
 
