@@ -1,6 +1,6 @@
-"""What server and parties send each other: protocol messages and what goes beside them, as bytes.
+"""Wire messages of server and parties: those of the protocol, and what goes beside them, as bytes.
 
-A `Request` goes to one party and has one `Reply`. Both carry records in the strict binary form of
+A `Request` goes to one party and has one `Reply`. Both carry messages in the strict binary form of
 `fedpriv.secagg.primitives.codec`: reading refuses everything that writing cannot produce. Several
 steps can ride in one request, so that the key set-up of the next round needs no exchange of its
 own.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.secagg import messages
+from fedpriv.secagg import messages as protocol
 from fedpriv.secagg.errors import MalformedMessage
 from fedpriv.secagg.primitives.codec import Ids, Layout, Number, Reader, Vector
 from fedpriv.secagg.round import Bound
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fedpriv.secagg.numbers.fixed_point import Ring
 
-_MOST_RECORDS = 64
+_MOST_MESSAGES = 64
 _REFUSAL_BYTES = 500
 
 
@@ -74,7 +74,7 @@ class ClearAnswer(Bound):
 
 
 _KINDS: dict[int, type[Bound]] = {
-    record.kind: record for record in (Join, Joined, Announce, Ask, ClearAnswer)
+    message.kind: message for message in (Join, Joined, Announce, Ask, ClearAnswer)
 }
 
 
@@ -83,22 +83,30 @@ class Request:
     """What a party is asked to do, in this order.
 
     Attributes:
-        records: One or more steps.
+        messages: One or more steps.
         query: The query that an answer is asked for, encoded; empty if none is.
     """
 
-    records: tuple[Bound, ...]
+    messages: tuple[Bound, ...]
     query: bytes = b""
+
+    @property
+    def run(self) -> bytes:
+        """The one run that the request is of."""
+        runs = {message.run for message in self.messages}
+        if len(runs) != 1:
+            raise MalformedMessage("The request asks for nothing, or is of several runs.")
+        return runs.pop()
 
     def to_bytes(self) -> bytes:
         """The one encoding of the request."""
-        return pack([self.query, *(record.to_bytes() for record in self.records)])
+        return pack([self.query, *(message.to_bytes() for message in self.messages)])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Request:
         """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
-        query, records = _unpacked(data)
-        return cls(query=query, records=records)
+        query, messages = _unpacked(data)
+        return cls(query=query, messages=messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,25 +114,25 @@ class Reply:
     """What a party did.
 
     Attributes:
-        records: The results of the steps that it took.
+        messages: The results of the steps that it took.
         refusal: Why it did not take the others; rules and party numbers, nothing secret.
     """
 
-    records: tuple[Bound, ...]
+    messages: tuple[Bound, ...]
     refusal: str = ""
 
     def to_bytes(self) -> bytes:
         """The one encoding of the reply."""
         refusal = self.refusal.encode()[:_REFUSAL_BYTES]
-        return pack([refusal, *(record.to_bytes() for record in self.records)])
+        return pack([refusal, *(message.to_bytes() for message in self.messages)])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Reply:
         """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
-        refusal, records = _unpacked(data)
+        refusal, messages = _unpacked(data)
         if len(refusal) > _REFUSAL_BYTES:
             raise MalformedMessage("A refusal is too long.")
-        return cls(refusal=refusal.decode(errors="replace"), records=records)
+        return cls(refusal=refusal.decode(errors="replace"), messages=messages)
 
 
 def pack(parts: Iterable[bytes]) -> bytes:
@@ -143,13 +151,13 @@ def unpack(data: bytes) -> list[bytes]:
 
 
 def read(data: bytes) -> Bound:
-    """One record, of the protocol or of those above."""
+    """One message, of the protocol or of those above."""
     kind = _KINDS.get(data[1]) if len(data) > 1 else None
-    return messages.read(data) if kind is None else kind.from_bytes(data)
+    return protocol.read(data) if kind is None else kind.from_bytes(data)
 
 
 def _unpacked(data: bytes) -> tuple[bytes, tuple[Bound, ...]]:
     parts = unpack(data)
-    if not 1 <= len(parts) <= _MOST_RECORDS:
-        raise MalformedMessage("An envelope has a first part and a few records.")
+    if not 1 <= len(parts) <= _MOST_MESSAGES:
+        raise MalformedMessage("An envelope has a first part and a few messages.")
     return parts[0], tuple(read(part) for part in parts[1:])

@@ -18,6 +18,7 @@ from fedpriv.federation.deployed.host import DeployedHost
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.deployed.policy import read_party
+from fedpriv.federation.party.host import Keys
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.roster import read_roster
@@ -64,11 +65,11 @@ def open_deployed(party: str, config: str, *, files: Files | None = None) -> Dep
             journal=journal,
             files=files,
         ),
+        protection=engagement.protection,
+        keys=Keys(identity=_identity(file, roster), roster=roster.identities),
+        store=journal,
         engagement=engagement,
         policy=file.policy,
-        identity=_identity(file, roster),
-        roster=roster.identities,
-        journal=journal,
     )
 
 

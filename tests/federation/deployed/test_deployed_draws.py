@@ -200,7 +200,7 @@ def test_the_draw_is_on_the_disk_before_a_record_is_used_and_erased_when_the_ans
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(answering.Party, "answer", look)
+        patched.setattr(answering.Party, "compute", look)
         for _ in range(2):
             with pytest.raises(RuntimeError):
                 answer(deployment, query)
