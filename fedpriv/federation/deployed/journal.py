@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, ClassVar
 from fedpriv.federation.party.answered import Given
 from fedpriv.federation.party.memory import Memory
 from fedpriv.secagg.errors import WrongRound
-from fedpriv.secagg.primitives.codec import Fixed, Layout, Number, Record
+from fedpriv.secagg.primitives.codec import Fixed, Layout, Number, Packed
+from fedpriv.secagg.primitives.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,7 +43,7 @@ _FOLDER, _FILE = 0o700, 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=True)
-class LedgerMark(Record):
+class LedgerMark(Packed):
     """A ledger at one time: whatever it is later, it begins like this.
 
     Attributes:
@@ -50,7 +51,7 @@ class LedgerMark(Record):
         head: The hash of the last of them.
     """
 
-    kind: ClassVar[int] = 97
+    kind: ClassVar[int] = Kind.LEDGER_MARK
     layout: ClassVar[Layout] = {"rows": Number(8), "head": Fixed(32)}
     rows: int
     head: bytes

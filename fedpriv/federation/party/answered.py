@@ -19,7 +19,8 @@ from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries.encoding import to_bytes
 from fedpriv.privacy.randomness import SECRET_BYTES
 from fedpriv.secagg.errors import OutOfOrder
-from fedpriv.secagg.primitives.codec import Fixed, Ids, Layout, Number, Record, Vector
+from fedpriv.secagg.primitives.codec import Fixed, Ids, Layout, Number, Packed, Vector
+from fedpriv.secagg.primitives.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,7 @@ _FIT = sha256(b"every exchange of a joint fit").digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class Given(Record):
+class Given(Packed):
     """The answer to one query of a run, before its masks, or how it will be drawn: private.
 
     Attributes:
@@ -49,7 +50,7 @@ class Given(Record):
         opened: The parties over which a sum with this answer in it was opened; empty if none was.
     """
 
-    kind: ClassVar[int] = 96
+    kind: ClassVar[int] = Kind.GIVEN
     layout: ClassVar[Layout] = {
         "release": Number(8),
         "query": Fixed(32),

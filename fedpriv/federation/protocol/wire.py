@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fedpriv.secagg import messages as protocol
 from fedpriv.secagg.errors import MalformedMessage
 from fedpriv.secagg.primitives.codec import Ids, Layout, Number, Reader, Vector
+from fedpriv.secagg.primitives.kinds import Kind
 from fedpriv.secagg.round import Bound
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _REFUSAL_BYTES = 500
 class Join(Bound):
     """Server to node, once: which party are you? ``round`` and ``party`` are 0."""
 
-    kind: ClassVar[int] = 32
+    kind: ClassVar[int] = Kind.JOIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -41,7 +42,7 @@ class Joined(Bound):
         level: The place of its protection in `protection.LEVELS`.
     """
 
-    kind: ClassVar[int] = 33
+    kind: ClassVar[int] = Kind.JOINED
     layout: ClassVar[Layout] = {"size": Number(8), "level": Number(1)}
     size: int
     level: int
@@ -51,7 +52,7 @@ class Joined(Bound):
 class Announce(Bound):
     """Server to party: a round, who is invited, and how many answers must be in its sum."""
 
-    kind: ClassVar[int] = 34
+    kind: ClassVar[int] = Kind.ANNOUNCE
     layout: ClassVar[Layout] = {"cohort": Ids(), "minimum": Number(4)}
     cohort: tuple[int, ...]
     minimum: int
@@ -61,14 +62,14 @@ class Announce(Bound):
 class Ask(Bound):
     """Server to party, without secure aggregation: answer the query in the clear."""
 
-    kind: ClassVar[int] = 35
+    kind: ClassVar[int] = Kind.ASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class ClearAnswer(Bound):
     """Party to server, without secure aggregation: the answer itself."""
 
-    kind: ClassVar[int] = 36
+    kind: ClassVar[int] = Kind.CLEAR_ANSWER
     layout: ClassVar[Layout] = {"vector": Vector()}
     vector: Ring
 
