@@ -1,4 +1,4 @@
-"""What a deployed party checks before it uses a record: the run, the query, and what it costs.
+"""Guard of a deployed party: the run, the query and its cost, checked before a record is used.
 
 What is charged. A party's ledger is charged with the cost of the release *as seen by the worst
 observer that its policy does not trust*:

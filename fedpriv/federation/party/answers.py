@@ -80,7 +80,7 @@ class Answers:
     """The exact answers of m parties. **Private**, all of it.
 
     Attributes:
-        vectors: float64 (m, d), one row a party.
+        vectors: float64 (m, d), one row per party.
         counts: What a simulation reports: records in the sum, and clipped ones among them.
     """
 
@@ -103,7 +103,7 @@ class Holdings:
     ) -> None:
         if len(sizes) != batch.parties:
             raise ValueError(
-                f"sizes must be one a party, {batch.parties}, got {len(sizes)} of them."
+                f"sizes must be one per party, {batch.parties}, got {len(sizes)} of them."
             )
         self._task = task
         self._batch = batch

@@ -1,4 +1,4 @@
-"""Queries and answers as Flower messages, without secure aggregation: answers travel in the clear.
+"""Clear messages: queries and answers as Flower messages, without secure aggregation.
 
 The server adds an answer to the total as soon as it reads it, and keeps none.
 """

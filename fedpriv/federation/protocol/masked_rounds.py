@@ -1,4 +1,4 @@
-"""The server's side of masked sums, round after round, over any line to the parties.
+"""Masked rounds at the server: one masked sum after another, over any line to the parties.
 
 Exchanges of a round, in the steady state (what rides along for the next round in brackets):
 
@@ -248,7 +248,7 @@ def _invitations(server: Server) -> dict[int, Announce]:
 
 
 def _requests(*boxes: Mapping[int, Bound], query: bytes = b"") -> dict[int, Request]:
-    """One request a party, with its message from each of the boxes, in their order.
+    """One request per party, with its message from each of the boxes, in their order.
 
     The query goes to those only who have a message in the first one.
     """

@@ -39,7 +39,7 @@ class Joined(Bound):
 
     Attributes:
         size: n_j; public.
-        level: The place of its protection in `protection.LEVELS`.
+        level: The place of its protection in `fedpriv.federation.protocol.level.LEVELS`.
     """
 
     kind: ClassVar[int] = Kind.JOINED
