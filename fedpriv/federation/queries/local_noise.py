@@ -1,4 +1,4 @@
-"""Local noise of parties, relative to a sensitivity that is known at the party, or at the end."""
+"""Local noise of parties, relative to a sensitivity known later: there, or after drop-outs."""
 
 from __future__ import annotations
 
