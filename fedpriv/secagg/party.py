@@ -205,8 +205,8 @@ class Party:
     def _bound(self) -> dict[str, Any]:
         return {"run": self.announced.run, "round": self.announced.number, "party": self.number}
 
-    def _expect(self, record: Bound, kind: type[Kind]) -> Kind:
-        return rules.expect(record, kind, self.announced, self.number)
+    def _expect(self, value: Bound, kind: type[Kind]) -> Kind:
+        return rules.expect(value, kind, self.announced, self.number)
 
     def _public_keys(self, mask_key: bytes) -> bytes:
         return self.channel_key.public_key().public_bytes_raw() + public_key(mask_key)

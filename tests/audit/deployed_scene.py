@@ -16,7 +16,6 @@ from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.party import party as answering
 from fedpriv.federation.party.answers import draw
 from fedpriv.federation.party.guard import QueryRefused
-from fedpriv.federation.party.memory import Memory
 from fedpriv.federation.protocol.wire import Join, Request
 from fedpriv.secagg import FixedPoint
 from tests.audit.deployed_cases import SCHEMA
@@ -163,8 +162,8 @@ class Scene:
 
     def join(self) -> bytes:
         """What the party says when a run invites it."""
-        request = Request(records=(Join(run=b"n" * 32, round=0, party=0),)).to_bytes()
-        return self.deployment.host("north").handle(Memory(), request)[1]
+        request = Request(messages=(Join(run=b"n" * 32, round=0, party=0),)).to_bytes()
+        return self.deployment.host("north").handle(request)
 
     def answering(self, query: Query, round_: int) -> Callable[[], Any]:
         """Ask for a release, of a fresh process."""

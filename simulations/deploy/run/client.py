@@ -18,6 +18,7 @@ from fedpriv.federation.deployed.host import DeployedHost
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.deployed.policy import read_party
+from fedpriv.federation.party.host import Keys
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.roster import read_roster
@@ -64,11 +65,11 @@ def open_deployed(party: str, config: str, *, files: Files | None = None) -> Dep
             journal=journal,
             files=files,
         ),
+        protection=engagement.protection,
+        keys=Keys(identity=_identity(file, roster), roster=roster.identities),
+        store=journal,
         engagement=engagement,
         policy=file.policy,
-        identity=_identity(file, roster),
-        roster=roster.identities,
-        journal=journal,
     )
 
 
@@ -92,10 +93,10 @@ def _require_server(file: PartyFile) -> None:
 
     Whether the SuperNode was started with it a ClientApp cannot see.
     """
-    found = fingerprint(read_certificate(file.certificate))
-    if found != file.policy.server:
+    pinned = fingerprint(read_certificate(file.certificate))
+    if pinned != file.policy.server:
         raise ValueError(
-            f"policy.server must be the fingerprint of {str(file.certificate)!r}, {found}, got "
+            f"policy.server must be the fingerprint of {str(file.certificate)!r}, {pinned}, got "
             f"{file.policy.server!r}. Find out from the federation which one is right."
         )
 
