@@ -16,10 +16,8 @@ from fedpriv.federation.party.guard import Policy, check_query
 from fedpriv.federation.party.stack import stack
 from fedpriv.federation.protocol.wire import Announce
 from fedpriv.federation.queries.bounds import (
-    answer_bound,
     certain_tolerance,
     gradient_sensitivity,
-    local_mechanism,
 )
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
 from fedpriv.federation.queries.local_noise import LocalNoise, sensitivity_of
@@ -156,7 +154,7 @@ def test_gradients_whose_squares_vanish_decide_about_no_minimiser(threshold: flo
         tolerance=certain_tolerance(task, regulariser=1e-40),
         local=LocalNoise(law="gaussian", relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE),
     )
-    mechanism = local_mechanism(query, task, count)
+    mechanism = query.local_mechanism(task, count)
     assert mechanism is not None
     check_query(query, task, Policy())
     features = np.full((count, 4), bound / 2 * (1 - 2.0**-22), np.float32)
@@ -231,7 +229,7 @@ def test_no_number_of_a_query_for_gradients_lets_a_record_through(seed: int) -> 
     )
     moved = gradient_sensitivity(task, clip_norm=query.clip_norm, adjacency=Adjacency.REPLACE_ONE)
     assert float(np.linalg.norm(one - other)) <= moved
-    query.grid.encode_sum(one, bound=answer_bound(query, task, 40))
+    query.grid.encode_sum(one, bound=query.answer_bound(task, 40))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -251,11 +249,11 @@ def test_no_number_of_a_query_for_minimisers_lets_a_record_through(seed: int) ->
         tolerance=certain_tolerance(task, regulariser=regulariser),
         local=LocalNoise(law="gaussian", relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE),
     )
-    mechanism = local_mechanism(query, task, 40)
+    mechanism = query.local_mechanism(task, 40)
     assert mechanism is not None
     one, other = (
         Holdings(task, batch, sizes=(40,)).answer(query, Draws()).vectors
         for batch in neighbours(rng, task, labels)
     )
     assert float(np.linalg.norm(one - other)) <= sensitivity_of(mechanism)
-    query.grid.encode_sum(one, bound=answer_bound(query, task, 40))
+    query.grid.encode_sum(one, bound=query.answer_bound(task, 40))
