@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from math import sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._validate import require_choice, require_count, require_positive, require_rate
@@ -23,6 +24,8 @@ from fedpriv.privacy.events import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning.releases import Releases
@@ -142,6 +145,24 @@ class Plan:
                 for mechanism, count in Counter(self.mechanisms).items()
             ],
         }
+
+
+def grid_sensitivity(sensitivity: float, *, dimension: int, step: float) -> float:
+    """The L2 sensitivity of a sum on a fixed-point grid: Δ + √d·step.
+
+    Every coordinate is rounded to the grid, in the one answer that the record is part of: two
+    answers at a distance of Δ are then at most √d·step further apart.
+    """
+    require_positive(sensitivity=sensitivity, step=step)
+    require_count(dimension=dimension)
+    return sensitivity + sqrt(dimension) * step
+
+
+def require_sizes(sizes: Sequence[int]) -> None:
+    """Refuse to plan for no party, or for one without records."""
+    if not len(sizes):
+        raise ValueError("sizes must hold at least one party, got none.")
+    require_count(**{f"sizes[{index}]": size for index, size in enumerate(sizes)})
 
 
 def sampled(event: Event, sampling_rate: float) -> Event:

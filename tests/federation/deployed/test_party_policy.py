@@ -31,7 +31,7 @@ from fedpriv.federation.queries.kinds import (
     Query,
     RiskGradientQuery,
 )
-from fedpriv.federation.queries.local_noise import LAWS, LocalNoise
+from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.learning.losses import Squared
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.adjacency import Adjacency
@@ -48,6 +48,7 @@ from fedpriv.privacy.events import (
     SkellamEvent,
     ZcdpEvent,
 )
+from fedpriv.privacy.mechanisms.laws import LAWS
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import linear_task
