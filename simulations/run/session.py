@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.experiment.toml_writer import to_toml
@@ -206,8 +205,9 @@ def carry_on(
         else federation(rounds, done)
     )
     record.follow(parties)
-    if strategy.plan is not None:
-        write_json(directory / "plan.json", strategy.plan.to_dict())
+    planned = strategy.plan
+    if planned is not None:
+        write_json(directory / "plan.json", planned.to_dict())
     # A real release saves every round: its ledger waits for the disk anyway.
     pause = 0.0 if identity.release else prepared.experiment.run.checkpoint_seconds
     saved, last = perf_counter(), strategy.round
@@ -225,7 +225,7 @@ def carry_on(
 
     if not train(strategy, parties, watch):
         return None
-    if isinstance(strategy.plan, AdaptivePlan):  # as found, with the noise that was chosen
+    if strategy.plan is not None and strategy.plan is not planned:  # with the noise as chosen
         write_json(directory / "plan.json", strategy.plan.to_dict())
     result, rows = summary(record, run=identity.run), [asdict(entry) for entry in record.rounds]
     if identity.release:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.task import Task, Weights
     from fedpriv.privacy.mechanisms.laws import Law
-    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
     from fedpriv.strategies.common.building import Setup
 
 Calibration = Literal["exact", "textbook", "unsound-textbook"]
@@ -51,7 +51,7 @@ def plan_gradients(
     shape: Sequence[float] | None = None,
     calibration: Calibration = "exact",
     accountant: str = "auto",
-) -> Plan:
+) -> FixedPlan:
     """T noisy sums of clipped gradients.
 
     Sensitivity. One record moves the sum by at most 2C (replace-one) or C (add-remove), plus what
@@ -133,7 +133,7 @@ def plan_output(
     weights: Weights,
     tolerance: float,
     joint: bool = False,
-) -> Plan:
+) -> FixedPlan:
     """One noisy average of the parties' minimisers, or the ``joint`` minimiser with noise.
 
     A joint fit is the case of one party that holds all records. The law "unsound-laplace" is for

@@ -8,7 +8,8 @@ from fedpriv._validate import require_positive
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.calibration import calibrate
-from fedpriv.privacy.planning.plan import Plan, grid_sensitivity, require_sizes
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
+from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def gradient_plan(
     shape: Sequence[float] | None = None,
     relative_noise: float | None = None,
     accountant: str = "auto",
-) -> Plan:
+) -> FixedPlan:
     """T noisy sums of clipped gradients within a budget.
 
     Guarantee. That of Gaussian noise calibrated to ``sensitivity``, plus √d·step for the grid, if
@@ -75,7 +76,7 @@ def gradient_plan(
         noise = tuple(z / relation.sum_sensitivity for z in calibrated.noise_multipliers)
     else:
         noise = (relative_noise,) * rounds
-    return Plan(
+    return FixedPlan(
         strategy="gradient-perturbation",
         query="the sum of its records' clipped gradients at the current model",
         released="every round's noisy sum of gradients, hence every model of the run",

@@ -15,7 +15,8 @@ from fedpriv.privacy.mechanisms import (
 )
 from fedpriv.privacy.mechanisms.laws import LAWS
 from fedpriv.privacy.planning.calibration import calibrate
-from fedpriv.privacy.planning.plan import Plan, grid_sensitivity, require_sizes
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
+from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ def output_plan(
     step: float,
     law: Law = "l2-laplace",
     joint: bool = False,
-) -> Plan:
+) -> FixedPlan:
     """One noisy weighted average of the parties' minimisers (Jayaraman et al. 2018).
 
     Guarantee. That of the law, calibrated to ``sensitivity`` plus √d·step for the grid, if
@@ -62,7 +63,7 @@ def output_plan(
     mechanism = _mechanism(law, moved, dimension, budget)
     if isinstance(mechanism, UnsoundLaplaceMechanism):
         budget = replace(budget, epsilon=mechanism.event().epsilon)
-    return Plan(
+    return FixedPlan(
         strategy="output-perturbation",
         query=(
             "sums of exact gradients, until the joint minimiser is found"

@@ -17,14 +17,14 @@ from fedpriv.privacy.mechanisms import (
     GaussianMechanism,
     Mechanism,
 )
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.planning.output import output_plan
-from fedpriv.privacy.planning.plan import Plan
 
 R = Adjacency.REPLACE_ONE
 
 
-def gradient(**changes: Any) -> Plan:
+def gradient(**changes: Any) -> FixedPlan:
     good: dict[str, Any] = {
         "budget": Budget(epsilon=1, delta=1e-6),
         "rounds": 50,
@@ -38,7 +38,7 @@ def gradient(**changes: Any) -> Plan:
     return gradient_plan(**{**good, **changes})
 
 
-def output(**changes: Any) -> Plan:
+def output(**changes: Any) -> FixedPlan:
     good: dict[str, Any] = {
         "budget": Budget(epsilon=0.5, delta=0),
         "sensitivity": 0.004,
@@ -49,7 +49,7 @@ def output(**changes: Any) -> Plan:
     return output_plan(**{**good, **changes})
 
 
-def plan_of(*mechanisms: Mechanism, **changes: Any) -> Plan:
+def plan_of(*mechanisms: Mechanism, **changes: Any) -> FixedPlan:
     good: dict[str, Any] = {
         "strategy": "test",
         "query": "a sum",
@@ -61,7 +61,7 @@ def plan_of(*mechanisms: Mechanism, **changes: Any) -> Plan:
         "dimension": 9,
         "step": 1e-6,
     }
-    return Plan(mechanisms=mechanisms, **{**good, **changes})
+    return FixedPlan(mechanisms=mechanisms, **{**good, **changes})
 
 
 def test_gradient_noise_is_calibrated_to_the_sensitivity_on_the_grid() -> None:

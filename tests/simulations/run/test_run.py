@@ -19,7 +19,6 @@ from fedpriv.simulations.experiment.file import parse_experiment, read_experimen
 from fedpriv.simulations.run.noise import acting_noise
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
 from fedpriv.simulations.run.session import carry_on, reopen, start
-from fedpriv.simulations.run.spending import Spending
 from fedpriv.simulations.run.summary import simulate
 
 EXPERIMENT = """
@@ -446,8 +445,8 @@ def test_spend_on_the_way_is_a_bound_and_ends_at_the_plans(file: Path, settings:
     strategy = build_strategy(prepared, run="x")
     plan = strategy.plan
     assert plan is not None
-    spending = Spending(plan=plan)
-    curve = [spending.after(t) for t in range(131)]
+    spent = plan.spending()
+    curve = [spent(t) for t in range(131)]
     assert curve[0] == 0
     assert curve == sorted(curve)
     assert curve[-1] == plan.epsilon
