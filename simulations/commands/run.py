@@ -164,7 +164,7 @@ def _session(
         ledgers.require_price(ledger, prepared.experiment, plan)
     directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
     if new_ledger and ledger is not None:
-        ledgers.make_ledger(ledger, prepared.experiment, plan)
+        ledgers.make_ledger(ledger, prepared.experiment, plan).close()
     return session.start(prepared, directory, release=release, ledger=ledger)
 
 

@@ -47,7 +47,7 @@ def require_ledger(path: Path, *, new: bool) -> None:
         )
 
 
-def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> None:
+def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> Ledger:
     """A ledger with the budget of a run that was not started, by the rule that the run fits."""
     privacy, adjacency = experiment.privacy, Adjacency(experiment.privacy.adjacency)
     budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta)
@@ -56,13 +56,13 @@ def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> None:
         rule = fitting_composition(
             plan.releases, delta=plan.budget.delta, budget=budget, adjacency=adjacency
         )
-    Ledger.create(
+    return Ledger.create(
         path,
         data_name=experiment.data.title,
         budget=budget,
         adjacency=adjacency,
         composition=rule,
-    ).close()
+    )
 
 
 def require_price(path: Path, experiment: Experiment, plan: Plan | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import signal
-import tomllib
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -12,17 +11,17 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._durable import replace_file
+from fedpriv._toml import read_toml, to_toml
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.run.files import (
     PRIVATE,
     private,
     read_checkpoint,
     read_json,
     write_arrays,
-    write_atomic,
     write_checkpoint,
     write_costs,
     write_json,
@@ -113,7 +112,7 @@ def start(
         data=None if release else _digest(prepared),
     )
     directory.mkdir(parents=True, exist_ok=True)
-    write_atomic(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
+    replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
     write_json(private(directory) / _IDENTITY, asdict(identity))
     return Session(directory=directory, prepared=prepared, identity=identity)
 
@@ -135,8 +134,7 @@ def reopen(
     if not started(directory):
         raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
     identity = Identity(**read_json(private(directory) / _IDENTITY))
-    config = (directory / "config.toml").read_text(encoding="utf-8")
-    prepared = preparing(parse_experiment(tomllib.loads(config)))
+    prepared = preparing(parse_experiment(read_toml(directory / "config.toml", "experiment")))
     if prepared.experiment.config_hash != identity.config_hash:
         raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
     if expected is not None and checked(expected).config_hash != identity.config_hash:

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedpriv._durable import synchronise
 from fedpriv.privacy.ledger.errors import (
     LedgerCorrupt,
     LedgerError,
@@ -80,7 +81,7 @@ def create_database(path: Path, fill: Callable[[sqlite3.Connection], None]) -> N
                 connection.execute(statement)
             fill(connection)
             connection.execute("COMMIT")
-        _synchronise(path.absolute().parent)  # which holds the name of the new file
+        synchronise(path.absolute().parent)  # which holds the name of the new file
     except BaseException:
         for suffix in ("", "-wal", "-shm"):
             with suppress(OSError):
@@ -192,15 +193,7 @@ def _settle(connection: sqlite3.Connection, path: Path) -> None:
     """
     connection.execute("SELECT 1 FROM head").fetchone()
     with suppress(FileNotFoundError):
-        _synchronise(_log_of(path))
-
-
-def _synchronise(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        synchronise(_log_of(path))
 
 
 def _log_of(path: Path) -> Path:

@@ -102,7 +102,7 @@ def test_paths_are_those_beside_the_file_and_everything_is_read(tmp_path: Path) 
 
 
 def test_a_file_is_read_from_the_disk_or_named_in_the_error(tmp_path: Path) -> None:
-    from fedpriv.simulations.experiment.toml_writer import to_toml
+    from fedpriv._toml import to_toml
 
     path = tmp_path / "party.toml"
     path.write_text(to_toml(FILE))
