@@ -68,9 +68,9 @@ def _session(output: str, experiment: str) -> Session:
     if output:
         return sessions.reopen(Path(output))
     prepared = prepare(grid_experiment(experiment))
-    check(prepared)
+    strategy = check(prepared)
     directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash)
-    return sessions.start(prepared, directory)
+    return sessions.start(prepared, directory, strategy=strategy)
 
 
 def _builder(grid: Grid, session: Session) -> Callable[[int, int], Federation]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv._durable import replace_file
 from fedpriv._toml import read_toml, to_toml
+from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked
+from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.files import (
     PRIVATE,
@@ -33,12 +34,13 @@ from fedpriv.simulations.run.outcome import MODEL, ROUND, sift
 from fedpriv.simulations.run.prepare import (
     Prepared,
     build_federation,
-    build_strategy,
+    check,
     prepare,
     train,
 )
 from fedpriv.simulations.run.release_rules import require_releasable
 from fedpriv.simulations.run.statements import write_statement
+from fedpriv.simulations.run.streams import streams
 from fedpriv.simulations.run.summary import costs, summary, summary_alone
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.history import Round
 
@@ -77,11 +80,19 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Session:
-    """A prepared run and its directory."""
+    """A prepared run and its directory.
+
+    Attributes:
+        directory: of the run.
+        prepared: its experiment, with records.
+        identity: what makes it this run.
+        strategy: as it was built and checked; None if it is still to be built.
+    """
 
     directory: Path
     prepared: Prepared
     identity: Identity
+    strategy: SumStrategy | None = None
 
     @property
     def finished(self) -> bool:
@@ -90,9 +101,14 @@ class Session:
 
 
 def start(
-    prepared: Prepared, directory: Path, *, release: bool = False, ledger: Path | None = None
+    prepared: Prepared,
+    directory: Path,
+    *,
+    strategy: SumStrategy | None = None,
+    release: bool = False,
+    ledger: Path | None = None,
 ) -> Session:
-    """Write down what a new run is."""
+    """Write down what a new run is; its ``strategy``, if `check` has built it."""
     if release:
         require_releasable(prepared.experiment)
         if prepared.experiment.data.public_test and not prepared.own_test:
@@ -114,7 +130,7 @@ def start(
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
     write_json(private(directory) / _IDENTITY, asdict(identity))
-    return Session(directory=directory, prepared=prepared, identity=identity)
+    return Session(directory=directory, prepared=prepared, identity=identity, strategy=strategy)
 
 
 def started(directory: Path) -> bool:
@@ -153,16 +169,16 @@ def reopen(
 
 
 def _head(ledger: Path) -> str:
-    with Ledger.open(ledger, read_only=True) as found:
-        return found.head
+    with Ledger.open(ledger, read_only=True) as book:
+        return book.head
 
 
 def _moved(identity: Identity, ledger: Path) -> Identity:
     """The same run, whose ledger was moved: of two copies, neither would know all that is spent."""
     if identity.ledger is None or identity.ledger_head is None or Path(identity.ledger).exists():
         raise ValueError(f"--ledger must be {identity.ledger!r}, with which the run started.")
-    with Ledger.open(ledger, read_only=True) as found:
-        require_known(found, identity.ledger_head)
+    with Ledger.open(ledger, read_only=True) as book:
+        require_known(book, identity.ledger_head)
     return replace(identity, ledger=str(ledger.resolve()))
 
 
@@ -180,13 +196,15 @@ def carry_on(
     if not given, the engine of the experiment does.
     """
     if session.finished:
-        found: dict[str, Any] = read_json(session.directory / "result.json")
-        return found
-    if session.prepared.info.name == PARTY_ALONE:
+        finished: dict[str, Any] = read_json(session.directory / "result.json")
+        return finished
+    strategy = session.strategy or check(session.prepared, release=session.identity.release)
+    if strategy is None:
         return _alone(session)
     directory, prepared, identity = session.directory, session.prepared, session.identity
     real = ledger if identity.release else None
-    strategy = build_strategy(prepared, run=identity.run, release=identity.release, ledger=real)
+    noise = streams(prepared, "noise", run=identity.run, release=identity.release)
+    strategy.attach(Run(name=identity.run, noise=noise, ledger=real, release=identity.release))
     record = Record(prepared=prepared, strategy=strategy, release=identity.release)
     checkpoint = private(directory) / _CHECKPOINT
     if checkpoint.exists():

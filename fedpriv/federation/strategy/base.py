@@ -51,11 +51,18 @@ class Run:
         name: The run, as queries and ledger call it.
         noise: The stream of each round: seeded in a simulation, from the system in a release.
         ledger: Where a release is reserved and committed; None in a simulation.
+        release: Whether it is a release, whose ledger may be given later, by `SumStrategy.attach`.
     """
 
     name: str
     noise: Callable[[int], RandomStream]
     ledger: Ledger | None = None
+    release: bool = False
+
+    @property
+    def real(self) -> bool:
+        """Whether what leaves it is paid for by a budget."""
+        return self.release or self.ledger is not None
 
 
 class SumStrategy(Strategy):
@@ -85,7 +92,7 @@ class SumStrategy(Strategy):
     ) -> None:
         if plan is not None:
             _require_plan_of(plan, task)
-        elif run.ledger is not None:
+        elif run.real:
             raise ValueError(
                 "plan must be given for a run on a ledger, got None: a release without one has no "
                 "cost to reserve."
@@ -114,6 +121,21 @@ class SumStrategy(Strategy):
         """Move the model. Everything from here on is post-processing."""
 
     # What a runner uses.
+
+    def attach(self, run: Run) -> None:
+        """Take part in a run: its name, its noise and its ledger, before the first question.
+
+        A strategy is built, and with it all that it refuses is known, before a run has a name, a
+        directory or a ledger. One that was built for a simulation stays in simulations.
+        """
+        if self._asked is not None or self._reservation is not None or self._round:
+            raise RuntimeError("a strategy that has asked or released belongs to its run.")
+        if run.real != self._run.real:
+            raise ValueError(
+                f"run.release must be {self._run.real}, as when the strategy was built: what may "
+                "be released is checked then."
+            )
+        self._run = run
 
     @property
     def releases(self) -> int:
@@ -144,6 +166,8 @@ class SumStrategy(Strategy):
             BudgetExceeded: The ledger refuses the first release. Nothing was asked.
         """
         self._asked = None
+        if self._run.release and self._run.ledger is None:
+            raise RuntimeError("a release needs its ledger before anything is asked: attach it.")
         while self._round < self.releases and not self.stopped:
             stored = self._reserve()
             if stored is not None:

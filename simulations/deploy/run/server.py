@@ -24,7 +24,7 @@ from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import session as sessions
 from fedpriv.simulations.run.files import PRIVATE, private, read_json
 from fedpriv.simulations.run.ledgers import make_ledger, own_ledger
-from fedpriv.simulations.run.prepare import build_strategy, check
+from fedpriv.simulations.run.prepare import check
 from fedpriv.simulations.run.release_rules import require_releasable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
-    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.simulations.deploy.roster import Roster
     from fedpriv.simulations.run.history import Record, Round
     from fedpriv.simulations.run.prepare import Prepared
@@ -82,15 +82,16 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
         )
         return session, roster
     prepared = preparing(experiment)
-    plan = _require_deployable(prepared)
+    strategy = _deployable(prepared)
     create_if_first(
         ledger,
         used_by=_earlier_run(output.parent, ledger),
-        create=partial(make_ledger, ledger, prepared.experiment, plan),
+        create=partial(make_ledger, ledger, prepared.experiment, strategy.plan),
     )
     private(output)  # made with the first thing that is in it
     write_roster(kept, roster)
-    return sessions.start(prepared, output, release=True, ledger=ledger), roster
+    session = sessions.start(prepared, output, strategy=strategy, release=True, ledger=ledger)
+    return session, roster
 
 
 def serve(
@@ -134,14 +135,13 @@ def _earlier_run(runs: Path, ledger: Path) -> str | None:
     return None
 
 
-def _require_deployable(prepared: Prepared) -> Plan | None:
-    """Refuse what parties would not pay for rightly; the plan of what they would."""
+def _deployable(prepared: Prepared) -> SumStrategy:
+    """The strategy of a deployed run, unless parties would not pay for it rightly."""
     require_releasable(prepared.experiment)
-    plan = check(prepared)
-    strategy = build_strategy(prepared, run=prepared.run)
-    if isinstance(strategy, AdaptiveStrategy):
+    strategy = check(prepared, release=True)
+    if strategy is None or isinstance(strategy, AdaptiveStrategy):
         raise ValueError(
-            f"strategy.name must not be {strategy.name!r} in a deployment: it makes several "
+            f"strategy.name must not be {prepared.info.name!r} in a deployment: it makes several "
             "releases of one round, and a party pays for one. Use gradient-perturbation."
         )
-    return plan
+    return strategy

@@ -123,6 +123,25 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(
     assert first == second
 
 
+def test_a_strategy_is_built_once_per_run(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedpriv import strategies
+
+    built: list[str] = []
+    build = strategies.build
+
+    def counted(name: str, **rest: Any) -> Any:
+        built.append(name)
+        return build(name, **rest)
+
+    monkeypatch.setattr(strategies, "build", counted)
+    assert fedpriv("run", file, "--out", tmp_path / "out").code == 0
+    real = ("--release", "--ledger", tmp_path / "data.ledger", "--new-ledger")
+    assert fedpriv("run", file, *real, "--out", tmp_path / "real").code == 0
+    assert built == ["gradient-perturbation"] * 2
+
+
 def test_the_number_of_threads_does_not_matter(file: Path) -> None:
     found = []
     for workers in (1, 2):
