@@ -29,7 +29,7 @@ from fedpriv.simulations.run.files import (
     write_metrics,
 )
 from fedpriv.simulations.run.history import Record
-from fedpriv.simulations.run.ledgers import require_known
+from fedpriv.simulations.run.ledgers import mark_of, require_known
 from fedpriv.simulations.run.outcome import MODEL, ROUND, sift
 from fedpriv.simulations.run.prepare import (
     Prepared,
@@ -65,7 +65,8 @@ class Identity:
         config_hash: of the experiment.
         release: whether it is real.
         ledger: path of the ledger, if there is one.
-        ledger_head: its head when the run started, by which it is known again.
+        ledger_rows: how many rows it had when the run started.
+        ledger_head: the hash of the last of them, by which it is known again.
         data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
             real release is checked by its ledger, under a secret salt.
     """
@@ -75,6 +76,7 @@ class Identity:
     release: bool
     ledger: str | None
     data: str | None
+    ledger_rows: int | None = None
     ledger_head: str | None = None
 
 
@@ -117,6 +119,7 @@ def start(
                 "test_column in the schema, or a built-in data set's own split. Records that a "
                 "hash draws from the table are protected like all others."
             )
+    rows, head = (None, None) if ledger is None else _mark(ledger)
     # Two real runs of one experiment are two runs, with two charges; two simulations are the same.
     suffix = f"-{secrets.token_hex(4)}" if release else ""
     identity = Identity(
@@ -124,7 +127,8 @@ def start(
         config_hash=prepared.experiment.config_hash,
         release=release,
         ledger=None if ledger is None else str(ledger.resolve()),
-        ledger_head=None if ledger is None else _head(ledger),
+        ledger_rows=rows,
+        ledger_head=head,
         data=None if release else _digest(prepared),
     )
     directory.mkdir(parents=True, exist_ok=True)
@@ -168,9 +172,9 @@ def reopen(
     return Session(directory=directory, prepared=prepared, identity=identity)
 
 
-def _head(ledger: Path) -> str:
+def _mark(ledger: Path) -> tuple[int, str]:
     with Ledger.open(ledger, read_only=True) as book:
-        return book.head
+        return mark_of(book)
 
 
 def _moved(identity: Identity, ledger: Path) -> Identity:
@@ -178,7 +182,7 @@ def _moved(identity: Identity, ledger: Path) -> Identity:
     if identity.ledger is None or identity.ledger_head is None or Path(identity.ledger).exists():
         raise ValueError(f"--ledger must be {identity.ledger!r}, with which the run started.")
     with Ledger.open(ledger, read_only=True) as book:
-        require_known(book, identity.ledger_head)
+        require_known(book, rows=identity.ledger_rows, head=identity.ledger_head)
     return replace(identity, ledger=str(ledger.resolve()))
 
 
@@ -210,7 +214,7 @@ def carry_on(
     if checkpoint.exists():
         state = read_checkpoint(checkpoint)
         if real is not None:
-            require_known(real, state.get("ledger_head"))
+            require_known(real, rows=state.get("ledger_rows"), head=state.get("ledger_head"))
         record.restore(state)
     rounds, done = strategy.rounds, record.exchanges
     parties = (
@@ -234,8 +238,9 @@ def carry_on(
         stopping = stop()
         # Only what has been released can be taken up again; a joint fit starts anew.
         if strategy.round > last and (stopping or perf_counter() - saved >= pause):
-            head = None if real is None else real.head
-            write_checkpoint(checkpoint, {**record.state(), "ledger_head": head})
+            rows, head = (None, None) if real is None else mark_of(real)
+            known = {"ledger_rows": rows, "ledger_head": head}
+            write_checkpoint(checkpoint, {**record.state(), **known})
             saved, last = perf_counter(), strategy.round
         return not stopping
 
