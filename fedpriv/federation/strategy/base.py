@@ -1,4 +1,4 @@
-"""What every strategy is: it asks, gets a sum, and learns. A Flower strategy that needs no more.
+"""What every strategy is: it asks, gets a sum, and learns.
 
 The order of a private round is fixed here, for all strategies: reserve in the ledger, ask, add
 noise, commit the release, and only then move the model. A round that was committed before, by a
@@ -7,28 +7,21 @@ process that crashed, is replayed from the ledger: its noise is never drawn agai
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from dataclasses import dataclass
-from logging import INFO
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, MetricRecord
-from flwr.serverapp.strategy import Strategy
-from flwr.supercore import log
 
-from fedpriv.federation.protocol.clear_messages import query_messages, sum_replies
 from fedpriv.federation.queries.bounds import require_minimum
+from fedpriv.federation.strategy.flower import FlowerStrategy
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.events import ApproximateEvent, GaussianEvent, LaplaceEvent, PureEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from flwr.app import ConfigRecord, Message
-    from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
@@ -39,7 +32,6 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.privacy.randomness import RandomStream
 
-_POLL_SECONDS = 0.1
 _STATE = "state."
 
 
@@ -65,7 +57,7 @@ class Run:
         return self.release or self.ledger is not None
 
 
-class SumStrategy(Strategy):
+class SumStrategy(FlowerStrategy):
     """A learning algorithm of the server that sees sums and nothing else. Use a subclass.
 
     A subclass says what to ask (`_query`), how a sum becomes a release (`_release`) and what
@@ -221,6 +213,10 @@ class SumStrategy(Strategy):
 
     # The order of a private round.
 
+    @property
+    def _real(self) -> bool:
+        return self._run.real
+
     def _require_plan(self) -> Plan:
         if self.plan is None:
             raise ValueError(f"plan must be given for {self.name}, got None.")
@@ -285,54 +281,6 @@ class SumStrategy(Strategy):
                 pass
         ledger.declare(run, plan.releases, delta=plan.budget.delta)
         return ledger.reserve(event, run=run, round=self._round)
-
-    # Flower's interface: the same exchange, as messages.
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """The query, to every party; nothing when the run is over."""
-        query = self.ask()
-        return [] if query is None else query_messages(query, self._all_nodes(grid))
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Learn from the sum; if nobody answered, the same round is asked again."""
-        if self._asked is None:
-            return None, None
-        answer = sum_replies(replies, self._asked, self.task)
-        if answer is None:
-            return None, None
-        self.learn(answer)
-        metrics = MetricRecord({"parties": len(answer.sizes), "releases": self._round})
-        return ArrayRecord({"theta": Array(self._theta)}), metrics
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """Nothing: a metric on party data is a release of its own."""
-        return []
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Nothing."""
-        return None
-
-    def summary(self) -> None:
-        """Log what is about to run."""
-        log(INFO, "\t├──> %s, %d parties", self.name, self.task.parties)
-        if self.plan is None:
-            log(INFO, "\t└──> no privacy is promised")
-        else:
-            log(INFO, "\t└──> %d releases within %s", self.releases, self.plan.budget)
-
-    def _all_nodes(self, grid: Grid) -> list[int]:
-        """All parties, once they have arrived."""
-        while len(nodes := list(grid.get_node_ids())) < self.task.parties:
-            time.sleep(_POLL_SECONDS)
-        return nodes
 
 
 def _require_plan_of(plan: Plan, task: Task) -> None:
