@@ -182,15 +182,15 @@ def _card(order: Order, training: MetaTraining, train: AuxiliaryTask, test: Auxi
 
 
 def _take_up(
-    training: MetaTraining, found: dict[str, Any], identity: dict[str, Any], path: Path
+    training: MetaTraining, saved: dict[str, Any], identity: dict[str, Any], path: Path
 ) -> None:
-    if {key: found.get(key) for key in identity} != identity:
+    if {key: saved.get(key) for key in identity} != identity:
         raise ValueError(
             f"{str(path)!r} is the state of another training, or on other records: remove it, or "
             "give the options that it was started with."
         )
     try:
-        training.restore(found)
+        training.restore(saved)
     except (KeyError, TypeError, ValueError):
         raise ValueError(
             f"{str(path)!r} was changed or damaged: remove it to start anew."

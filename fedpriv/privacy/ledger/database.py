@@ -118,15 +118,15 @@ def open_database(
 def require_one_name(path: Path) -> Place:
     """Which file it is. Refuses one with a second name: each has its own log, and spends twice."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         raise LedgerMissing(f"the ledger {str(path)!r} was moved or removed.") from None
-    if found.st_nlink != 1:
+    if status.st_nlink != 1:
         raise LedgerError(
-            f"the ledger {str(path)!r} has {found.st_nlink} names (hard links): processes that use "
-            "different ones would not see each other's spend. Remove all names but one."
+            f"the ledger {str(path)!r} has {status.st_nlink} names (hard links): processes that "
+            "use different ones would not see each other's spend. Remove all names but one."
         )
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def require_same(path: Path, place: Place) -> None:

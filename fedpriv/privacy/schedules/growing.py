@@ -78,7 +78,8 @@ class GrowingPlan(FixedPlan):
         require_rate(**{f"rates[{t}]": rate for t, rate in enumerate(self.rates)})
         if len(self.rates) != len(self.mechanisms):
             raise ValueError(
-                f"rates must have one entry a round, {len(self.mechanisms)}; got {len(self.rates)}."
+                f"rates must have one entry per round, {len(self.mechanisms)}; "
+                f"got {len(self.rates)}."
             )
         object.__setattr__(self, "sampling_rate", max(self.rates))
         FixedPlan.__post_init__(self)

@@ -92,10 +92,10 @@ def _require_server(file: PartyFile) -> None:
 
     Whether the SuperNode was started with it a ClientApp cannot see.
     """
-    found = fingerprint(read_certificate(file.certificate))
-    if found != file.policy.server:
+    shown = fingerprint(read_certificate(file.certificate))
+    if shown != file.policy.server:
         raise ValueError(
-            f"policy.server must be the fingerprint of {str(file.certificate)!r}, {found}, got "
+            f"policy.server must be the fingerprint of {str(file.certificate)!r}, {shown}, got "
             f"{file.policy.server!r}. Find out from the federation which one is right."
         )
 
