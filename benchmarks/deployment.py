@@ -25,6 +25,7 @@ from unittest.mock import patch
 import numpy as np
 from flwr.app import Context, RecordDict
 
+from fedpriv._toml import to_toml
 from fedpriv.data import keep
 from fedpriv.data.tables import files
 from fedpriv.federation.engines.courier import Patience
@@ -42,7 +43,6 @@ from fedpriv.simulations.deploy.reach import free_port
 from fedpriv.simulations.deploy.run.server import open_session, serve
 from fedpriv.simulations.deploy.run.submission import follow, new_run, submit
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.run.files import read_costs
 
 if TYPE_CHECKING:

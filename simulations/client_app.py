@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from fedpriv._toml import parse_toml
 from fedpriv.federation.party.client_app import ContextStore, client_app
 from fedpriv.simulations.deploy.run.client import open_deployed
 from fedpriv.simulations.engines.parties import grid_experiment, party_host, roster
@@ -50,7 +50,9 @@ def _simulated(config: str, name: str, number: int) -> PartyHost:
 @lru_cache(maxsize=1)
 def _prepared(config: str, name: str) -> tuple[Prepared, tuple[bytes, ...]]:
     """Load the records once, however many parties a process plays."""
-    experiment = parse_experiment(tomllib.loads(config)) if config else grid_experiment(name)
+    experiment = (
+        parse_experiment(parse_toml(config, "experiment")) if config else grid_experiment(name)
+    )
     prepared = prepare(experiment)
     return prepared, roster(prepared)
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore import log
 
+from fedpriv._durable import replace_file
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.simulations.deploy.run import server as deployed_server
 from fedpriv.simulations.engines.parties import grid_experiment, grid_federation
 from fedpriv.simulations.refusals import refusals
 from fedpriv.simulations.run import session as sessions
-from fedpriv.simulations.run.files import PRIVATE, new_directory, write_atomic
+from fedpriv.simulations.run.files import PRIVATE, new_directory
 from fedpriv.simulations.run.prepare import check, prepare
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def main(grid: Grid, context: Context) -> None:
             carry_on()
     except (ValueError, RuntimeError) as error:
         log(ERROR, "fedpriv: %s", error)
-        write_atomic(session.directory / FAILURE, f"{error}\n")
+        replace_file(session.directory / FAILURE, f"{error}\n")
         raise
 
 
@@ -67,9 +68,9 @@ def _session(output: str, experiment: str) -> Session:
     if output:
         return sessions.reopen(Path(output))
     prepared = prepare(grid_experiment(experiment))
-    check(prepared)
+    strategy = check(prepared)
     directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash)
-    return sessions.start(prepared, directory)
+    return sessions.start(prepared, directory, strategy=strategy)
 
 
 def _builder(grid: Grid, session: Session) -> Callable[[int, int], Federation]:

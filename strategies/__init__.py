@@ -74,6 +74,7 @@ def build(
     noise: Callable[[int], RandomStream],
     run: str,
     ledger: Ledger | None = None,
+    release: bool = False,
     noise_at: NoisePlace = "server",
     dropout: float = 0.0,
     colluding: float = 0.0,
@@ -90,6 +91,7 @@ def build(
         noise: The stream of each round: seeded in a simulation, from the system in a release.
         run: The name of the run.
         ledger: Where a release is reserved and committed; None in a simulation.
+        release: Whether it is for a release whose ledger is attached later.
         noise_at: Who adds the noise; "parties": in shares, so that nobody sees an exact sum.
         dropout: With noise at the parties, the largest fraction of them missing from a sum.
         colluding: With noise at the parties, the largest fraction that tell their shares.
@@ -115,7 +117,7 @@ def build(
     setup = Setup(
         task=task,
         adjacency=Adjacency(adjacency),
-        run=Run(name=run, noise=noise, ledger=ledger),
+        run=Run(name=run, noise=noise, ledger=ledger, release=release),
         allowance=budget,
         sharing=(
             Sharing(parties=task.parties, dropout=dropout, colluding=colluding, law=share_law)

@@ -32,6 +32,7 @@ from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import GdpFilter
+from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.strategies.common.building import Count, Positive, Setup, Share, StrategyInfo
 from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser, pack, unpack
 from fedpriv.strategies.common.plans import gradient_grid
@@ -160,7 +161,7 @@ class AdaptiveClipping(AdaptiveStrategy):
 
     def _on_gradients(self) -> GaussianMechanism:
         moved = gradient_sensitivity(self.task, clip_norm=self._clip, adjacency=self.plan.adjacency)
-        sensitivity = moved + sqrt(self.task.dimension) * self.plan.step
+        sensitivity = grid_sensitivity(moved, dimension=self.task.dimension, step=self.plan.step)
         return GaussianMechanism(
             sensitivity=sensitivity,
             stddev=sensitivity / self._gradient_mu,

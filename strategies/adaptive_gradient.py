@@ -33,6 +33,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import RdpFilter
+from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.plans import gradient_grid
 
@@ -94,7 +95,7 @@ class AdaptiveGradient(AdaptiveStrategy):
             raise ValueError("plan must state a clip_norm and hold a Rényi filter.")
         self._options = options
         self._clip: float = plan.clip_norm
-        self._sensitivity = moved + sqrt(task.dimension) * plan.step
+        self._sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=plan.step)
         self._share = plan.filter.limit / (2 * options.splits)
         self._order = plan.filter.order
         # D_α of Gaussian noise is α/(2z²): z for one share of the budget.

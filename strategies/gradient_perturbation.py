@@ -20,7 +20,6 @@ from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.learning.optimisers import Averaged
-from fedpriv.privacy.schedules.growing import GrowingPlan
 from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.growing import GrowingOptions, SamplingOption, plan_growing
 from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
@@ -78,8 +77,6 @@ class GradientPerturbation(SumStrategy):
         if plan.clip_norm is None:
             raise ValueError("plan must state the clip_norm of a gradient, got None.")
         self._plan, self._clip = plan, plan.clip_norm
-        same = (plan.sampling_rate,) * plan.rounds
-        self._rates = plan.rates if isinstance(plan, GrowingPlan) else same
         self._weights: Weights = weights
         self._optimiser = optimiser
         self._iterate = self._theta
@@ -96,7 +93,7 @@ class GradientPerturbation(SumStrategy):
             share=share_of(mechanism),
             theta=self._iterate,
             clip_norm=self._clip,
-            sampling_rate=self._rates[self._round],
+            sampling_rate=self._plan.rate(self._round),
             weights=self._weights,
         )
 
@@ -104,7 +101,7 @@ class GradientPerturbation(SumStrategy):
         """The noisy mean. Divided by the *expected* number of records: the real one is private."""
         noisy = released(self._plan.mechanisms[self._round], answer, self._stream)
         count = self.task.gradient_count(self._weights, answer.sizes)
-        return noisy / (self._rates[self._round] * count)
+        return noisy / (self._plan.rate(self._round) * count)
 
     def _update(self, release: NDArray[np.float64]) -> None:
         gradient = release + self.task.regulariser * self._iterate

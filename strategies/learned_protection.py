@@ -40,6 +40,7 @@ from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import GdpFilter
+from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.plans import gradient_grid
 
@@ -237,7 +238,7 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
     protector, card, sha256 = load(protector_path(options.protector))
     clip = card.clip_norm * task.feature_bound if options.clip == "auto" else options.clip
     step, moved = gradient_grid(setup, clip_norm=clip)
-    sensitivity = moved + sqrt(task.dimension) * step
+    sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
     fresh = GdpFilter(budget=setup.budget, adjacency=setup.adjacency)
     whole = task.records * clip  # what the units of a protector are relative to
     noise = sensitivity / (whole * sqrt(fresh.limit))

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv.federation.queries.bounds import objective_problem
 from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.objective import ObjectiveMechanism, ObjectiveNoise
-from fedpriv.privacy.planning.plan import Plan
 from fedpriv.strategies.common.averaging import FitOptions, on_grid
 from fedpriv.strategies.common.building import Setup, Share, StrategyInfo
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.privacy.planning.objective import ObjectiveLaw
-    from fedpriv.privacy.planning.plan import NoisePlace
+    from fedpriv.privacy.planning.plan import NoisePlace, Plan
 
 
 class ObjectiveOptions(FitOptions):
@@ -131,10 +131,10 @@ def plan_objective(
     query: str,
     released: str,
     noise_at: NoisePlace = "server",
-) -> Plan:
+) -> FixedPlan:
     """One release of a perturbed minimiser."""
     task = setup.task
-    return Plan(
+    return FixedPlan(
         strategy=strategy,
         query=query,
         released=released,

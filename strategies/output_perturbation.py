@@ -10,7 +10,6 @@ parties really in the sum. The joint fit replaces the average by the minimiser o
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from fedpriv.federation.queries.kinds import ErmQuery
 from fedpriv.federation.queries.local_noise import rescaled
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
+from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model, model_grid, on_grid
 from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.plans import plan_output, with_optimal_regulariser
@@ -98,7 +98,7 @@ class OutputPerturbation(SumStrategy):
             weights=self._weights,
             sizes=answer.sizes,
         )
-        return moved + sqrt(self.task.dimension) * answer.step
+        return grid_sensitivity(moved, dimension=self.task.dimension, step=answer.step)
 
     def _update(self, release: NDArray[np.float64]) -> None:
         self._theta = release

@@ -72,10 +72,11 @@ def compare(
 def _study(
     experiment: str | None, settings: list[str], out: Path | None, resume: Path | None
 ) -> tuple[Experiment, Path]:
+    from fedpriv._durable import replace_file
+    from fedpriv._toml import to_toml
     from fedpriv.simulations.compare.cells import cells
     from fedpriv.simulations.experiment.file import read_experiment
-    from fedpriv.simulations.experiment.toml_writer import to_toml
-    from fedpriv.simulations.run.files import new_directory, write_atomic
+    from fedpriv.simulations.run.files import new_directory
 
     if resume is not None:
         if out is not None:
@@ -91,7 +92,7 @@ def _study(
     study = read_experiment(experiment, settings)
     cells(study)  # refused before a directory is made
     directory = new_directory(study.name, study.config_hash, out=out)
-    write_atomic(directory / "config.toml", to_toml(study.to_dict()))
+    replace_file(directory / "config.toml", to_toml(study.to_dict()))
     return study, directory
 
 

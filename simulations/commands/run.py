@@ -159,13 +159,14 @@ def _session(
     if release:  # before a record is read
         require_releasable(checked(wanted))
     prepared = prepare(wanted)
-    plan = check(prepared)
+    strategy = check(prepared, release=release)
+    plan = None if strategy is None else strategy.plan
     if release and ledger is not None and not new_ledger:
         ledgers.require_price(ledger, prepared.experiment, plan)
     directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
     if new_ledger and ledger is not None:
-        ledgers.make_ledger(ledger, prepared.experiment, plan)
-    return session.start(prepared, directory, release=release, ledger=ledger)
+        ledgers.make_ledger(ledger, prepared.experiment, plan).close()
+    return session.start(prepared, directory, strategy=strategy, release=release, ledger=ledger)
 
 
 def _carry_on(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str, Any] | None:

@@ -10,10 +10,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from fedpriv import __version__
+from fedpriv._durable import replace_file
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.simulations.compare.plots import save_plot, text_plot
-from fedpriv.simulations.run.files import write_atomic, write_json
+from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,7 @@ def write_report(
     """report.md with rows.json, rows.csv and the plots beside it; the path of the first."""
     values = [row.to_dict() for row in rows]
     write_json(directory / "rows.json", values)
-    write_atomic(directory / "rows.csv", _csv(values))
+    replace_file(directory / "rows.csv", _csv(values))
     parts = [
         f"# {experiment.name}",
         f"SIMULATED: no privacy was spent. fedpriv {__version__}.",
@@ -82,7 +83,7 @@ def write_report(
         plain = text_plot(chosen)
         if plain:
             parts.append(f"```text\n{plain}\n```")
-    write_atomic(directory / "report.md", "\n\n".join(parts) + "\n")
+    replace_file(directory / "report.md", "\n\n".join(parts) + "\n")
     return directory / "report.md"
 
 

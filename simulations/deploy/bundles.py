@@ -7,7 +7,6 @@ the key of somebody else as their own.
 
 from __future__ import annotations
 
-import tomllib
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from fedpriv._toml import read_toml, to_toml
 from fedpriv.simulations.deploy.certificates import read_certificate
 from fedpriv.simulations.deploy.federation import FederationFile, parse_federation
 from fedpriv.simulations.deploy.roster import VERSION, Member
-from fedpriv.simulations.experiment.toml_writer import to_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,12 +114,7 @@ def _without_paths(federation: FederationFile) -> dict[str, Any]:
 
 
 def _read(what: str, path: Path, known: set[str]) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{what} {str(path)!r} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise ValueError(f"{what} {str(path)!r} is not TOML: {error}.") from None
+    values = read_toml(path, what)
     if values.get("version") != VERSION or values.keys() - known:
         raise ValueError(f"{str(path)!r} is no {what} of version {VERSION}.")
     return values

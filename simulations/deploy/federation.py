@@ -20,11 +20,11 @@ min_parties = 3
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from fedpriv._toml import read_toml
 from fedpriv.simulations.deploy.certificates import LOCAL_NAMES, SERVER_DAYS
 from fedpriv.simulations.deploy.roster import require_name
 from fedpriv.simulations.experiment.complaints import complaint
@@ -132,12 +132,7 @@ class FederationFile(Section):
 
 def read_federation(path: Path) -> FederationFile:
     """Read a federation file; the first thing that is wrong is the message."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"federation {str(path)!r} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise ValueError(f"federation {str(path)!r} is not TOML: {error}.") from None
+    values = read_toml(path, "federation")
     schema = values.get("schema")
     if isinstance(schema, str):
         values["schema"] = str((path.parent / schema).resolve())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from fedpriv._toml import read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -194,10 +195,10 @@ def member_folder(path: Path) -> ServerFolder | PartyFolder:
 
 def read_node(folder: PartyFolder) -> Node:
     """How this party's node reaches the server."""
+    values = read_toml(folder.node, "node file")
     try:
-        values = tomllib.loads(folder.node.read_text(encoding="utf-8"))
         node = Node(server=values["server"], port=values["port"])
-    except (OSError, ValueError, KeyError) as error:
+    except KeyError as error:
         raise ValueError(
             f"{str(folder.node)!r} must have server = 'host:port' and port: {error}."
         ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fedpriv._durable import replace_file
+from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.federation.deployed.policy import parse_party, read_party
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.simulations.deploy import keys, templates
@@ -25,8 +26,6 @@ from fedpriv.simulations.deploy.federation import FederationFile, read_federatio
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, server_folder
 from fedpriv.simulations.deploy.programs import write_connection
 from fedpriv.simulations.deploy.roster import Member, Roster, read_roster, write_roster
-from fedpriv.simulations.experiment.toml_writer import to_toml
-from fedpriv.simulations.run.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,7 +75,7 @@ def found(
     keys.write_private(ca / "ca.key", authority.key, force=force)
     folder = _found_server(federation, keys.private_folder(root / "server"), authority, force=force)
     invited = invitation(federation, folder)
-    write_atomic(folder.invitation, invited.to_toml())
+    replace_file(folder.invitation, invited.to_toml())
     parties, roster = [], Roster()
     for party in federation.party if party_keys else ():
         home = PartyFolder(keys.private_folder(root / "parties" / party.name).resolve())
@@ -147,7 +146,7 @@ def rebundle(folder: PartyFolder, *, records: int | None = None) -> Member:
         node=keys.node_public(keys.read_node_key(folder.node_key)),
         records=stated,
     )
-    federation = tomllib.loads(folder.bundle.read_text(encoding="utf-8"))["federation"]
+    federation = read_toml(folder.bundle, "bundle")["federation"]
     folder.bundle.write_text(write_bundle(member, identity, federation=federation))
     return member
 
@@ -194,7 +193,7 @@ def renew(root: Path, *, names: Iterable[str] = ()) -> x509.Certificate:
     authority = Issued(certificate=(ca / "ca.crt").read_bytes(), key=(ca / "ca.key").read_bytes())
     issued = new_server(authority, [section.address, *section.names, *names], days=section.days)
     keys.write_private(folder.key, issued.key, force=True)
-    write_atomic(folder.certificate, issued.certificate)
+    replace_file(folder.certificate, issued.certificate)
     return x509.load_pem_x509_certificate(issued.certificate)
 
 
@@ -261,7 +260,7 @@ def _proposal(federation: FederationFile, name: str, certificate: bytes) -> str:
     """A party's file, which the party's own reader accepts."""
     pinned = fingerprint(x509.load_pem_x509_certificate(certificate))
     text = templates.party_text(templates.party_values(federation, name, server=pinned))
-    parse_party(tomllib.loads(text), folder=Path())
+    parse_party(parse_toml(text, "party file"), folder=Path())
     return text
 
 
@@ -298,7 +297,7 @@ def _require_schema(text: str) -> None:
     """Before anything is made: under another schema, every party would refuse every run."""
     from fedpriv.data import parse_schema, require_releasable
 
-    require_releasable(parse_schema(tomllib.loads(text)), deployed=True)
+    require_releasable(parse_schema(parse_toml(text, "schema")), deployed=True)
 
 
 def _script(path: Path, text: str) -> None:

@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
+from fedpriv._durable import create_file, synchronise
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -48,16 +50,12 @@ def write_private(path: Path, data: bytes, *, force: bool = False) -> None:
     if force:
         path.unlink(missing_ok=True)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        create_file(path, data, mode=PRIVATE_FILE)
     except FileExistsError:
         raise ValueError(
             f"{str(path)!r} exists: a key is replaced with --force only, and the old one is gone."
         ) from None
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, PRIVATE_FILE)  # whatever the umask
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
+    synchronise(path.parent)
 
 
 def too_open(path: Path) -> str | None:

@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
+from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import read_node
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.safe_path import SAFE_PATH, installed_program, own_root, python_module
 
 if TYPE_CHECKING:

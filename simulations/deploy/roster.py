@@ -8,15 +8,14 @@ short enough to be compared by telephone.
 from __future__ import annotations
 
 import re
-import tomllib
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._durable import replace_file
+from fedpriv._toml import read_toml, to_toml
 from fedpriv._validate import require_count
-from fedpriv.simulations.experiment.toml_writer import to_toml
-from fedpriv.simulations.run.files import write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,12 +157,7 @@ class Roster:
 
 def read_roster(path: Path) -> Roster:
     """Read a roster file; `ValueError` says what is wrong with it."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"roster {str(path)!r} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise ValueError(f"roster {str(path)!r} is not TOML: {error}.") from None
+    values = read_toml(path, "roster")
     if values.get("version") != VERSION:
         raise ValueError(
             f"roster {str(path)!r} must have version = {VERSION}, got {values.get('version')!r}."
@@ -177,4 +171,4 @@ def read_roster(path: Path) -> Roster:
 def write_roster(path: Path, roster: Roster) -> None:
     """Write a roster file, whole or not at all."""
     tables = [f"[[party]]\n{to_toml(member.to_dict())}" for member in roster.members]
-    write_atomic(path, "\n".join([f"version = {VERSION}\n", *tables]))
+    replace_file(path, "\n".join([f"version = {VERSION}\n", *tables]))

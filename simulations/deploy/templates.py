@@ -7,8 +7,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._toml import to_toml
 from fedpriv.federation.protocol.level import LEVELS, Protection
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.safe_path import installed_program
 
 if TYPE_CHECKING:

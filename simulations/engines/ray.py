@@ -21,9 +21,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._toml import to_toml
 from fedpriv.data.builtin.archive import VARIABLE
 from fedpriv.simulations.engines.flower_app import PROJECT
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.run.files import read_json
 from fedpriv.simulations.safe_path import SAFE_PATH, installed_program, own_root
 from fedpriv.simulations.server_app import FAILURE, PROGRESS

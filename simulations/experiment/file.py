@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError, model_validator
 
+from fedpriv._toml import read_toml
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.sections import (
     CompareSection,
@@ -138,12 +139,7 @@ class Experiment(Section):
 def read_experiment(source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
     """Read an experiment file, or a built-in one by name, with ``key=value`` overrides applied."""
     path = _find(source)
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"experiment {str(path)!r} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise ValueError(f"experiment {str(path)!r} is not TOML: {error}.") from None
+    values = read_toml(path, "experiment")
     values.setdefault("name", path.stem)
     _anchor(values, path.parent)
     written = values.get("strategy")

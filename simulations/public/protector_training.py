@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import fedpriv
+from fedpriv._durable import replace_file
 from fedpriv._validate import require_count, require_open_unit, require_positive
 from fedpriv.data import Bounds, bound, load
 from fedpriv.learning.losses import Logistic
@@ -25,7 +26,7 @@ from fedpriv.learning.protector import (
 from fedpriv.learning.threads import one_thread
 from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
 from fedpriv.privacy.gaussian import gdp_mu
-from fedpriv.simulations.run.files import read_json, write_atomic, write_json
+from fedpriv.simulations.run.files import read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +118,7 @@ def train_protector(
             if stop() and training.epoch < order.epochs:
                 return None
         card = _card(order, training, train, test)
-        write_atomic(out, to_bytes(training.protector, card))
+        replace_file(out, to_bytes(training.protector, card))
         partial.unlink(missing_ok=True)
         return card
 
@@ -181,15 +182,15 @@ def _card(order: Order, training: MetaTraining, train: AuxiliaryTask, test: Auxi
 
 
 def _take_up(
-    training: MetaTraining, found: dict[str, Any], identity: dict[str, Any], path: Path
+    training: MetaTraining, saved: dict[str, Any], identity: dict[str, Any], path: Path
 ) -> None:
-    if {key: found.get(key) for key in identity} != identity:
+    if {key: saved.get(key) for key in identity} != identity:
         raise ValueError(
             f"{str(path)!r} is the state of another training, or on other records: remove it, or "
             "give the options that it was started with."
         )
     try:
-        training.restore(found)
+        training.restore(saved)
     except (KeyError, TypeError, ValueError):
         raise ValueError(
             f"{str(path)!r} was changed or damaged: remove it to start anew."

@@ -16,7 +16,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
+
+from fedpriv._durable import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,25 +71,9 @@ def private(directory: Path) -> Path:
     return folder
 
 
-def write_atomic(path: Path, content: bytes | str) -> None:
-    """Replace a file whole: after a crash there is either the old content or the new."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name itself must survive
-    finally:
-        os.close(folder)
-
-
 def write_json(path: Path, value: Any) -> None:
     """A file of JSON; NaN and infinities are refused, not written."""
-    write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    replace_file(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -108,8 +93,8 @@ def write_costs(directory: Path, costs: Mapping[str, Any]) -> None:
 
 def read_costs(directory: Path) -> dict[str, Any]:
     """Invert `write_costs`."""
-    found: dict[str, Any] = read_json(directory / PRIVATE / _COSTS)
-    return found
+    costs: dict[str, Any] = read_json(directory / PRIVATE / _COSTS)
+    return costs
 
 
 def write_metrics(directory: Path, rows: Sequence[Mapping[str, float | None]]) -> None:
@@ -119,7 +104,7 @@ def write_metrics(directory: Path, rows: Sequence[Mapping[str, float | None]]) -
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_atomic(directory / "metrics.csv", text.getvalue())
+    replace_file(directory / "metrics.csv", text.getvalue())
     write_json(directory / "metrics.json", list(rows))
 
 
@@ -127,7 +112,7 @@ def write_arrays(path: Path, **arrays: Any) -> None:
     """A file of arrays that loads without pickle."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    write_atomic(path, buffer.getvalue())
+    replace_file(path, buffer.getvalue())
 
 
 def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:

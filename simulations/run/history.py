@@ -7,16 +7,17 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.engines.grid import GridFederation
-from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.simulations.run.evaluation import Score, rounds_between
 from fedpriv.simulations.run.noise import acting_noise
-from fedpriv.simulations.run.spending import Spending
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fedpriv.federation.exchange_report import Report
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
+    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.run.prepare import Prepared
 
 
@@ -46,7 +47,7 @@ class Record:
             fit needs depends on the records.
         exchanges: how many there were; private.
         bytes_sent: by one party to the server.
-        noise: see `acting_noise`; known with the first query, or as found if chosen on the way.
+        noise: see `acting_noise`; of the releases that the plan knows.
         before: seconds of earlier sessions of the run.
     """
 
@@ -62,10 +63,8 @@ class Record:
     started: float = field(default_factory=perf_counter)
 
     def __post_init__(self) -> None:
-        plan = self.strategy.plan
-        self._spending = (
-            None if plan is None or isinstance(plan, AdaptivePlan) else Spending(plan=plan)
-        )
+        self._plan: Plan | None = None
+        self._spending: Callable[[int], float] | None = None
         experiment, data = self.prepared.experiment, self.prepared.data.dataset
         every = experiment.run.evaluate_every
         self._federation: GridFederation | None = None
@@ -103,8 +102,8 @@ class Record:
         """Note one exchange; what is known after it, for whoever watches."""
         self.exchanges += 1
         plan = self.strategy.plan
-        # Noise that is chosen on the way is known for the releases that were made.
-        if plan is not None and (self.noise is None or isinstance(plan, AdaptivePlan)):
+        if plan is not None and plan is not self._plan:  # with every release that it is told of
+            self._plan, self._spending = plan, plan.spending()
             self.noise = acting_noise(query, plan, self.prepared.task)
         self.bytes_sent += self._sent(query)
         due = self.metrics and not self.release and self.exchanges % self._every == 0
@@ -133,10 +132,7 @@ class Record:
 
     def _epsilon(self, query: Query) -> float | None:
         """What was spent up to now; None where nothing is promised."""
-        plan = self.strategy.plan
-        if isinstance(plan, AdaptivePlan):
-            return plan.filter.epsilon
-        return None if self._spending is None else self._spending.after(query.round + 1)
+        return None if self._spending is None else self._spending(query.round + 1)
 
     def score(self) -> Score | None:
         """Metrics of the current model, if they may be computed."""
@@ -161,6 +157,8 @@ class Record:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         self.strategy.restore(state["strategy"])
+        self._plan = self.strategy.plan
+        self._spending = None if self._plan is None else self._plan.spending()
         columns = state["rounds"]
         self.rounds = [
             Round(**dict(zip(columns, entry, strict=True)))

@@ -47,7 +47,7 @@ def require_ledger(path: Path, *, new: bool) -> None:
         )
 
 
-def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> None:
+def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> Ledger:
     """A ledger with the budget of a run that was not started, by the rule that the run fits."""
     privacy, adjacency = experiment.privacy, Adjacency(experiment.privacy.adjacency)
     budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta)
@@ -56,13 +56,13 @@ def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> None:
         rule = fitting_composition(
             plan.releases, delta=plan.budget.delta, budget=budget, adjacency=adjacency
         )
-    Ledger.create(
+    return Ledger.create(
         path,
         data_name=experiment.data.title,
         budget=budget,
         adjacency=adjacency,
         composition=rule,
-    ).close()
+    )
 
 
 def require_price(path: Path, experiment: Experiment, plan: Plan | None) -> None:
@@ -101,13 +101,19 @@ def own_ledger(session: Session) -> Iterator[Ledger]:
         )
     adjacency = session.prepared.experiment.privacy.adjacency
     with Ledger.open(path, adjacency=adjacency) as ledger:
-        require_known(ledger, session.identity.ledger_head)
+        require_known(ledger, rows=session.identity.ledger_rows, head=session.identity.ledger_head)
         yield ledger
 
 
-def require_known(ledger: Ledger, head: str | None) -> None:
-    """Refuse a ledger that never had this head: it is another one, or a copy from before."""
-    if head is not None and not ledger.holds(head):
+def mark_of(ledger: Ledger) -> tuple[int, str]:
+    """The number and the hash of the last row, by which `require_known` knows a ledger again."""
+    rows = ledger.length
+    return rows, str(ledger.hash_of(rows))
+
+
+def require_known(ledger: Ledger, *, rows: int | None, head: str | None) -> None:
+    """Refuse a ledger whose row ``rows`` has another hash: another one, or a copy from before."""
+    if head is not None and (rows is None or ledger.hash_of(rows) != head):
         raise LedgerMismatch(
             "this is not the ledger with which the run began, or a copy from before its last "
             "release: it does not know what was spent. Put back the newest one."

@@ -12,15 +12,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.queries.bounds import objective_mechanism
-from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
-from fedpriv.privacy.mechanisms import Mechanism
+from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery
 from fedpriv.privacy.mechanisms.shares import SharedNoise
-from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
 
 if TYPE_CHECKING:
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.task import Task
+    from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning.plan import Plan
 
 
@@ -31,19 +30,16 @@ def acting_noise(query: Query, plan: Plan, task: Task) -> float | None:
     the random linear term); on the model for output perturbation. Noise of the parties' own adds
     up in squares. Noise that is chosen on the way is that of the main releases made so far.
     """
-    if isinstance(plan, AdaptivePlan):
-        made = [m.noise_stddev for m in plan.part() if isinstance(m, Mechanism)]
-        if not made or not isinstance(query, GradientQuery):
-            return None
-        count = task.gradient_count(query.weights, task.sizes)
-        return sqrt(fmean(stddev**2 for stddev in made)) / (query.sampling_rate * count)
-    mean_square = fmean(mechanism.noise_stddev**2 for mechanism in plan.mechanisms)
-    schedule = sqrt(mean_square) / plan.mechanisms[query.round].noise_stddev
-    return schedule * _of_release(query, plan, task)
+    if not plan.main or isinstance(query, LossQuery):
+        return None
+    mean_square = fmean(mechanism.noise_stddev**2 for mechanism in plan.main)
+    # The release of this round; the last one, if the budget ended before it was made.
+    mechanism = plan.main[min(query.round, len(plan.main) - 1)]
+    schedule = sqrt(mean_square) / mechanism.noise_stddev
+    return schedule * _of_release(query, mechanism, plan, task)
 
 
-def _of_release(query: Query, plan: Plan, task: Task) -> float:
-    mechanism = plan.mechanisms[query.round]
+def _of_release(query: Query, mechanism: Mechanism, plan: Plan, task: Task) -> float:
     if isinstance(query, ErmQuery) and query.objective is not None:
         return sqrt(
             sum(

@@ -79,8 +79,8 @@ def sift(values: Mapping[str, Any], stated: Mapping[str, Origin]) -> dict[str, A
     What is None says nothing, and is left out. Whatever else is not stated is an error, and
     nothing is written: a new field says where it comes from, or stays private.
     """
-    found = {key: value for key, value in values.items() if value is not None}
-    unstated = sorted(found.keys() - stated.keys())
+    told = {key: value for key, value in values.items() if value is not None}
+    unstated = sorted(told.keys() - stated.keys())
     if unstated:
         raise RuntimeError(
             f"{', '.join(unstated)} must be stated in simulations/run/outcome.py before a release "

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.privacy.ledger import Ledger
-    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.strategies import StrategyInfo
 
@@ -88,7 +87,7 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
 def build_strategy(
     prepared: Prepared, *, run: str, release: bool = False, ledger: Ledger | None = None
 ) -> SumStrategy:
-    """The strategy of a run, planned within its budget."""
+    """The strategy of a run, planned within its budget; its ledger may be attached later."""
     from fedpriv import strategies
     from fedpriv.simulations.public.probing import with_influence
 
@@ -103,6 +102,7 @@ def build_strategy(
         noise=streams(prepared, "noise", run=run, release=release),
         run=run,
         ledger=ledger,
+        release=release,
         noise_at=privacy.noise_at if info.private else "server",
         dropout=prepared.experiment.run.dropout,
         colluding=privacy.colluding,
@@ -145,21 +145,23 @@ def _seeded(prepared: Prepared) -> dict[str, Any]:
     return options
 
 
-def check(prepared: Prepared) -> Plan | None:
-    """Build the strategy of a run once, so that what it refuses is known before anything starts.
+def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
+    """Build the strategy of a run, so that what it refuses is known before anything starts.
 
-    Returns its plan; None for one that promises nothing.
+    Nothing is asked or paid for yet: `carry_on` attaches it to its run. None for parties alone,
+    who have none.
     """
     if prepared.info.name == PARTY_ALONE:
         return None
-    strategy, section = build_strategy(prepared, run=prepared.run), prepared.experiment.run
+    strategy = build_strategy(prepared, run=prepared.run, release=release)
+    section = prepared.experiment.run
     if isinstance(strategy, JointStrategy) and section.dropout:
         raise ValueError(
             f"run.dropout must be 0 for this {strategy.name}, got {section.dropout:g}: a joint fit "
             "needs every party in every exchange."
         )
     _check_masks(prepared)
-    return strategy.plan
+    return strategy
 
 
 def _check_masks(prepared: Prepared) -> None:

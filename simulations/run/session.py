@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import signal
-import tomllib
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -12,35 +11,36 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._durable import replace_file
+from fedpriv._toml import read_toml, to_toml
+from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
-from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked
+from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.run.files import (
     PRIVATE,
     private,
     read_checkpoint,
     read_json,
     write_arrays,
-    write_atomic,
     write_checkpoint,
     write_costs,
     write_json,
     write_metrics,
 )
 from fedpriv.simulations.run.history import Record
-from fedpriv.simulations.run.ledgers import require_known
+from fedpriv.simulations.run.ledgers import mark_of, require_known
 from fedpriv.simulations.run.outcome import MODEL, ROUND, sift
 from fedpriv.simulations.run.prepare import (
     Prepared,
     build_federation,
-    build_strategy,
+    check,
     prepare,
     train,
 )
 from fedpriv.simulations.run.release_rules import require_releasable
 from fedpriv.simulations.run.statements import write_statement
+from fedpriv.simulations.run.streams import streams
 from fedpriv.simulations.run.summary import costs, summary, summary_alone
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.history import Round
 
@@ -64,7 +65,8 @@ class Identity:
         config_hash: of the experiment.
         release: whether it is real.
         ledger: path of the ledger, if there is one.
-        ledger_head: its head when the run started, by which it is known again.
+        ledger_rows: how many rows it had when the run started.
+        ledger_head: the hash of the last of them, by which it is known again.
         data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
             real release is checked by its ledger, under a secret salt.
     """
@@ -74,16 +76,25 @@ class Identity:
     release: bool
     ledger: str | None
     data: str | None
+    ledger_rows: int | None = None
     ledger_head: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Session:
-    """A prepared run and its directory."""
+    """A prepared run and its directory.
+
+    Attributes:
+        directory: of the run.
+        prepared: its experiment, with records.
+        identity: what makes it this run.
+        strategy: as it was built and checked; None if it is still to be built.
+    """
 
     directory: Path
     prepared: Prepared
     identity: Identity
+    strategy: SumStrategy | None = None
 
     @property
     def finished(self) -> bool:
@@ -92,9 +103,14 @@ class Session:
 
 
 def start(
-    prepared: Prepared, directory: Path, *, release: bool = False, ledger: Path | None = None
+    prepared: Prepared,
+    directory: Path,
+    *,
+    strategy: SumStrategy | None = None,
+    release: bool = False,
+    ledger: Path | None = None,
 ) -> Session:
-    """Write down what a new run is."""
+    """Write down what a new run is; its ``strategy``, if `check` has built it."""
     if release:
         require_releasable(prepared.experiment)
         if prepared.experiment.data.public_test and not prepared.own_test:
@@ -103,6 +119,7 @@ def start(
                 "test_column in the schema, or a built-in data set's own split. Records that a "
                 "hash draws from the table are protected like all others."
             )
+    rows, head = (None, None) if ledger is None else _mark(ledger)
     # Two real runs of one experiment are two runs, with two charges; two simulations are the same.
     suffix = f"-{secrets.token_hex(4)}" if release else ""
     identity = Identity(
@@ -110,13 +127,14 @@ def start(
         config_hash=prepared.experiment.config_hash,
         release=release,
         ledger=None if ledger is None else str(ledger.resolve()),
-        ledger_head=None if ledger is None else _head(ledger),
+        ledger_rows=rows,
+        ledger_head=head,
         data=None if release else _digest(prepared),
     )
     directory.mkdir(parents=True, exist_ok=True)
-    write_atomic(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
+    replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
     write_json(private(directory) / _IDENTITY, asdict(identity))
-    return Session(directory=directory, prepared=prepared, identity=identity)
+    return Session(directory=directory, prepared=prepared, identity=identity, strategy=strategy)
 
 
 def started(directory: Path) -> bool:
@@ -136,8 +154,7 @@ def reopen(
     if not started(directory):
         raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
     identity = Identity(**read_json(private(directory) / _IDENTITY))
-    config = (directory / "config.toml").read_text(encoding="utf-8")
-    prepared = preparing(parse_experiment(tomllib.loads(config)))
+    prepared = preparing(parse_experiment(read_toml(directory / "config.toml", "experiment")))
     if prepared.experiment.config_hash != identity.config_hash:
         raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
     if expected is not None and checked(expected).config_hash != identity.config_hash:
@@ -155,17 +172,17 @@ def reopen(
     return Session(directory=directory, prepared=prepared, identity=identity)
 
 
-def _head(ledger: Path) -> str:
-    with Ledger.open(ledger, read_only=True) as found:
-        return found.head
+def _mark(ledger: Path) -> tuple[int, str]:
+    with Ledger.open(ledger, read_only=True) as book:
+        return mark_of(book)
 
 
 def _moved(identity: Identity, ledger: Path) -> Identity:
     """The same run, whose ledger was moved: of two copies, neither would know all that is spent."""
     if identity.ledger is None or identity.ledger_head is None or Path(identity.ledger).exists():
         raise ValueError(f"--ledger must be {identity.ledger!r}, with which the run started.")
-    with Ledger.open(ledger, read_only=True) as found:
-        require_known(found, identity.ledger_head)
+    with Ledger.open(ledger, read_only=True) as book:
+        require_known(book, rows=identity.ledger_rows, head=identity.ledger_head)
     return replace(identity, ledger=str(ledger.resolve()))
 
 
@@ -183,19 +200,21 @@ def carry_on(
     if not given, the engine of the experiment does.
     """
     if session.finished:
-        found: dict[str, Any] = read_json(session.directory / "result.json")
-        return found
-    if session.prepared.info.name == PARTY_ALONE:
+        finished: dict[str, Any] = read_json(session.directory / "result.json")
+        return finished
+    strategy = session.strategy or check(session.prepared, release=session.identity.release)
+    if strategy is None:
         return _alone(session)
     directory, prepared, identity = session.directory, session.prepared, session.identity
     real = ledger if identity.release else None
-    strategy = build_strategy(prepared, run=identity.run, release=identity.release, ledger=real)
+    noise = streams(prepared, "noise", run=identity.run, release=identity.release)
+    strategy.attach(Run(name=identity.run, noise=noise, ledger=real, release=identity.release))
     record = Record(prepared=prepared, strategy=strategy, release=identity.release)
     checkpoint = private(directory) / _CHECKPOINT
     if checkpoint.exists():
         state = read_checkpoint(checkpoint)
         if real is not None:
-            require_known(real, state.get("ledger_head"))
+            require_known(real, rows=state.get("ledger_rows"), head=state.get("ledger_head"))
         record.restore(state)
     rounds, done = strategy.rounds, record.exchanges
     parties = (
@@ -206,8 +225,9 @@ def carry_on(
         else federation(rounds, done)
     )
     record.follow(parties)
-    if strategy.plan is not None:
-        write_json(directory / "plan.json", strategy.plan.to_dict())
+    planned = strategy.plan
+    if planned is not None:
+        write_json(directory / "plan.json", planned.to_dict())
     # A real release saves every round: its ledger waits for the disk anyway.
     pause = 0.0 if identity.release else prepared.experiment.run.checkpoint_seconds
     saved, last = perf_counter(), strategy.round
@@ -218,14 +238,15 @@ def carry_on(
         stopping = stop()
         # Only what has been released can be taken up again; a joint fit starts anew.
         if strategy.round > last and (stopping or perf_counter() - saved >= pause):
-            head = None if real is None else real.head
-            write_checkpoint(checkpoint, {**record.state(), "ledger_head": head})
+            rows, head = (None, None) if real is None else mark_of(real)
+            known = {"ledger_rows": rows, "ledger_head": head}
+            write_checkpoint(checkpoint, {**record.state(), **known})
             saved, last = perf_counter(), strategy.round
         return not stopping
 
     if not train(strategy, parties, watch):
         return None
-    if isinstance(strategy.plan, AdaptivePlan):  # as found, with the noise that was chosen
+    if strategy.plan is not None and strategy.plan is not planned:  # with the noise as chosen
         write_json(directory / "plan.json", strategy.plan.to_dict())
     result, rows = summary(record, run=identity.run), [asdict(entry) for entry in record.rounds]
     if identity.release:

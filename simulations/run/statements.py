@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from fedpriv._durable import replace_file
 from fedpriv.privacy.mechanisms.shares import SharedNoise, count_of
 from fedpriv.privacy.statement import (
     LedgerFacts,
@@ -18,7 +19,7 @@ from fedpriv.privacy.statement import (
 )
 from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.simulations.engines.parties import protection
-from fedpriv.simulations.run.files import write_atomic, write_json
+from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.outcome import SENTENCE
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ def write_statement(
         trust=_trust(prepared, plan, real=ledger is not None, also=server_also_sees),
         ledger=None if ledger is None else _ledger_facts(ledger, run),
     )
-    write_atomic(directory / "statement.txt", to_text(statement))
+    replace_file(directory / "statement.txt", to_text(statement))
     write_json(directory / "statement.json", statement.to_dict())
-    write_atomic(directory / "statement.yaml", to_registry_yaml(statement))
+    replace_file(directory / "statement.yaml", to_registry_yaml(statement))
 
 
 def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustModel:
@@ -126,6 +127,6 @@ def _write_nothing(directory: Path, prepared: Prepared, run: str) -> None:
         "strategy": prepared.info.name,
     }
     text = f"{SIMULATED}\n{_NOTHING}.\nStrategy {prepared.info.name}, run {run}.\n"
-    write_atomic(directory / "statement.txt", text)
+    replace_file(directory / "statement.txt", text)
     write_json(directory / "statement.json", values)
-    write_atomic(directory / "statement.yaml", f"# {SIMULATED}\n" + yaml.safe_dump(values))
+    replace_file(directory / "statement.yaml", f"# {SIMULATED}\n" + yaml.safe_dump(values))

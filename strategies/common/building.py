@@ -81,5 +81,5 @@ class Setup:
 
     @property
     def released(self) -> bool:
-        """Whether this is a real release, on a ledger."""
-        return self.run.ledger is not None
+        """Whether this is a real release, paid for by a ledger."""
+        return self.run.real

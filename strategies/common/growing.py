@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Discriminator, Tag
 
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.schedules.growing import GrowingBatch, GrowingPlan
 from fedpriv.strategies.common.building import Count, Options, Positive, Rate
 from fedpriv.strategies.common.plans import gradient_grid
@@ -58,7 +58,7 @@ def plan_growing(
     name = "rdp" if accountant == "auto" else accountant
     relative = batches.noise_multiplier(budget=setup.budget, rounds=rounds, accountant=name)
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
-    sensitivity = moved + sqrt(task.dimension) * step
+    sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
     mechanism = GaussianMechanism(
         sensitivity=sensitivity, stddev=relative * sensitivity, adjacency=setup.adjacency
     )

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import log, sqrt
 from typing import TYPE_CHECKING, Literal
 
 from fedpriv._validate import require_choice
 from fedpriv.federation.queries.bounds import gradient_sensitivity, model_sensitivity
-from fedpriv.federation.queries.local_noise import rescaled
+from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.mechanisms import GaussianMechanism, UnsoundLaplaceMechanism
+from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.planning.calibration import optimal_regulariser
-from fedpriv.privacy.planning.classical import gradient_plan, output_plan
-from fedpriv.privacy.planning.plan import Plan
+from fedpriv.privacy.planning.gradient import gradient_plan
+from fedpriv.privacy.planning.output import output_plan
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.sharing import with_shares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fedpriv.federation.queries.local_noise import Law
     from fedpriv.federation.task import Task, Weights
+    from fedpriv.privacy.mechanisms.laws import Law
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
     from fedpriv.strategies.common.building import Setup
 
 Calibration = Literal["exact", "textbook", "unsound-textbook"]
@@ -50,7 +51,7 @@ def plan_gradients(
     shape: Sequence[float] | None = None,
     calibration: Calibration = "exact",
     accountant: str = "auto",
-) -> Plan:
+) -> FixedPlan:
     """T noisy sums of clipped gradients.
 
     Sensitivity. One record moves the sum by at most 2C (replace-one) or C (add-remove), plus what
@@ -66,62 +67,46 @@ def plan_gradients(
     _refuse_study(calibration, setup)
     if weights == "equal":
         require_replace_one(setup, "equal weights", because=_UNEQUAL)
-    task, budget, adjacency = setup.task, setup.budget, setup.adjacency
+    task, budget = setup.task, setup.budget
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
     if setup.sharing is not None:
         _require_shareable(setup, calibration, sampling_rate, accountant)
-    if calibration == "exact":
-        plan = gradient_plan(
-            budget=budget,
-            rounds=rounds,
-            clip_norm=moved / adjacency.sum_sensitivity,
-            sizes=task.sizes,
-            dimension=task.dimension,
-            step=step,
-            adjacency=adjacency,
-            sampling_rate=sampling_rate,
-            shape=shape,
-            accountant="auto" if setup.sharing else accountant,
-        )
-        plan = replace(plan, clip_norm=clip_norm)
-        if setup.sharing is None:
-            return plan
-        return with_shares(
-            plan,
-            setup.sharing,
-            task,
-            moved=moved,
-            bound=task.records * clip_norm,
-            shape=(1.0,) * rounds if shape is None else shape,
-        )
-    if sampling_rate != 1 or shape is not None or budget.delta == 0:
-        raise ValueError(
-            f"calibration must be 'exact' with sampling, a schedule or delta = 0, got "
-            f"{calibration!r}: the textbook rule knows full batches, equal noise and delta > 0."
-        )
-    relative = sqrt(2 * rounds * log(1 / budget.delta)) / budget.epsilon
-    if calibration == "unsound-textbook":
+    relative = None
+    if calibration != "exact":
+        if sampling_rate != 1 or shape is not None or budget.delta == 0:
+            raise ValueError(
+                f"calibration must be 'exact' with sampling, a schedule or delta = 0, got "
+                f"{calibration!r}: the textbook rule knows full batches, equal noise and delta > 0."
+            )
+        relative = sqrt(2 * rounds * log(1 / budget.delta)) / budget.epsilon
+    if relative is not None and calibration == "unsound-textbook":
         relative /= sqrt(4 * log(1 / budget.delta))
-    sensitivity = moved + sqrt(task.dimension) * step
-    mechanism = GaussianMechanism(
-        sensitivity=sensitivity, stddev=relative * sensitivity, adjacency=adjacency
-    )
-    if calibration == "unsound-textbook":
-        spent = account([(mechanism.event(), rounds)], delta=budget.delta).epsilon
+        event = GaussianEvent(relative_noise=relative, adjacency=setup.adjacency)
+        spent = account([(event, rounds)], delta=budget.delta).epsilon
         budget = replace(budget, epsilon=spent or budget.epsilon)
-    return Plan(
-        strategy="gradient-perturbation",
-        query="the sum of its records' clipped gradients at the current model",
-        released="every round's noisy sum of gradients, hence every model of the run",
+    plan = gradient_plan(
         budget=budget,
-        mechanisms=(mechanism,) * rounds,
-        parties=task.parties,
-        records=task.records,
-        smallest_party=task.smallest,
+        rounds=rounds,
+        sensitivity=moved,
+        clip_norm=clip_norm,
+        sizes=task.sizes,
         dimension=task.dimension,
         step=step,
-        clip_norm=clip_norm,
-        accountant=accountant,
+        adjacency=setup.adjacency,
+        sampling_rate=sampling_rate,
+        shape=shape,
+        relative_noise=relative,
+        accountant="auto" if setup.sharing else accountant,
+    )
+    if setup.sharing is None:
+        return plan
+    return with_shares(
+        plan,
+        setup.sharing,
+        task,
+        moved=moved,
+        bound=task.records * clip_norm,
+        shape=(1.0,) * rounds if shape is None else shape,
     )
 
 
@@ -148,7 +133,7 @@ def plan_output(
     weights: Weights,
     tolerance: float,
     joint: bool = False,
-) -> Plan:
+) -> FixedPlan:
     """One noisy average of the parties' minimisers, or the ``joint`` minimiser with noise.
 
     A joint fit is the case of one party that holds all records. The law "unsound-laplace" is for
@@ -165,45 +150,32 @@ def plan_output(
         )
     if law == "auto":
         law = "gaussian" if budget.delta > 0 else "l2-laplace"
+    moved = (
+        _joint_sensitivity(task, tolerance=tolerance)
+        if joint
+        else _average_sensitivity(task, weights, tolerance=tolerance)
+    )
+    exact = _average_sensitivity(task, "proportional" if joint else weights, tolerance=0.0)
     plan = output_plan(
         budget=budget,
-        lipschitz=task.lipschitz,
-        regulariser=task.regulariser,
-        sizes=(task.records,) if joint else task.sizes,
-        dimension=task.dimension,
-        step=_model_step(task, "proportional" if joint else weights),
-        weights=weights,
-        law="l2-laplace" if law == "unsound-laplace" else law,
-        tolerance=tolerance,
-    )
-    moved = model_sensitivity(
-        task,
-        regulariser=task.regulariser,
-        tolerance=tolerance,
-        weights=weights,
+        sensitivity=moved,
         sizes=task.sizes,
-    )
-    if setup.sharing is not None:
-        bound = task.lipschitz / task.regulariser
-        return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
-    if not joint:
-        (mechanism,) = plan.mechanisms
-        whole = moved + sqrt(task.dimension) * plan.step
-        plan = replace(plan, mechanisms=(rescaled(mechanism, sensitivity=whole),))
-    else:
-        plan = replace(
-            plan,
+        dimension=task.dimension,
+        # A grid of averages of minimisers, each within G/λ of zero: they cannot wrap.
+        step=FixedPoint.for_sum(
+            bound=task.lipschitz / task.regulariser,
+            sensitivity=exact,
+            dimension=task.dimension,
+            noise_stddev=0.0,
             parties=task.parties,
-            smallest_party=task.smallest,
-            query="sums of exact gradients, until the joint minimiser is found",
-            released="the joint minimiser of all records, with noise",
-        )
-    if law != "unsound-laplace":
+        ).step,
+        law=law,
+        joint=joint,
+    )
+    if setup.sharing is None:
         return plan
-    (sound,) = plan.mechanisms
-    unsound = UnsoundLaplaceMechanism(**asdict(sound))
-    spent = replace(budget, epsilon=unsound.event().epsilon)
-    return replace(plan, mechanisms=(unsound,), budget=spent, accountant="basic")
+    bound = task.lipschitz / task.regulariser
+    return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
 
 
 def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
@@ -218,7 +190,7 @@ def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
 def with_optimal_regulariser(setup: Setup, *, radius: float) -> Setup:
     """The task with the λ that balances bias and noise; it follows from public facts."""
     task, budget = setup.task, setup.budget
-    found = optimal_regulariser(
+    regulariser = optimal_regulariser(
         lipschitz=task.lipschitz,
         dimension=task.dimension,
         epsilon=budget.epsilon,
@@ -226,25 +198,29 @@ def with_optimal_regulariser(setup: Setup, *, radius: float) -> Setup:
         records=task.records,
         radius=radius,
     )
-    return replace(setup, task=replace(task, regulariser=found))
+    return replace(setup, task=replace(task, regulariser=regulariser))
 
 
-def _model_step(task: Task, weights: Weights) -> float:
-    """The grid of an average of minimisers, each within G/λ of zero; it cannot wrap."""
-    moved = model_sensitivity(
+def _average_sensitivity(task: Task, weights: Weights, *, tolerance: float) -> float:
+    return model_sensitivity(
         task,
         regulariser=task.regulariser,
-        tolerance=0.0,
+        tolerance=tolerance,
         weights=weights,
         sizes=task.sizes,
     )
-    return FixedPoint.for_sum(
-        bound=task.lipschitz / task.regulariser,
-        sensitivity=moved,
-        dimension=task.dimension,
-        noise_stddev=0.0,
-        parties=task.parties,
-    ).step
+
+
+def _joint_sensitivity(task: Task, *, tolerance: float) -> float:
+    """A joint fit is that of one party which holds all records."""
+    return minimiser_sensitivity(
+        task.loss,
+        feature_bound=task.feature_bound,
+        records=float(task.records),
+        strong_convexity=task.regulariser,
+        tolerance=tolerance,
+        headroom=task.headroom,
+    )
 
 
 def _require_shareable(

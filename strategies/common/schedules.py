@@ -98,7 +98,7 @@ ScheduleOption = Annotated[
     | Annotated[ScheduleTable, Tag("table")],
     Discriminator(_form),
 ]
-"""A name, one relative noise a round, or a table with a name and its parameters."""
+"""A name, one relative noise per round, or a table with a name and its parameters."""
 
 
 class ScheduledOptions(OptimiserOptions):

@@ -20,14 +20,20 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.mechanisms.shares import NoiseShare
-    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
     from fedpriv.privacy.planning.shares import Sharing
     from fedpriv.privacy.randomness import RandomStream
 
 
 def with_shares(
-    plan: Plan, sharing: Sharing, task: Task, *, moved: float, bound: float, shape: Sequence[float]
-) -> Plan:
+    plan: FixedPlan,
+    sharing: Sharing,
+    task: Task,
+    *,
+    moved: float,
+    bound: float,
+    shape: Sequence[float],
+) -> FixedPlan:
     """The plan with its noise brought by the parties, within the same budget.
 
     Args:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv._toml import to_toml
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.privacy.mechanisms import Mechanism
 from fedpriv.privacy.mechanisms.selection import Selection
 from fedpriv.privacy.randomness import RandomStream
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.run import outcome
 
 if TYPE_CHECKING:

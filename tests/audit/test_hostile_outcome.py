@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fedpriv._durable import replace_file
 from fedpriv.privacy.ledger import Ledger, LedgerConflict
 from fedpriv.privacy.mechanisms import Mechanism
 from fedpriv.privacy.mechanisms.selection import Selection
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.simulations.run import files as results
-from fedpriv.simulations.run import session
 from fedpriv.simulations.run.ledgers import make_ledger, open_ledger
 from fedpriv.simulations.run.outcome import FILES
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, check, prepare
@@ -25,6 +24,9 @@ from tests.audit.neighbours import OBJECTIVE, OUTPUT, Case, table, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.simulations.run.prepare import Prepared
 
 A = "add-remove"
 CASES = [
@@ -45,6 +47,13 @@ CASES = [
 
 class Killed(BaseException):
     """The process is gone: nothing catches it."""
+
+
+def planned(prepared: Prepared) -> Plan:
+    strategy = check(prepared)
+    assert strategy is not None
+    assert strategy.plan is not None
+    return strategy.plan
 
 
 @contextmanager
@@ -70,10 +79,9 @@ def killed_at(moment: int) -> Iterator[list[str]]:
         patch.setattr("os.fsync", lambda _file: None)
         for name in ("reserve", "declare", "commit"):
             patch.setattr(Ledger, name, watched(getattr(Ledger, name)))
-        written = watched(results.write_atomic)
-        patch.setattr(results, "write_atomic", written)
-        patch.setattr(session, "write_atomic", written)
-        patch.setattr("fedpriv.simulations.run.statements.write_atomic", written)
+        written = watched(replace_file)
+        for module in ("files", "session", "statements"):
+            patch.setattr(f"fedpriv.simulations.run.{module}.replace_file", written)
         yield seen
 
 
@@ -111,7 +119,7 @@ def test_killed_at_any_write_a_release_is_what_its_ledger_holds_and_no_more(
     """Whatever is published follows from the releases in the ledger, each drawn and paid once."""
     study = write(case, table(case.task), tmp_path / "data")
     prepared = prepare(read_experiment(study))
-    plan = check(prepared)
+    plan = planned(prepared)
     moments, died = -CASES.index(case) % 9, True
     while died:
         moments += 9
@@ -162,7 +170,7 @@ def test_two_processes_that_go_on_with_one_run_make_one_release_of_each_round(
     """
     prepared = prepare(read_experiment(write(case, table(case.task), tmp_path / "data")))
     book = tmp_path / "own.ledger"
-    make_ledger(book, prepared.experiment, check(prepared))
+    make_ledger(book, prepared.experiment, planned(prepared))
     with Ledger.open(book) as one, Ledger.open(book) as two:
         first, second = (
             build_strategy(prepared, run="study", release=True, ledger=ledger)

@@ -110,6 +110,7 @@ def build(
     delta: float = 1e-6,
     adjacency: str = "replace-one",
     ledger: Ledger | None = None,
+    release: bool = False,
     run: str = "run",
     sharing: Mapping[str, Any] | None = None,
     **options: Any,
@@ -124,6 +125,7 @@ def build(
         noise=streams(seed, "noise") if ledger is None else lambda _: RandomStream.from_os(),
         run=run,
         ledger=ledger,
+        release=release,
         **({} if sharing is None else {"noise_at": "parties", **sharing}),
     )
 

@@ -16,6 +16,7 @@ from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.ledger import Kind, Ledger
 from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
 from fedpriv.strategies.common.sharing import share_reach, with_shares
@@ -195,7 +196,7 @@ def test_what_shares_cannot_do_is_refused_by_name(
 
 def test_noise_that_could_wrap_around_64_bits_is_refused_before_anything_is_asked() -> None:
     plan = build("output-perturbation", TASK).plan
-    assert plan is not None
+    assert isinstance(plan, FixedPlan)
     shares: dict[str, Any] = {"moved": 1e-3, "shape": (1.0,)}
     made = with_shares(plan, Sharing(parties=10), TASK, bound=1.0, **shares)
     reach, most = share_reach(made.mechanisms[0], TASK), 2.0**63 * plan.step

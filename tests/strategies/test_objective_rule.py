@@ -17,6 +17,7 @@ from scipy.stats import chi, gamma, norm
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.events import ApproximateEvent, PureEvent
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.objective import (
     ObjectiveMechanism,
     ObjectiveNoise,
@@ -26,7 +27,6 @@ from fedpriv.privacy.planning.objective import (
     linear_step,
     pure_rule,
 )
-from fedpriv.privacy.planning.plan import Plan
 
 ONE, TWO = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
@@ -192,8 +192,8 @@ def test_a_noise_that_no_theorem_covers_is_refused(changes: dict[str, object], r
         noise(**changes)
 
 
-def plan(mechanism: ObjectiveMechanism, budget: Budget) -> Plan:
-    return Plan(
+def plan(mechanism: ObjectiveMechanism, budget: Budget) -> FixedPlan:
+    return FixedPlan(
         strategy="s",
         query="q",
         released="r",

@@ -30,7 +30,8 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism, L2LaplaceMechanism
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
-from fedpriv.privacy.planning.classical import gradient_plan, output_plan
+from fedpriv.privacy.planning.gradient import gradient_plan
+from fedpriv.privacy.planning.output import output_plan
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import build, linear_task, random_data, streams
 
@@ -228,7 +229,7 @@ def test_the_grid_is_paid_for_in_plans() -> None:
     common: Any = {"sizes": (100, 300), "dimension": 16, "step": 0.02}
     budget = Budget(epsilon=1.0, delta=1e-6)
     gradients = gradient_plan(
-        budget=budget, rounds=3, clip_norm=0.2, adjacency="replace-one", **common
+        budget=budget, rounds=3, sensitivity=0.4, clip_norm=0.2, adjacency="replace-one", **common
     )
     for index, mechanism in enumerate(gradients.mechanisms):
         event: Any = gradients.event(index)
@@ -236,8 +237,7 @@ def test_the_grid_is_paid_for_in_plans() -> None:
     for law in ("gaussian", "l2-laplace", "l1-laplace"):
         models = output_plan(
             budget=budget if law == "gaussian" else Budget(epsilon=1.0, delta=0.0),
-            lipschitz=1.0,
-            regulariser=0.05,
+            sensitivity=0.1,
             law=law,
             **common,
         )

@@ -19,7 +19,6 @@ A schema is written before anyone looks at the records and is the same for all p
 
 from __future__ import annotations
 
-import tomllib
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
@@ -34,6 +33,7 @@ from pydantic import (
     model_validator,
 )
 
+from fedpriv._toml import read_toml
 from fedpriv.data.errors import DataError
 
 if TYPE_CHECKING:
@@ -237,11 +237,9 @@ def read_schema(path: str | Path) -> Schema:
     """Read a schema from a TOML file."""
     path = Path(path)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not TOML: {error}.") from None
+        values = read_toml(path, "schema")
+    except ValueError as error:
+        raise DataError(str(error)) from None
     return parse_schema(values, source=path.name)
 
 

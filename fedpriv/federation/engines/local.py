@@ -79,6 +79,13 @@ class LocalGrid(Grid):
         """The replies to these messages that were not pulled yet."""
         return [self._replies.pop(name) for name in message_ids if name in self._replies]
 
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """What Flower's own loop uses; a federation pushes and pulls."""
+        del timeout
+        return self.pull_messages(self.push_messages(messages))
+
     def _deliver(self, message: Message) -> Message:
         node = message.metadata.dst_node_id
         context = Context(
@@ -96,7 +103,7 @@ class LocalGrid(Grid):
                 Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason), reply_to=message
             )
 
-    # What Flower's loop would use; the federation has its own.
+    # What nobody uses here.
 
     def set_run(self, run: object) -> NoReturn:
         """Not here: this grid is no part of a Flower run."""
@@ -109,10 +116,6 @@ class LocalGrid(Grid):
 
     def create_message(self, *_args: object, **_more: object) -> NoReturn:
         """Not here: Flower deprecates it."""
-        raise NotImplementedError
-
-    def send_and_receive(self, *_args: object, **_more: object) -> NoReturn:
-        """Not here: the federation pushes and pulls."""
         raise NotImplementedError
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from fedpriv._validate import require_choice, require_positive
 from fedpriv.privacy.mechanisms import (
@@ -12,14 +12,13 @@ from fedpriv.privacy.mechanisms import (
     L2LaplaceMechanism,
     UnsoundLaplaceMechanism,
 )
+from fedpriv.privacy.mechanisms.laws import LAWS, Law
 
 if TYPE_CHECKING:
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.mechanisms import Mechanism
 
-Law = Literal["gaussian", "l2-laplace", "l1-laplace", "unsound-laplace"]
 _LAPLACE = (L2LaplaceMechanism, L1LaplaceMechanism, UnsoundLaplaceMechanism)
-LAWS: tuple[Law, ...] = ("gaussian", "l2-laplace", "l1-laplace", "unsound-laplace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

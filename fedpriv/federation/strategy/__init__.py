@@ -1,5 +1,6 @@
 """What a strategy is: it asks, gets a sum, releases with noise, and learns.
 
 `base`: noise planned beforehand; `adaptive`: noise chosen on the way, through a filter; `joint`:
-one release after many exact sums. The strategies themselves are in `fedpriv.strategies`.
+one release after many exact sums; `flower`: the same in Flower's own loop. The strategies
+themselves are in `fedpriv.strategies`.
 """

@@ -1,4 +1,4 @@
-"""What every strategy is: it asks, gets a sum, and learns. A Flower strategy that needs no more.
+"""What every strategy is: it asks, gets a sum, and learns.
 
 The order of a private round is fixed here, for all strategies: reserve in the ledger, ask, add
 noise, commit the release, and only then move the model. A round that was committed before, by a
@@ -7,28 +7,21 @@ process that crashed, is replayed from the ledger: its noise is never drawn agai
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from dataclasses import dataclass
-from logging import INFO
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, MetricRecord
-from flwr.serverapp.strategy import Strategy
-from flwr.supercore import log
 
-from fedpriv.federation.protocol.clear_messages import query_messages, sum_replies
 from fedpriv.federation.queries.bounds import require_minimum
+from fedpriv.federation.strategy.flower import FlowerStrategy
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.events import ApproximateEvent, GaussianEvent, LaplaceEvent, PureEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from flwr.app import ConfigRecord, Message
-    from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
@@ -39,7 +32,6 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.privacy.randomness import RandomStream
 
-_POLL_SECONDS = 0.1
 _STATE = "state."
 
 
@@ -51,14 +43,21 @@ class Run:
         name: The run, as queries and ledger call it.
         noise: The stream of each round: seeded in a simulation, from the system in a release.
         ledger: Where a release is reserved and committed; None in a simulation.
+        release: Whether it is a release, whose ledger may be given later, by `SumStrategy.attach`.
     """
 
     name: str
     noise: Callable[[int], RandomStream]
     ledger: Ledger | None = None
+    release: bool = False
+
+    @property
+    def real(self) -> bool:
+        """Whether what leaves it is paid for by a budget."""
+        return self.release or self.ledger is not None
 
 
-class SumStrategy(Strategy):
+class SumStrategy(FlowerStrategy):
     """A learning algorithm of the server that sees sums and nothing else. Use a subclass.
 
     A subclass says what to ask (`_query`), how a sum becomes a release (`_release`) and what
@@ -85,7 +84,7 @@ class SumStrategy(Strategy):
     ) -> None:
         if plan is not None:
             _require_plan_of(plan, task)
-        elif run.ledger is not None:
+        elif run.real:
             raise ValueError(
                 "plan must be given for a run on a ledger, got None: a release without one has no "
                 "cost to reserve."
@@ -114,6 +113,21 @@ class SumStrategy(Strategy):
         """Move the model. Everything from here on is post-processing."""
 
     # What a runner uses.
+
+    def attach(self, run: Run) -> None:
+        """Take part in a run: its name, its noise and its ledger, before the first question.
+
+        A strategy is built, and with it all that it refuses is known, before a run has a name, a
+        directory or a ledger. One that was built for a simulation stays in simulations.
+        """
+        if self._asked is not None or self._reservation is not None or self._round:
+            raise RuntimeError("a strategy that has asked or released belongs to its run.")
+        if run.real != self._run.real:
+            raise ValueError(
+                f"run.release must be {self._run.real}, as when the strategy was built: what may "
+                "be released is checked then."
+            )
+        self._run = run
 
     @property
     def releases(self) -> int:
@@ -144,6 +158,8 @@ class SumStrategy(Strategy):
             BudgetExceeded: The ledger refuses the first release. Nothing was asked.
         """
         self._asked = None
+        if self._run.release and self._run.ledger is None:
+            raise RuntimeError("a release needs its ledger before anything is asked: attach it.")
         while self._round < self.releases and not self.stopped:
             stored = self._reserve()
             if stored is not None:
@@ -196,6 +212,10 @@ class SumStrategy(Strategy):
         """Take back what `_state` gave."""
 
     # The order of a private round.
+
+    @property
+    def _real(self) -> bool:
+        return self._run.real
 
     def _require_plan(self) -> Plan:
         if self.plan is None:
@@ -261,54 +281,6 @@ class SumStrategy(Strategy):
                 pass
         ledger.declare(run, plan.releases, delta=plan.budget.delta)
         return ledger.reserve(event, run=run, round=self._round)
-
-    # Flower's interface: the same exchange, as messages.
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """The query, to every party; nothing when the run is over."""
-        query = self.ask()
-        return [] if query is None else query_messages(query, self._all_nodes(grid))
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Learn from the sum; if nobody answered, the same round is asked again."""
-        if self._asked is None:
-            return None, None
-        answer = sum_replies(replies, self._asked, self.task)
-        if answer is None:
-            return None, None
-        self.learn(answer)
-        metrics = MetricRecord({"parties": len(answer.sizes), "releases": self._round})
-        return ArrayRecord({"theta": Array(self._theta)}), metrics
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """Nothing: a metric on party data is a release of its own."""
-        return []
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Nothing."""
-        return None
-
-    def summary(self) -> None:
-        """Log what is about to run."""
-        log(INFO, "\t├──> %s, %d parties", self.name, self.task.parties)
-        if self.plan is None:
-            log(INFO, "\t└──> no privacy is promised")
-        else:
-            log(INFO, "\t└──> %d releases within %s", self.releases, self.plan.budget)
-
-    def _all_nodes(self, grid: Grid) -> list[int]:
-        """All parties, once they have arrived."""
-        while len(nodes := list(grid.get_node_ids())) < self.task.parties:
-            time.sleep(_POLL_SECONDS)
-        return nodes
 
 
 def _require_plan_of(plan: Plan, task: Task) -> None:

@@ -181,7 +181,7 @@ def _check_records(features: Tensor, labels: Tensor, feature_bound: float) -> No
         )
     if labels.shape != features.shape[:1]:
         raise ValueError(
-            f"labels must have one entry a record, shape {tuple(features.shape[:1])}, "
+            f"labels must have one entry per record, shape {tuple(features.shape[:1])}, "
             f"got {tuple(labels.shape)}."
         )
     norms = torch.linalg.vector_norm(features, dim=1, dtype=torch.float64)

@@ -20,6 +20,7 @@ from fedpriv.privacy.ledger.errors import (
     LedgerReadOnly,
     LedgerTampered,
 )
+from fedpriv.privacy.ledger.first_use import create_if_first
 from fedpriv.privacy.ledger.ledger import Ledger
 from fedpriv.privacy.ledger.reservations import Declaration, Reservation
 from fedpriv.privacy.ledger.settings import Settings
@@ -52,6 +53,7 @@ __all__ = [
     "Settings",
     "Spend",
     "Verification",
+    "create_if_first",
     "default_composition",
     "fitting_composition",
     "fixed_composition",

@@ -55,11 +55,11 @@ def require_bound(store: Store, *parts: Part, name: str) -> None:
     _require(store, fingerprint(store.salt(), *parts), name)
 
 
-def _require(store: Store, found: str, name: str) -> None:
+def _require(store: Store, presented: str, name: str) -> None:
     bound = bound_fingerprints(store)
     if not bound:
         raise LedgerMismatch("no data are bound to this ledger: call bind_data first.")
-    if not any(hmac.compare_digest(own, found) for own in bound):
+    if not any(hmac.compare_digest(own, presented) for own in bound):
         raise LedgerMismatch(
             f"these are not the records of {name!r} that this ledger is bound to. If anybody in "
             "them was in those (records were corrected, added, removed, sorted or written in "

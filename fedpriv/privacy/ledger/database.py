@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedpriv._durable import synchronise
 from fedpriv.privacy.ledger.errors import (
     LedgerCorrupt,
     LedgerError,
@@ -80,7 +81,7 @@ def create_database(path: Path, fill: Callable[[sqlite3.Connection], None]) -> N
                 connection.execute(statement)
             fill(connection)
             connection.execute("COMMIT")
-        _synchronise(path.absolute().parent)  # which holds the name of the new file
+        synchronise(path.absolute().parent)  # which holds the name of the new file
     except BaseException:
         for suffix in ("", "-wal", "-shm"):
             with suppress(OSError):
@@ -117,15 +118,15 @@ def open_database(
 def require_one_name(path: Path) -> Place:
     """Which file it is. Refuses one with a second name: each has its own log, and spends twice."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         raise LedgerMissing(f"the ledger {str(path)!r} was moved or removed.") from None
-    if found.st_nlink != 1:
+    if status.st_nlink != 1:
         raise LedgerError(
-            f"the ledger {str(path)!r} has {found.st_nlink} names (hard links): processes that use "
-            "different ones would not see each other's spend. Remove all names but one."
+            f"the ledger {str(path)!r} has {status.st_nlink} names (hard links): processes that "
+            "use different ones would not see each other's spend. Remove all names but one."
         )
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def require_same(path: Path, place: Place) -> None:
@@ -192,15 +193,7 @@ def _settle(connection: sqlite3.Connection, path: Path) -> None:
     """
     connection.execute("SELECT 1 FROM head").fetchone()
     with suppress(FileNotFoundError):
-        _synchronise(_log_of(path))
-
-
-def _synchronise(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        synchronise(_log_of(path))
 
 
 def _log_of(path: Path) -> Path:

@@ -6,7 +6,6 @@ as spent, whatever happens next. What was not committed must not leave the proce
 
 from __future__ import annotations
 
-import json
 import secrets
 from contextlib import suppress
 from dataclasses import replace
@@ -20,30 +19,23 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.ledger.binding import (
     bind_first,
     bind_more,
-    bound_fingerprints,
-    require_bound,
 )
-from fedpriv.privacy.ledger.chain import Kind, Row, canonical_json
-from fedpriv.privacy.ledger.charges import Charges
+from fedpriv.privacy.ledger.chain import Kind, canonical_json
 from fedpriv.privacy.ledger.choice import AUTO, default_composition, fixed_composition
-from fedpriv.privacy.ledger.errors import LedgerConflict, LedgerMismatch, LedgerTampered
+from fedpriv.privacy.ledger.errors import LedgerConflict, LedgerMismatch
 from fedpriv.privacy.ledger.fingerprint import SALT_BYTES
 from fedpriv.privacy.ledger.reservations import Declaration, Reservation, event_json, merged
-from fedpriv.privacy.ledger.settings import Settings, require_name, settings_from_dict
+from fedpriv.privacy.ledger.settings import Settings, require_name
 from fedpriv.privacy.ledger.store import Store
-from fedpriv.privacy.ledger.verify import Verification, verify_store
-from fedpriv.privacy.ledger.view import RunSummary, row_values, run_summaries
+from fedpriv.privacy.ledger.view import LedgerView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from types import TracebackType
+    from collections.abc import Iterable, Mapping
 
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger.fingerprint import Part
-    from fedpriv.privacy.ledger.spend import Left, Spend
 
-FORMAT = "fedpriv ledger 1"
 DEFAULT_TIMEOUT = 30.0
 
 
@@ -51,7 +43,7 @@ class _Undone(Exception):
     """Ends a transaction that was made to see what it finds."""
 
 
-class Ledger:
+class Ledger(LedgerView):
     """The budget of one data set, in one file, kept by its owner.
 
     Guarantee. All releases made under reservations of this ledger are together (ε, δ)-DP for its
@@ -62,14 +54,6 @@ class Ledger:
     Not covered. Someone with write access who replaces the file by an older or a rewritten one: see
     `verify`. Releases made without the ledger. Records that are in other data sets too.
     """
-
-    def __init__(self, store: Store) -> None:
-        created = store.row(Kind.CREATED)
-        if created is None:
-            raise LedgerTampered("its first row is missing")
-        self._store = store
-        self._settings = settings_from_dict(json.loads(created.detail))
-        self._charges = Charges(store, self._settings)
 
     @classmethod
     def create(
@@ -145,34 +129,6 @@ class Ledger:
             raise
         return ledger
 
-    @property
-    def settings(self) -> Settings:
-        """What the ledger is for."""
-        return self._settings
-
-    @property
-    def head(self) -> str:
-        """Hash of the last row. Kept elsewhere, it proves that nothing before it was changed."""
-        return self._store.tail().hash.hex()
-
-    @property
-    def length(self) -> int:
-        """How many rows there are; the number of the last one."""
-        return self._store.tail().seq
-
-    def hash_of(self, row: int) -> str | None:
-        """Hash of row number ``row``; None if there is no such row.
-
-        Who keeps the length and the head of a ledger elsewhere can tell by it whether a file is
-        that ledger, as it was or with rows added since, or an older or another one.
-        """
-        found = self._store.numbered(row)
-        return None if found is None else found.hash.hex()
-
-    def holds(self, head: str) -> bool:
-        """Whether ``head`` is, or was, the head of this ledger: else it is another, or an older."""
-        return self._store.holds(bytes.fromhex(head))
-
     def bind_data(self, *parts: Part) -> None:
         """Record the fingerprint of the data set, once; later calls only check it.
 
@@ -196,24 +152,6 @@ class Ledger:
             reason: what was changed, for whoever audits the ledger: never a value of a record.
         """
         bind_more(self._store, *parts, reason=reason)
-
-    def check_data(self, *parts: Part) -> None:
-        """Raise `LedgerMismatch` unless ``parts`` are data that this ledger is bound to."""
-        require_bound(self._store, *parts, name=self._settings.data_name)
-
-    @property
-    def fingerprint(self) -> str | None:
-        """Of the data bound last; None until `bind_data`. It reveals nothing about records."""
-        return next(reversed(bound_fingerprints(self._store)), None)
-
-    def require_price(
-        self, releases: Iterable[tuple[Event, int]], *, delta: float | None = None
-    ) -> None:
-        """Raise `UnsupportedEvent` if the rule of this ledger has no price for a declared run.
-
-        Looks, and writes nothing; whether the budget affords it is another question.
-        """
-        self._charges.require_price(merged(releases), delta)
 
     def declare(
         self, run: str, releases: Iterable[tuple[Event, int]], *, delta: float | None = None
@@ -338,71 +276,15 @@ class Ledger:
         require_name(run=run)
         detail = canonical_json(dict(summary))
         with self._store.writing():
-            found = self._store.row(Kind.SIMULATED, run)
-            if found is not None and found.detail == detail:
+            recorded = self._store.row(Kind.SIMULATED, run)
+            if recorded is not None and recorded.detail == detail:
                 return
             if self._store.has_run(run):
                 raise LedgerConflict(
                     f"run {run!r} is recorded already, as "
-                    f"{'another simulation' if found else 'a real run, for ever'}."
+                    f"{'another simulation' if recorded else 'a real run, for ever'}."
                 )
             self._store.append(self._store.tail(), kind=Kind.SIMULATED, run=run, detail=detail)
-
-    def spent(self, *, before_run: str | None = None) -> Spend:
-        """What was spent: by everything, or before the first row of a run."""
-        row = None if before_run is None else self._store.row_before(before_run)
-        return self._charges.spent(row)
-
-    def left(self) -> Left:
-        """What is left."""
-        return self.spent().left
-
-    def runs(self) -> list[RunSummary]:
-        """Every run, in order of appearance."""
-        return run_summaries(self._store)
-
-    def rows(self) -> Iterator[Row]:
-        """Every row, from the first."""
-        return self._store.rows()
-
-    def export(self) -> dict[str, Any]:
-        """All of the ledger as JSON-ready values, but for the salt and the bytes of releases.
-
-        A release is there by its SHA-256, so that the chain of hashes can still be checked.
-        """
-        with self._store.reading():
-            return {
-                "format": FORMAT,
-                "settings": self._settings.to_dict(),
-                "fingerprint": self.fingerprint,
-                "head": self.head,
-                **self.spent().to_dict(),
-                "rows": [row_values(row) for row in self.rows()],
-            }
-
-    def verify(self, *, expected_head: str | None = None) -> Verification:
-        """Check every row and recompute every cost; raises `LedgerTampered` at the first bad row.
-
-        Args:
-            expected_head: a head hash kept elsewhere, which some row must have. Without it, rows
-                rewritten or removed at the end together with the head go unnoticed.
-        """
-        return verify_store(self._store, expected_head=expected_head)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _require_own(name: str, expected: object, own: object) -> None:

@@ -143,8 +143,8 @@ class Store:
 
     def head(self) -> tuple[int, bytes] | None:
         """How many rows there should be, and the hash of the last."""
-        found: tuple[int, bytes] | None = self._first("SELECT rows, hash FROM head")
-        return found
+        head: tuple[int, bytes] | None = self._first("SELECT rows, hash FROM head")
+        return head
 
     def salt(self) -> bytes:
         """The secret of the fingerprint; empty if it was removed."""
@@ -153,10 +153,10 @@ class Store:
 
     def kinds(self, run: str, round: int) -> set[str]:  # noqa: A002
         """The kinds of rows that there are for a round, and for its run as a whole."""
-        found = self._all(
+        kinds = self._all(
             "SELECT kind FROM rows WHERE run = ? AND round IN (?, ?)", run, WHOLE_RUN, round
         )
-        return {kind for (kind,) in found}
+        return {kind for (kind,) in kinds}
 
     def has_run(self, run: str) -> bool:
         """Whether any row belongs to ``run``."""
@@ -178,17 +178,13 @@ class Store:
 
     def bindings(self) -> list[Row]:
         """Every row that binds the ledger to records, in order, checked against its hash."""
-        found = self._all(
+        bindings = self._all(
             f"{_READ} WHERE run = ? AND kind = ? ORDER BY round", THE_LEDGER, Kind.DATA
         )
-        rows = [_as_row(values) for values in found]
+        rows = [_as_row(values) for values in bindings]
         for row in rows:
             require_hash(row)
         return rows
-
-    def holds(self, digest: bytes) -> bool:
-        """Whether some row has this hash. Reads them all."""
-        return self._first("SELECT 1 FROM rows WHERE hash = ? LIMIT 1", digest) is not None
 
     def row_before(self, run: str) -> Row | None:
         """The last row before the first one of ``run``; None if the run is not there."""

@@ -1,15 +1,29 @@
-"""A ledger to look at: its runs, and its rows as JSON-ready values."""
+"""A ledger to look at: what it is for, what was spent, its runs and rows. Nothing is written."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from fedpriv.privacy.ledger.chain import THE_LEDGER, WHOLE_RUN, Row
+from fedpriv.privacy.ledger.binding import bound_fingerprints, require_bound
+from fedpriv.privacy.ledger.chain import THE_LEDGER, WHOLE_RUN, Kind, Row
+from fedpriv.privacy.ledger.charges import Charges
+from fedpriv.privacy.ledger.errors import LedgerTampered
+from fedpriv.privacy.ledger.reservations import merged
+from fedpriv.privacy.ledger.settings import Settings, settings_from_dict
+from fedpriv.privacy.ledger.verify import Verification, verify_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.ledger.fingerprint import Part
+    from fedpriv.privacy.ledger.spend import Left, Spend
     from fedpriv.privacy.ledger.store import Store
+
+FORMAT = "fedpriv ledger 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +53,117 @@ class RunSummary:
     last: str
 
 
-def run_summaries(store: Store) -> list[RunSummary]:
+class LedgerView:
+    """All that a ledger tells without writing; `Ledger` is one that can be charged, too."""
+
+    def __init__(self, store: Store) -> None:
+        created = store.row(Kind.CREATED)
+        if created is None:
+            raise LedgerTampered("its first row is missing")
+        self._store = store
+        self._settings = settings_from_dict(json.loads(created.detail))
+        self._charges = Charges(store, self._settings)
+
+    @property
+    def settings(self) -> Settings:
+        """What the ledger is for."""
+        return self._settings
+
+    @property
+    def head(self) -> str:
+        """Hash of the last row. Kept elsewhere, it proves that nothing before it was changed."""
+        return self._store.tail().hash.hex()
+
+    @property
+    def length(self) -> int:
+        """How many rows there are; the number of the last one."""
+        return self._store.tail().seq
+
+    def hash_of(self, row: int) -> str | None:
+        """Hash of row number ``row``; None if there is no such row.
+
+        Who keeps the length and the head of a ledger elsewhere can tell by it whether a file is
+        that ledger, as it was or with rows added since, or an older or another one.
+        """
+        numbered = self._store.numbered(row)
+        return None if numbered is None else numbered.hash.hex()
+
+    def check_data(self, *parts: Part) -> None:
+        """Raise `LedgerMismatch` unless ``parts`` are data that this ledger is bound to."""
+        require_bound(self._store, *parts, name=self._settings.data_name)
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the data bound last; None until `bind_data`. It reveals nothing about records."""
+        return next(reversed(bound_fingerprints(self._store)), None)
+
+    def require_price(
+        self, releases: Iterable[tuple[Event, int]], *, delta: float | None = None
+    ) -> None:
+        """Raise `UnsupportedEvent` if the rule of this ledger has no price for a declared run.
+
+        Looks, and writes nothing; whether the budget affords it is another question.
+        """
+        self._charges.require_price(merged(releases), delta)
+
+    def spent(self, *, before_run: str | None = None) -> Spend:
+        """What was spent: by everything, or before the first row of a run."""
+        row = None if before_run is None else self._store.row_before(before_run)
+        return self._charges.spent(row)
+
+    def left(self) -> Left:
+        """What is left."""
+        return self.spent().left
+
+    def runs(self) -> list[RunSummary]:
+        """Every run, in order of appearance."""
+        return _run_summaries(self._store)
+
+    def rows(self) -> Iterator[Row]:
+        """Every row, from the first."""
+        return self._store.rows()
+
+    def export(self) -> dict[str, Any]:
+        """All of the ledger as JSON-ready values, but for the salt and the bytes of releases.
+
+        A release is there by its SHA-256, so that the chain of hashes can still be checked.
+        """
+        with self._store.reading():
+            return {
+                "format": FORMAT,
+                "settings": self._settings.to_dict(),
+                "fingerprint": self.fingerprint,
+                "head": self.head,
+                **self.spent().to_dict(),
+                "rows": [_row_values(row) for row in self.rows()],
+            }
+
+    def verify(self, *, expected_head: str | None = None) -> Verification:
+        """Check every row and recompute every cost; raises `LedgerTampered` at the first bad row.
+
+        Args:
+            expected_head: a head hash kept elsewhere, which some row must have. Without it, rows
+                rewritten or removed at the end together with the head go unnoticed.
+        """
+        return verify_store(self._store, expected_head=expected_head)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _run_summaries(store: Store) -> list[RunSummary]:
     """Every run, in order of appearance."""
     return [
         RunSummary(
@@ -67,7 +191,7 @@ def run_summaries(store: Store) -> list[RunSummary]:
     ]
 
 
-def row_values(row: Row) -> dict[str, Any]:
+def _row_values(row: Row) -> dict[str, Any]:
     """A row as JSON-ready values: bytes as hexadecimal digits, and null where there is no run."""
     return {
         **asdict(row),

@@ -2,22 +2,24 @@
 
 What a fixed plan proves at its construction, this one proves release by release: ``admit`` returns
 the plan with one release more, or raises. It starts empty, and at the end of a run it is the plan
-as found, with every release in order.
+as it was carried out, with every release in order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from math import sqrt
 from typing import TYPE_CHECKING, Any, Self
 
-from fedpriv.privacy.budget import Budget, BudgetExceeded
+from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.mechanisms import GaussianMechanism, Mechanism
 from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, Selection
-from fedpriv.privacy.planning.plan import Plan, sampled
+from fedpriv.privacy.planning.filters import GdpFilter
+from fedpriv.privacy.planning.plan import Plan, in_words, sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
@@ -35,7 +37,7 @@ class AdaptivePlan(Plan):
 
     Guarantee. All releases that it admitted are together (ε, δ)-DP for the budget of its filter,
     by the theorem of that filter, however each was chosen from those before it. The promise is the
-    budget: ``epsilon`` is the budget's, not that of the releases found, because how much was spent
+    budget: ``epsilon`` is the budget's, not that of the releases made, because how much was spent
     depends on what was seen.
 
     Attributes:
@@ -46,9 +48,6 @@ class AdaptivePlan(Plan):
 
     filter: PrivacyFilter
     made: tuple[tuple[str, Release], ...] = ()
-    budget: Budget = field(init=False)
-    mechanisms: tuple[Mechanism, ...] = field(init=False)
-    accountant: str = field(init=False)
 
     def __post_init__(self) -> None:
         additive = tuple(release for _, release in self.made if isinstance(release, Mechanism))
@@ -96,19 +95,54 @@ class AdaptivePlan(Plan):
         """Which data sets the guarantee compares."""
         return self.filter.adjacency
 
+    def event(self, index: int) -> Event:
+        """The event of release ``index``, counted from 0 over all parts."""
+        return sampled(self.made[index][1].event(), self.sampling_rate)
+
+    @property
+    def main(self) -> tuple[Mechanism, ...]:
+        """The noise of the main releases so far."""
+        return tuple(release for release in self.part() if isinstance(release, Mechanism))
+
+    def spending(self) -> Callable[[int], float]:
+        """ε of the releases so far, however many rounds these are."""
+        spent = self.filter.epsilon
+        return lambda _rounds: spent
+
     @property
     def laws(self) -> tuple[str, ...]:
         """The names of its mechanisms and selections so far, each once."""
         return tuple(dict.fromkeys(release.name for _, release in self.made))
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """The parts that there are, in order of appearance."""
-        return tuple(dict.fromkeys(part for part, _ in self.made))
+    def noise_in_words(self) -> str:
+        """The range of the noise so far, by parts of a round."""
+        noise: dict[str, list[float]] = {}
+        for part, release in self.made:
+            if isinstance(release, Mechanism):
+                noise.setdefault(part or "main", []).append(release.noise_stddev)
+        ranges = [f"{part} {in_words(stddevs)}" for part, stddevs in noise.items()]
+        return f"chosen on the way: {', '.join(ranges) or 'nothing was released'}"
 
-    def event(self, index: int) -> Event:
-        """The event of release ``index``, counted from 0 over all parts."""
-        return sampled(self.made[index][1].event(), self.sampling_rate)
+    @property
+    def method(self) -> str:
+        """That of the filter."""
+        return self.filter.method
+
+    @property
+    def gdp_mu(self) -> float | None:
+        """The limit of a filter in this unit: what was spent depends on what was seen."""
+        return sqrt(self.filter.limit) if isinstance(self.filter, GdpFilter) else None
+
+    @property
+    def gdp_exact(self) -> bool:
+        """A filter promises its limit, and seldom spends all of it."""
+        return False
+
+    @property
+    def zcdp_rho(self) -> float | None:
+        """μ²/2 of the limit."""
+        return self.filter.limit / 2 if isinstance(self.filter, GdpFilter) else None
 
     def history(self) -> list[dict[str, Any]]:
         """Every release so far as JSON-ready values; `replayed` inverts it."""
@@ -124,17 +158,13 @@ class AdaptivePlan(Plan):
             plan = plan.admit(_KINDS[entry["name"]](**values), part=entry["part"])
         return plan
 
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON-ready values: budget, filter, and the releases so far."""
-        values = {
-            name: getattr(self, name)
-            for name in self.__dataclass_fields__
-            if name not in ("mechanisms", "budget", "filter", "made")
-        }
+    @property
+    def _apart(self) -> tuple[str, ...]:
+        return ("filter", "made")
+
+    def _noise_to_dict(self) -> dict[str, Any]:
+        """The filter, and every release so far."""
         return {
-            **values,
-            "adjacency": self.adjacency.value,
-            "budget": asdict(self.budget),
             "spent": self.filter.spent,
             "limit": self.filter.limit,
             "releases": dict(Counter(part or "main" for part, _ in self.made)),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.releases import Releases
 
 MECHANISMS = ("gaussian", "laplace")
-# Numerical accounting costs about a second a call; noise is wanted to no more than this.
+# Numerical accounting costs about a second per call; noise is wanted to no more than this.
 _COARSE, _FINE = 1e-5, 1e-13
 _FEW_LEVELS, _SOME_LEVELS = 5, 50  # of distinct noise, for a first guess and for a second one
 _MOST_NOISE = 1e12
@@ -33,8 +33,8 @@ class Calibration:
     """Noise that keeps a run within a budget, with the accounting that proves it.
 
     ``noise_multiplier`` is standard deviation on the sum / clip norm (Gaussian), or scale /
-    sensitivity (Laplace); ``noise_multipliers`` has one a round. ``epsilon`` is what the accountant
-    finds for them, at most the ε that was asked for.
+    sensitivity (Laplace); ``noise_multipliers`` has one per round. ``epsilon`` is what the
+    accountant finds for them, at most the ε that was asked for.
     """
 
     mechanism: str
@@ -100,7 +100,7 @@ def calibrate(
     spent = spend_by(name)
     if name == "gdp":
         scale = relation.sum_sensitivity * sqrt(sum(part**-2 for part in relative))
-        found = scale / gdp_mu(epsilon=epsilon, delta=delta)
+        root = scale / gdp_mu(epsilon=epsilon, delta=delta)
     elif name == "pld":  # slow: start from the answer of the accountant next to it, on few levels
         by_rdp = spend_by("rdp", most_levels=_FEW_LEVELS)
         if by_rdp(_MOST_NOISE) <= epsilon:
@@ -113,11 +113,11 @@ def calibrate(
             rough = spend_by("pld", most_levels=_SOME_LEVELS)
             near = _least_noise(rough, budget, start=near, tolerance=1e-3, factor=factor)
             factor = 1.03
-        found = _least_noise(spent, budget, start=near, tolerance=_COARSE, factor=factor)
+        root = _least_noise(spent, budget, start=near, tolerance=_COARSE, factor=factor)
     else:
         slow = name == "rdp" and sampling_rate < 1
-        found = _least_noise(spent, budget, start=1.0, tolerance=_COARSE if slow else _FINE)
-    multiplier, achieved = _proved(spent, found, epsilon)
+        root = _least_noise(spent, budget, start=1.0, tolerance=_COARSE if slow else _FINE)
+    multiplier, achieved = _proved(spent, root, epsilon)
     return Calibration(
         mechanism=mechanism,
         noise_multiplier=multiplier,
@@ -141,8 +141,8 @@ def noise_within(
     require_choice(ACCOUNTANTS, accountant=accountant)
     require_positive(start=start)
     spent = _spending(releases, budget.delta, accountant)
-    found = _least_noise(spent, budget, start=start, tolerance=_FINE)
-    return _proved(spent, found, budget.epsilon)[0]
+    root = _least_noise(spent, budget, start=start, tolerance=_FINE)
+    return _proved(spent, root, budget.epsilon)[0]
 
 
 def optimal_regulariser(
@@ -198,7 +198,7 @@ def _relative_shape(shape: Sequence[float] | None, rounds: int) -> tuple[float, 
     if shape is None:
         return (1.0,) * rounds
     if len(shape) != rounds:
-        raise ValueError(f"shape must have one entry a round, {rounds}; got {len(shape)}.")
+        raise ValueError(f"shape must have one entry per round, {rounds}; got {len(shape)}.")
     for index, part in enumerate(shape):
         require_positive(**{f"shape[{index}]": part})
     return tuple(map(float, shape))
@@ -237,12 +237,12 @@ def _least_noise(
     return exp(root)
 
 
-def _proved(spent: Callable[[float], float], found: float, epsilon: float) -> tuple[float, float]:
+def _proved(spent: Callable[[float], float], root: float, epsilon: float) -> tuple[float, float]:
     """Raise the noise until the accountant itself confirms the budget.
 
     By growing steps, and at once by as much as ε is too large: it falls about as fast as 1/noise.
     """
-    multiplier, step = found, _FINE
+    multiplier, step = root, _FINE
     while not (achieved := spent(multiplier)) <= epsilon:
         excess = min(achieved / epsilon - 1, _COARSE)
         multiplier *= 1 + max(step, excess)

@@ -135,12 +135,12 @@ class RdpFilter(PrivacyFilter):
     @property
     def epsilon(self) -> float:
         """What the divergence spent converts to, at the one order; the budget's at most."""
-        found = rdp_epsilon(
+        spent = rdp_epsilon(
             orders=np.array([self.order]),
             divergences=np.array([self.spent]),
             delta=self.budget.delta,
         )
-        return min(self.budget.epsilon, found)
+        return min(self.budget.epsilon, spent)
 
     @classmethod
     def for_releases(cls, *, budget: Budget, event: Event) -> Self:

@@ -8,8 +8,8 @@ What the rules demand of a loss, and `ObjectiveProblem` refuses to do without:
 
 - *Lipschitz everywhere.* b is unbounded, and so is the minimiser: a G that holds inside a ball only
   says nothing about the neighbour of a minimiser outside, and no ε holds.
-- *Smooth, with a Hessian of rank one a record*: the Jacobians of neighbours then differ by a factor
-  of at most 1 + c/(nΛ).
+- *Smooth, with a Hessian of rank one per record*: the Jacobians of neighbours then differ by a
+  factor of at most 1 + c/(nΛ).
 - *The same n on both sides*, in nΛ, in b/n and in the calibration. Where a record joins or leaves,
   n is a declared constant and not the number of records: with that, the gradients would differ by
   Λθ as well, which no bound covers.

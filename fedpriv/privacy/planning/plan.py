@@ -2,17 +2,19 @@
 
 A strategy accepts nothing less. What it adds comes from ``plan.mechanisms`` and what the ledger is
 charged from ``plan.event``, which reads the same mechanisms: noise and accounting cannot disagree.
+Noise that is fixed before the first release is a `FixedPlan`, noise that is chosen on the way an
+`AdaptivePlan`; whoever reads a plan need not know which.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from math import sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._validate import require_choice, require_count, require_positive, require_rate
-from fedpriv.privacy.accountants import account
-from fedpriv.privacy.budget import Budget, BudgetExceeded, within
 from fedpriv.privacy.events import (
     Event,
     GaussianEvent,
@@ -23,7 +25,10 @@ from fedpriv.privacy.events import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning.releases import Releases
 
@@ -32,17 +37,15 @@ NOISE_PLACES: tuple[NoisePlace, ...] = ("server", "parties")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a run asks, how much noise each release gets, and what it all spends.
-
-    Refused at construction with `BudgetExceeded` if its own events do not fit its budget.
+class Plan(ABC):
+    """What a run asks, how much noise each release gets, and what it all spends. Use a subclass.
 
     Attributes:
         strategy: name of the learning algorithm.
         query: what each party is asked for, in words.
         released: what leaves the server, in words.
         budget: (ε, δ) that the run may spend.
-        mechanisms: one a release, in order.
+        mechanisms: the noise of every release that is planned, or was made, in order.
         parties: m, the number of parties in a sum.
         records: N, the number of training records; public.
         smallest_party: n₍₁₎, which equal weights pay for; public.
@@ -51,15 +54,15 @@ class Plan:
         clip_norm: bound on the norm of one record's gradient, where gradients are asked for.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
         noise_at: who adds the noise.
-        accountant: name, or "auto" for the tightest sound one.
-        epsilon: what the accountant finds; at most the budget's.
+        accountant: the name of what proves ``epsilon``.
+        epsilon: what the run promises; at most the budget's.
     """
 
     strategy: str
     query: str
     released: str
-    budget: Budget
-    mechanisms: tuple[Mechanism, ...]
+    budget: Budget = field(init=False)
+    mechanisms: tuple[Mechanism, ...] = field(init=False)
     parties: int
     records: int
     smallest_party: int
@@ -68,24 +71,8 @@ class Plan:
     clip_norm: float | None = None
     sampling_rate: float = 1.0
     noise_at: NoisePlace = "server"
-    accountant: str = "auto"
+    accountant: str = field(init=False)
     epsilon: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
-        self._require_facts()
-        if not self.mechanisms:
-            raise ValueError("mechanisms must hold at least one release, got none.")
-        report = account(self.releases, delta=self.budget.delta, accountant=self.accountant)
-        object.__setattr__(self, "accountant", report.accountant)
-        if report.epsilon is None or not within(report.epsilon, self.budget.epsilon):
-            spends = "no finite epsilon" if report.epsilon is None else f"{report.epsilon:.6g}"
-            raise BudgetExceeded(
-                f"the plan would spend epsilon = {spends} of {self.budget.epsilon:g} at delta = "
-                f"{self.budget.delta:g} ({report.method}). Nothing was released. Plan fewer rounds "
-                "or more noise; calibrate() finds the least noise that fits."
-            )
-        object.__setattr__(self, "epsilon", report.epsilon)
 
     def _require_facts(self) -> None:
         require_count(
@@ -102,46 +89,116 @@ class Plan:
         if len({mechanism.adjacency for mechanism in self.mechanisms}) > 1:
             raise ValueError("mechanisms must all state the same adjacency.")
 
-    @property
-    def rounds(self) -> int:
-        """The number of releases."""
-        return len(self.mechanisms)
+    # What was planned, or made.
 
     @property
+    @abstractmethod
+    def rounds(self) -> int:
+        """The number of releases that are planned, or were made."""
+
+    @property
+    @abstractmethod
     def adjacency(self) -> Adjacency:
         """Which data sets the guarantee compares."""
-        return self.mechanisms[0].adjacency
 
+    @abstractmethod
     def event(self, index: int) -> Event:
         """The event of release ``index``, counted from 0."""
-        return sampled(self.mechanisms[index].event(), self.sampling_rate)
 
-    @property
-    def laws(self) -> tuple[str, ...]:
-        """The names of its mechanisms, each once."""
-        return tuple(dict.fromkeys(mechanism.title for mechanism in self.mechanisms))
+    def rate(self, index: int) -> float:
+        """The sampling rate of release ``index``."""
+        return self.sampling_rate
 
     @property
     def releases(self) -> Releases:
-        """All events of the run, equal ones together."""
+        """The events of all these releases, equal ones together."""
         return list(Counter(map(self.event, range(self.rounds))).items())
 
+    @property
+    @abstractmethod
+    def main(self) -> tuple[Mechanism, ...]:
+        """The noise of each round's main release, on which the model moves."""
+
+    @abstractmethod
+    def spending(self) -> Callable[[int], float]:
+        """ε that was spent, as a function of the number of rounds made: an upper bound."""
+
+    # What a statement says of it.
+
+    @property
+    @abstractmethod
+    def laws(self) -> tuple[str, ...]:
+        """The names of its mechanisms, each once."""
+
+    @property
+    @abstractmethod
+    def noise_in_words(self) -> str:
+        """The range of its standard deviations on one coordinate of a sum."""
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """By which theorem its ε was found."""
+
+    @property
+    @abstractmethod
+    def gdp_mu(self) -> float | None:
+        """μ of Gaussian differential privacy, which the run is promised to have, if it has one."""
+
+    @property
+    @abstractmethod
+    def gdp_exact(self) -> bool:
+        """Whether a run has this μ and no less."""
+
+    @property
+    @abstractmethod
+    def zcdp_rho(self) -> float | None:
+        """ρ of zero-concentrated differential privacy that it is promised to have, if any."""
+
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON-ready values, mechanisms that repeat written once with their count."""
+        """The plan as JSON-ready values, for plan.json and the statement."""
+        plain = ("mechanisms", "budget", *self._apart)
         values = {
-            name: getattr(self, name)
-            for name in self.__dataclass_fields__
-            if name not in ("mechanisms", "budget")
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in plain
         }
         return {
             **values,
             "adjacency": self.adjacency.value,
             "budget": asdict(self.budget),
-            "mechanisms": [
-                {"name": mechanism.name, **asdict(mechanism), "count": count}
-                for mechanism, count in Counter(self.mechanisms).items()
-            ],
+            **self._noise_to_dict(),
         }
+
+    @property
+    def _apart(self) -> tuple[str, ...]:
+        """Fields that `_noise_to_dict` writes in its own way."""
+        return ()
+
+    @abstractmethod
+    def _noise_to_dict(self) -> dict[str, Any]: ...
+
+
+def in_words(stddevs: Sequence[float]) -> str:
+    """A range of standard deviations."""
+    least, most = min(stddevs), max(stddevs)
+    return f"{least:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
+
+
+def grid_sensitivity(sensitivity: float, *, dimension: int, step: float) -> float:
+    """The L2 sensitivity of a sum on a fixed-point grid: Δ + √d·step.
+
+    Every coordinate is rounded to the grid, in the one answer that the record is part of: two
+    answers at a distance of Δ are then at most √d·step further apart.
+    """
+    require_positive(sensitivity=sensitivity, step=step)
+    require_count(dimension=dimension)
+    return sensitivity + sqrt(dimension) * step
+
+
+def require_sizes(sizes: Sequence[int]) -> None:
+    """Refuse to plan for no party, or for one without records."""
+    if not len(sizes):
+        raise ValueError("sizes must hold at least one party, got none.")
+    require_count(**{f"sizes[{index}]": size for index, size in enumerate(sizes)})
 
 
 def sampled(event: Event, sampling_rate: float) -> Event:

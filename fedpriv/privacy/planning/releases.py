@@ -40,7 +40,7 @@ def gaussian_releases(
 
     Args:
         noise_multipliers: standard deviation of the noise on the *sum*, divided by the clip norm,
-            whatever the adjacency: one number for ``rounds`` rounds, or one a round.
+            whatever the adjacency: one number for ``rounds`` rounds, or one per round.
         rounds: how many, if there is one number; else the sequence's own length.
         sampling_rate: probability with which each record joins a round; 1 is full batch.
         adjacency: decides the sensitivity of the sum, C or 2C.

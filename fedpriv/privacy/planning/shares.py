@@ -86,7 +86,7 @@ def shared_noise(
     adjacency: Adjacency,
     shape: Sequence[float] = (1.0,),
 ) -> tuple[SharedNoise, ...]:
-    """The least noise in shares, one mechanism a release, within a budget.
+    """The least noise in shares, one mechanism per release, within a budget.
 
     Guarantee. All releases together are (ε, δ)-DP by the accountant that prices their events, for
     every allowed set of drop-outs and colluders: the event states n_min shares, and more are
@@ -140,20 +140,20 @@ def shared_noise(
         parts = Counter(part * noise for part in shape)
         return [(mechanism(part).event(), count) for part, count in parts.items()]
 
-    found = noise_within(
+    least = noise_within(
         releases,
         budget=budget,
         accountant="basic" if law == "polya" else "rdp",
         start=1.0,
     )
-    narrowest = min(shape) * found * l2_sensitivity / sqrt(honest)
+    narrowest = min(shape) * least * l2_sensitivity / sqrt(honest)
     if law == "discrete-gaussian" and narrowest < SMALLEST_SHARE_STDDEV:
         raise ValueError(
             f"shares of {narrowest:.3g} steps are too narrow for discrete Gaussians, which need "
             f"{SMALLEST_SHARE_STDDEV:g}: their sum would be too far from Gaussian. Choose Skellam "
             "shares, or a finer grid."
         )
-    made = {part: mechanism(part * found) for part in set(shape)}
+    made = {part: mechanism(part * least) for part in set(shape)}
     for part in (min(shape), max(shape)):  # what cannot be drawn is refused now, not in mid-run
         made[part].share.sampler(sharing.parties)
     return tuple(made[part] for part in shape)

@@ -10,11 +10,11 @@ from fedpriv._validate import require_count, require_positive, require_rate
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.planning.calibration import noise_within
-from fedpriv.privacy.planning.plan import Plan, sampled
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
+from fedpriv.privacy.planning.plan import sampled
 
 if TYPE_CHECKING:
     from fedpriv.privacy.budget import Budget
-    from fedpriv.privacy.events import Event
     from fedpriv.privacy.planning.releases import Releases
 
 _MOST_LEVELS = 50  # each distinct rate costs an accountant tens of milliseconds
@@ -39,15 +39,15 @@ class GrowingBatch:
     def rates(self, rounds: int) -> tuple[float, ...]:
         """q_1 … q_T."""
         require_count(rounds=rounds)
-        found = tuple(
+        rates = tuple(
             min(1.0, self.first * self.factor ** (t // self.every)) for t in range(rounds)
         )
-        if len(set(found)) > _MOST_LEVELS:
+        if len(set(rates)) > _MOST_LEVELS:
             raise ValueError(
                 f"every must be larger, got {self.every!r}: {rounds} rounds would have "
-                f"{len(set(found))} different rates, and at most {_MOST_LEVELS} are accounted for."
+                f"{len(set(rates))} different rates, and at most {_MOST_LEVELS} are accounted for."
             )
-        return found
+        return rates
 
     def releases(self, rounds: int, *, noise_multiplier: float) -> Releases:
         """The events of a run with the same noise in every round, equal ones together."""
@@ -65,7 +65,7 @@ class GrowingBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrowingPlan(Plan):
+class GrowingPlan(FixedPlan):
     """A plan whose rounds have sampling rates of their own.
 
     Attributes:
@@ -78,11 +78,12 @@ class GrowingPlan(Plan):
         require_rate(**{f"rates[{t}]": rate for t, rate in enumerate(self.rates)})
         if len(self.rates) != len(self.mechanisms):
             raise ValueError(
-                f"rates must have one entry a round, {len(self.mechanisms)}; got {len(self.rates)}."
+                f"rates must have one entry per round, {len(self.mechanisms)}; "
+                f"got {len(self.rates)}."
             )
         object.__setattr__(self, "sampling_rate", max(self.rates))
-        Plan.__post_init__(self)
+        FixedPlan.__post_init__(self)
 
-    def event(self, index: int) -> Event:
-        """The event of release ``index``, on a sample of its own rate."""
-        return sampled(self.mechanisms[index].event(), self.rates[index])
+    def rate(self, index: int) -> float:
+        """The sampling rate of release ``index``."""
+        return self.rates[index]

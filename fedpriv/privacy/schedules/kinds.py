@@ -123,6 +123,6 @@ class Measured(Schedule):
         """By the Lemma; for the number of rounds that was measured, and no other."""
         if rounds != len(self.influence):
             raise ValueError(
-                f"influence must have one entry a round, {rounds}; got {len(self.influence)}."
+                f"influence must have one entry per round, {rounds}; got {len(self.influence)}."
             )
         return np.asarray(-np.log(self.influence) / 4)

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from fedpriv import __version__
-from fedpriv.privacy.accountants import (
-    ACCOUNTANTS,
-    GdpAccountant,
-    UnsupportedEvent,
-    ZcdpAccountant,
-)
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import PrivacyLoss, group_privacy
 from fedpriv.privacy.mechanisms.shares import SharedNoise
-from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
-from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.tradeoff import attack_advantage, gaussian_attack_advantage
 
 if TYPE_CHECKING:
@@ -85,8 +76,7 @@ def make_statement(
     plan: Plan, *, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None = None
 ) -> Statement:
     """Compute the statement of a run that followed ``plan``."""
-    mu, rho = _gdp_and_zcdp(plan)
-    epsilon, delta = plan.epsilon, plan.budget.delta
+    mu, epsilon, delta = plan.gdp_mu, plan.epsilon, plan.budget.delta
     return Statement(
         plan=plan,
         facts=facts,
@@ -99,7 +89,7 @@ def make_statement(
         per_person=group_privacy(epsilon=epsilon, delta=delta, size=facts.records_per_person),
         delta_times_records=delta * plan.records,
         gdp_mu=mu,
-        zcdp_rho=rho,
+        zcdp_rho=plan.zcdp_rho,
         advantage=(
             attack_advantage(epsilon=epsilon, delta=delta)
             if mu is None
@@ -116,31 +106,10 @@ def make_statement(
     )
 
 
-def _gdp_and_zcdp(plan: Plan) -> tuple[float | None, float | None]:
-    """μ and ρ that the run is promised to have, where these notions apply."""
-    if isinstance(plan, AdaptivePlan):
-        # What was spent on the way depends on what was seen: a filter promises its limit.
-        square = plan.filter.limit if isinstance(plan.filter, GdpFilter) else None
-        return (None, None) if square is None else (sqrt(square), square / 2)
-    square = _composed(GdpAccountant(adjacency=plan.adjacency), plan)
-    rho = _composed(ZcdpAccountant(adjacency=plan.adjacency), plan)
-    return None if square is None else sqrt(square), rho
-
-
-def _composed(accountant: GdpAccountant | ZcdpAccountant, plan: Plan) -> float | None:
-    try:
-        return accountant.compose_all(plan.releases).total
-    except UnsupportedEvent:
-        return None
-
-
 def _accountant_version(plan: Plan) -> str:
-    name = plan.accountant
-    kind = plan.filter if isinstance(plan, AdaptivePlan) else ACCOUNTANTS[name]
-    method = kind.method
-    if name in {"pld", "rdp"}:
-        return f"{method}, dp-accounting {version('dp-accounting')}"
-    return f"{method}, fedpriv {__version__}"
+    if plan.accountant in {"pld", "rdp"}:
+        return f"{plan.method}, dp-accounting {version('dp-accounting')}"
+    return f"{plan.method}, fedpriv {__version__}"
 
 
 def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
@@ -198,52 +167,52 @@ def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
 def _warnings(
     plan: Plan, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None
 ) -> tuple[str, ...]:
-    found = []
+    warnings = []
     if plan.budget.delta * plan.records >= 0.1:
-        found.append(
+        warnings.append(
             f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / plan.records:.3g}: "
             "a mechanism that publishes a few whole records could meet it"
         )
     assumed = "Poisson" if plan.sampling_rate < 1 else "full batch"
     if facts.sampler != assumed:
-        found.append(
+        warnings.append(
             f"the accounting assumes {assumed} sampling, but records were chosen by "
             f"{facts.sampler!r}: the stated epsilon does not hold"
         )
     if facts.audit_epsilon is not None and not within(facts.audit_epsilon, plan.epsilon):
-        found.append(
+        warnings.append(
             f"an audit found epsilon >= {facts.audit_epsilon:g}, above the stated "
             f"{plan.epsilon:g}: the implementation is broken"
         )
     if facts.metrics_published:
-        found.append("metrics published without noise are outside the guarantee")
+        warnings.append("metrics published without noise are outside the guarantee")
     if trust.secure_aggregation == "off":
         answer = "exact answer" if plan.noise_at == "server" else "own answer"
-        found.append(f"without secure aggregation the server sees every party's {answer}")
+        warnings.append(f"without secure aggregation the server sees every party's {answer}")
     share = _share(plan)
     if share is not None:
-        found += _share_warnings(share, trust)
+        warnings += _share_warnings(share, trust)
     if ledger is None and not facts.simulated:
-        found.append("no ledger was kept: earlier runs on the same data are not counted")
-    return tuple(found)
+        warnings.append("no ledger was kept: earlier runs on the same data are not counted")
+    return tuple(warnings)
 
 
 def _share_warnings(share: NoiseShare, trust: TrustModel) -> list[str]:
     """Where the protocol allows what the shares of noise were not sized for."""
-    found = []
+    warnings = []
     if trust.secure_aggregation == "off":
-        found.append(
+        warnings.append(
             f"an answer carries 1/{share.honest} of the noise: against a server that sees every "
             "answer the stated epsilon does not hold"
         )
     elif trust.secure_aggregation != "ideal" and trust.least_parties < share.minimum:
-        found.append(
+        warnings.append(
             f"sums of {trust.least_parties} parties may be opened, and the noise is sized for "
             f"{share.minimum}: the stated epsilon does not hold"
         )
     if trust.colluding_parties > share.colluders:
-        found.append(
+        warnings.append(
             f"{trust.colluding_parties} parties may collude, and the noise is sized for "
             f"{share.colluders}: the stated epsilon does not hold"
         )
-    return found
+    return warnings

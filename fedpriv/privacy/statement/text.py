@@ -5,16 +5,12 @@ from __future__ import annotations
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.mechanisms import Mechanism
-from fedpriv.privacy.mechanisms.shares import SharedNoise
-from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import SIMULATED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.privacy.statement.statement import Statement
 
 _WIDTH = 96
@@ -81,7 +77,7 @@ def _guarantee(statement: Statement) -> list[str]:
         f"an attacker's advantage over guessing is at most {advantage} (0 is blind, 1 is sure)",
     ]
     if statement.gdp_mu is not None:
-        exactly = "" if isinstance(plan, AdaptivePlan) else "exactly "
+        exactly = "exactly " if plan.gdp_exact else ""
         lines.append(f"{exactly}mu-GDP with mu = {rounded_up(statement.gdp_mu, 6)}")
     if statement.zcdp_rho is not None:
         lines.append(f"rho-zCDP with rho = {rounded_up(statement.zcdp_rho, 6)}")
@@ -101,7 +97,7 @@ def _accounting(statement: Statement) -> list[str]:
         f"accountant: {plan.accountant} ({statement.accountant_version})",
         (
             f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "
-            f"of the sum: {_noise(plan)}"
+            f"of the sum: {plan.noise_in_words}"
         ),
         f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} records",
         f"sampling assumed: {assumed}, rate {plan.sampling_rate:g}; actual: {facts.sampler}",
@@ -110,28 +106,6 @@ def _accounting(statement: Statement) -> list[str]:
     if plan.clip_norm is not None:
         lines.insert(3, f"each record's gradient is clipped to norm {plan.clip_norm:g}")
     return lines
-
-
-def _noise(plan: Plan) -> str:
-    """The range of the noise; by parts of a round, if it was chosen on the way."""
-    if not isinstance(plan, AdaptivePlan):
-        sure = _range([mechanism.noise_stddev for mechanism in plan.mechanisms])
-        shared = [m for m in plan.mechanisms if isinstance(m, SharedNoise)]
-        if not shared:
-            return sure
-        full = _range([mechanism.stddev_of(plan.parties) for mechanism in shared])
-        return f"at least {sure}; {full} if all parties are in it"
-    parts = {
-        part or "main": [m.noise_stddev for m in plan.part(part) if isinstance(m, Mechanism)]
-        for part in plan.parts
-    }
-    ranges = [f"{part} {_range(noise)}" for part, noise in parts.items() if noise]
-    return f"chosen on the way: {', '.join(ranges) or 'nothing was released'}"
-
-
-def _range(values: Sequence[float]) -> str:
-    least, most = min(values), max(values)
-    return f"{least:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
 
 
 def _released(statement: Statement) -> list[str]:

@@ -7,10 +7,10 @@ nothing behind it, takes one.
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedpriv._toml import parse_toml
 from fedpriv._validate import require_choice
 from fedpriv.data import Files, require_releasable
 from fedpriv.federation.deployed.guard import Engagement
@@ -74,7 +74,7 @@ def open_deployed(party: str, config: str, *, files: Files | None = None) -> Dep
 
 
 def _engagement(config: str, schema: Schema, *, sizes: tuple[int, ...]) -> Engagement:
-    experiment = checked(parse_experiment(tomllib.loads(config)))
+    experiment = checked(parse_experiment(parse_toml(config, "the experiment of the run")))
     if experiment.run.engine != ENGINE:
         raise ValueError(
             f"run.engine must be {ENGINE!r} for a deployed party, got {experiment.run.engine!r}."

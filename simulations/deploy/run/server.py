@@ -8,14 +8,15 @@ every party gives the same answer.
 
 from __future__ import annotations
 
-import tomllib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedpriv._toml import parse_toml
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import GridFederation, RoundFailed
 from fedpriv.federation.strategy.adaptive import AdaptiveStrategy
+from fedpriv.privacy.ledger import create_if_first
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.engines.parties import protection
@@ -23,7 +24,7 @@ from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import session as sessions
 from fedpriv.simulations.run.files import PRIVATE, private, read_json
 from fedpriv.simulations.run.ledgers import make_ledger, own_ledger
-from fedpriv.simulations.run.prepare import build_strategy, check
+from fedpriv.simulations.run.prepare import check
 from fedpriv.simulations.run.release_rules import require_releasable
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
-    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.simulations.deploy.roster import Roster
     from fedpriv.simulations.run.history import Record, Round
     from fedpriv.simulations.run.prepare import Prepared
@@ -70,7 +71,7 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     """
     place = Path(str(run_config["roster"]))
     roster, output = read_roster(place), Path(str(run_config["output"]))
-    experiment = parse_experiment(tomllib.loads(str(run_config["config"])))
+    experiment = parse_experiment(parse_toml(str(run_config["config"]), "experiment"))
     ledger = place.parent.resolve() / f"{experiment.data.title}.ledger"
     preparing = partial(prepare_deployed, sizes=roster.sizes)
     kept = output / PRIVATE / place.name
@@ -81,13 +82,16 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
         )
         return session, roster
     prepared = preparing(experiment)
-    plan = _require_deployable(prepared)
-    if not ledger.exists():
-        _require_first(output.parent, ledger)
-        make_ledger(ledger, prepared.experiment, plan)
+    strategy = _deployable(prepared)
+    create_if_first(
+        ledger,
+        used_by=_earlier_run(output.parent, ledger),
+        create=partial(make_ledger, ledger, prepared.experiment, strategy.plan),
+    )
     private(output)  # made with the first thing that is in it
     write_roster(kept, roster)
-    return sessions.start(prepared, output, release=True, ledger=ledger), roster
+    session = sessions.start(prepared, output, strategy=strategy, release=True, ledger=ledger)
+    return session, roster
 
 
 def serve(
@@ -123,24 +127,21 @@ def _require_same(path: Path, roster: Roster) -> None:
         )
 
 
-def _require_first(runs: Path, ledger: Path) -> None:
-    """Refuse to make a ledger anew that an earlier run had: it would forget what was spent."""
+def _earlier_run(runs: Path, ledger: Path) -> str | None:
+    """A run that was paid from a ledger, in words; None if there was none."""
     for file in sorted(runs.glob(f"*/{PRIVATE}/run.json")):
         if read_json(file).get("ledger") == str(ledger):
-            raise ValueError(
-                f"the ledger {str(ledger)!r} is gone, and the run in {str(file.parents[1])!r} was "
-                "paid from it. Put it back: a new one would forget what was spent."
-            )
+            return f"the run in {str(file.parents[1])!r}"
+    return None
 
 
-def _require_deployable(prepared: Prepared) -> Plan | None:
-    """Refuse what parties would not pay for rightly; the plan of what they would."""
+def _deployable(prepared: Prepared) -> SumStrategy:
+    """The strategy of a deployed run, unless parties would not pay for it rightly."""
     require_releasable(prepared.experiment)
-    plan = check(prepared)
-    strategy = build_strategy(prepared, run=prepared.run)
-    if isinstance(strategy, AdaptiveStrategy):
+    strategy = check(prepared, release=True)
+    if strategy is None or isinstance(strategy, AdaptiveStrategy):
         raise ValueError(
-            f"strategy.name must not be {strategy.name!r} in a deployment: it makes several "
+            f"strategy.name must not be {prepared.info.name!r} in a deployment: it makes several "
             "releases of one round, and a party pays for one. Use gradient-perturbation."
         )
-    return plan
+    return strategy

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr
 from fedpriv.simulations.engines.flower_app import PROJECT
-from fedpriv.simulations.experiment.toml_writer import to_toml
-from fedpriv.simulations.run.files import private, read_json
+from fedpriv.simulations.run.files import private, read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ def submit(directory: Path, folder: ServerFolder) -> Submitted:
     write_app(directory, folder)
     answer = call(submission(directory, folder))
     run = str(answer["run-id"])
-    (private(directory) / _ID).write_text(json.dumps({"run": run}))
+    write_json(private(directory) / _ID, {"run": run})
     return Submitted(run=run, directory=directory)
 
 
@@ -124,8 +124,8 @@ def result_of(directory: Path) -> dict[str, Any] | None:
     path = directory / "result.json"
     if not path.exists():
         return None
-    found: dict[str, Any] = read_json(path)
-    return found
+    result: dict[str, Any] = read_json(path)
+    return result
 
 
 def known_run(directory: Path) -> Submitted | None:

@@ -123,10 +123,10 @@ def test_a_bad_schema_is_refused_with_its_place(values: dict[str, Any], message:
 
 
 def test_a_schema_that_is_not_toml_or_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.toml does not exist"):
+    with pytest.raises(DataError, match=r"none\.toml' cannot be read: No such file"):
         read_schema(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("label = income")
-    with pytest.raises(DataError, match=r"bad\.toml is not TOML: .*line 1"):
+    with pytest.raises(DataError, match=r"bad\.toml' is not TOML: .*line 1"):
         read_schema(tmp_path / "bad.toml")
     (tmp_path / "empty.toml").write_text("")
     with pytest.raises(DataError, match=r"empty\.toml: label: Field required"):

@@ -66,7 +66,7 @@ class Fate:
         journal._write = self.around(journal._write)
         Ledger.reserve = self.around(Ledger.reserve)  # type: ignore[method-assign]
         Ledger.commit = self.around(Ledger.commit)  # type: ignore[method-assign]
-        results.write_atomic = self.around(results.write_atomic)
+        results.replace_file = self.around(results.replace_file)  # type: ignore[attr-defined]
 
 
 def life(work: Callable[[], bytes], steps: int) -> bytes | None:

@@ -9,6 +9,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import Context
 
+from fedpriv._toml import to_toml
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.local import LocalGrid
 from fedpriv.federation.party.client_app import client_app
@@ -25,7 +26,6 @@ from fedpriv.simulations.deploy.keys import (
 )
 from fedpriv.simulations.deploy.roster import Member, Roster, write_roster
 from fedpriv.simulations.deploy.run.server import open_session, serve
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.run.files import read_costs
 
 if TYPE_CHECKING:

@@ -404,7 +404,7 @@ def test_a_second_run_finds_the_budget_of_every_party_spent(tmp_path: Path) -> N
     deployment.run(tmp_path / "one")
     for old in deployment.server.glob("*.ledger*"):
         old.unlink()  # a server that denies what it has spent
-    with pytest.raises(ValueError, match=r"is gone, and the run in .*one' was paid from it"):
+    with pytest.raises(LedgerError, match=r"is gone, and the run in .*one' was paid from it"):
         deployment.run(tmp_path / "two")
     with pytest.raises(RoundFailed, match="no sum for release 0"):
         deployment.run(tmp_path / "elsewhere" / "two")

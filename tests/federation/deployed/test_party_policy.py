@@ -30,7 +30,7 @@ from fedpriv.federation.queries.kinds import (
     Query,
     RiskGradientQuery,
 )
-from fedpriv.federation.queries.local_noise import LAWS, LocalNoise
+from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.learning.losses import Squared
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.adjacency import Adjacency
@@ -47,6 +47,7 @@ from fedpriv.privacy.events import (
     SkellamEvent,
     ZcdpEvent,
 )
+from fedpriv.privacy.mechanisms.laws import LAWS
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import linear_task
@@ -100,7 +101,7 @@ def test_paths_are_those_beside_the_file_and_everything_is_read(tmp_path: Path) 
 
 
 def test_a_file_is_read_from_the_disk_or_named_in_the_error(tmp_path: Path) -> None:
-    from fedpriv.simulations.experiment.toml_writer import to_toml
+    from fedpriv._toml import to_toml
 
     path = tmp_path / "party.toml"
     path.write_text(to_toml(FILE))

@@ -14,6 +14,7 @@ from fedpriv.federation.strategy.base import Run
 from fedpriv.learning.optimisers import Sgd
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.ledger import Kind, Ledger
+from fedpriv.privacy.randomness import RandomStream
 from fedpriv.strategies.gradient_perturbation import GradientPerturbation
 from tests.federation.worlds import (
     SilentFederation,
@@ -323,3 +324,28 @@ def test_a_release_of_which_only_a_pair_is_known_is_charged_the_pair(
     late = build("objective-perturbation", TASK, epsilon=0.2, delta=6e-7, ledger=ledger, run="b")
     with pytest.raises(BudgetExceeded, match="Nothing was released"):
         late.ask()
+
+
+def test_a_release_asks_nothing_before_its_ledger_is_attached(tmp_path: Path) -> None:
+    """Built and checked first; then, and only then, its ledger pays."""
+    strategy = build("gradient-perturbation", TASK, rounds=ROUNDS, release=True)
+    with pytest.raises(RuntimeError, match="a release needs its ledger"):
+        strategy.ask()
+    with ledger_at(tmp_path) as ledger:
+        strategy.attach(
+            Run(name="run", noise=lambda _: RandomStream.from_os(), ledger=ledger, release=True)
+        )
+        assert not events(ledger)
+        train(strategy, federation())
+        assert len(events(ledger)) == 2 * ROUNDS
+        with pytest.raises(RuntimeError, match="belongs to its run"):
+            strategy.attach(Run(name="other", noise=streams(0, "noise"), ledger=ledger))
+
+
+def test_a_strategy_that_was_built_for_a_simulation_stays_in_simulations(tmp_path: Path) -> None:
+    """Forms for study are refused when a release is built: a ledger must not come in later."""
+    with pytest.raises(ValueError, match="for study in a simulation"):
+        build("output-perturbation", TASK, law="unsound-laplace", release=True)
+    strategy = build("output-perturbation", TASK, law="unsound-laplace")
+    with ledger_at(tmp_path) as ledger, pytest.raises(ValueError, match=r"run\.release must be"):
+        strategy.attach(Run(name="run", noise=streams(0, "noise"), ledger=ledger))

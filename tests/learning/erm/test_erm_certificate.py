@@ -172,7 +172,7 @@ def _valid() -> dict[str, object]:
         ({"features": torch.ones((2, 2), dtype=torch.int64)}, "features must be a float"),
         ({"features": torch.full((2, 2), float("nan"))}, "features must be finite"),
         ({"features": torch.full((2, 2), float("inf"))}, "features must be finite"),
-        ({"labels": torch.ones(3)}, "labels must have one entry a record"),
+        ({"labels": torch.ones(3)}, "labels must have one entry per record"),
         ({"labels": torch.tensor([0.0, 1.0])}, r"-1 or \+1"),
         ({"offsets": torch.tensor([0, 1])}, "offsets must run from 0"),
         ({"offsets": torch.tensor([1, 2])}, "offsets must run from 0"),

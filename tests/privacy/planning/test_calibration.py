@@ -107,7 +107,7 @@ def test_distinct_sampled_noises_are_quantised_towards_privacy() -> None:
         ({"adjacency": "swap"}, "'swap' is not a valid Adjacency"),
         ({"mechanism": "gauss"}, "mechanism must be one of.*Did you mean 'gaussian'"),
         ({"accountant": "zcpd"}, "accountant must be one of.*Did you mean 'zcdp'"),
-        ({"shape": [1.0]}, "shape must have one entry a round, 10; got 1"),
+        ({"shape": [1.0]}, "shape must have one entry per round, 10; got 1"),
         ({"shape": [1.0] * 9 + [0.0]}, r"shape\[9\] must be positive"),
     ],
 )

@@ -163,7 +163,7 @@ def test_measured_influence_shapes_the_noise_and_must_fit_the_rounds() -> None:
     schedule = Measured(influence=(1.0, 16.0))
     first, last = schedule.noise(2, total=1.0)
     assert first / last == pytest.approx(2)  # 16^(1/4)
-    with pytest.raises(ValueError, match="one entry a round, 3; got 2"):
+    with pytest.raises(ValueError, match="one entry per round, 3; got 2"):
         schedule.shape(3)
     with pytest.raises(ValueError, match=r"influence\[1\] must be positive"):
         Measured(influence=(1.0, 0.0))

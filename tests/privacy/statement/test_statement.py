@@ -15,7 +15,8 @@ import pytest
 
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.conversions import group_privacy
-from fedpriv.privacy.planning.classical import gradient_plan, output_plan
+from fedpriv.privacy.planning.gradient import gradient_plan
+from fedpriv.privacy.planning.output import output_plan
 from fedpriv.privacy.planning.shares import Sharing, shared_noise
 from fedpriv.privacy.statement import (
     LedgerFacts,
@@ -34,13 +35,11 @@ SIZES = [969, 512, 130, 10]
 def output_statement(**changes: Any) -> Statement:
     plan = output_plan(
         budget=Budget(epsilon=0.5, delta=0),
-        lipschitz=1.0,
-        regulariser=0.01,
+        sensitivity=max(n / sum(SIZES) * (2 / (n * 0.01) + 2e-8 / 0.01) for n in SIZES),
         sizes=SIZES,
         dimension=5,
         step=2.0**-30,
         law="l1-laplace",
-        tolerance=1e-8,
     )
     facts = RunFacts(
         run="output-7",
@@ -64,6 +63,7 @@ def gradient_statement(**changes: Any) -> Statement:
     plan = gradient_plan(
         budget=Budget(epsilon=1, delta=1e-6),
         rounds=100,
+        sensitivity=2.0,
         clip_norm=1.0,
         sizes=SIZES,
         dimension=5,
@@ -82,6 +82,7 @@ def shares_statement(*, trust: TrustModel | None = None, **changes: Any) -> Stat
     plan = gradient_plan(
         budget=Budget(epsilon=1, delta=1e-6),
         rounds=100,
+        sensitivity=2.0,
         clip_norm=1.0,
         sizes=SIZES * 5,
         dimension=5,
@@ -181,8 +182,8 @@ def test_what_breaks_the_guarantee_is_a_warning(changes: dict[str, Any], warning
 
 def test_a_delta_that_allows_publishing_records_is_a_warning() -> None:
     plan = gradient_plan(
-        budget=Budget(epsilon=1, delta=1e-3), rounds=1, clip_norm=1, sizes=[500], dimension=1,
-        step=1e-6, adjacency="replace-one",
+        budget=Budget(epsilon=1, delta=1e-3), rounds=1, sensitivity=2, clip_norm=1, sizes=[500],
+        dimension=1, step=1e-6, adjacency="replace-one",
     )  # fmt: skip
     facts = RunFacts(
         run="r", data="d", simulated=False, randomness="operating system", sampler="full batch"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
 from fedpriv.simulations.deploy.founding import add, found, rebundle
 from fedpriv.simulations.deploy.processes import start, stop
 from fedpriv.simulations.deploy.programs import Program
 from fedpriv.simulations.deploy.reach import free_port
-from fedpriv.simulations.experiment.toml_writer import to_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.federation import parse_federation
@@ -24,7 +25,6 @@ from fedpriv.simulations.deploy.processes import Process, processes, stop, tail
 from fedpriv.simulations.deploy.programs import party_programs, server_programs
 from fedpriv.simulations.deploy.run.submission import Submitted, new_run, result_of, submit
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.server_app import FAILURE
 from tests.simulations.deploy import fates
 from tests.simulations.deploy.conftest import (

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.run.submission import call, new_run, submission, write_app
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.run.files import read_costs
 from fedpriv.simulations.server_app import FAILURE
 from tests.simulations.deploy import fates

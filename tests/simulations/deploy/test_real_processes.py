@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
 
+from fedpriv._toml import to_toml
 from fedpriv.data import Dataset, Records, bound, partition, read_schema, read_table
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.simulations.deploy import certificates, keys
@@ -42,7 +43,6 @@ from fedpriv.simulations.deploy.roster import Member, read_roster, write_roster
 from fedpriv.simulations.deploy.run.public_facts import bounds_of, prepare_deployed
 from fedpriv.simulations.deploy.run.submission import follow, new_run, submit
 from fedpriv.simulations.experiment.file import Experiment, read_experiment
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.run.files import read_costs
 from fedpriv.simulations.run.prepare import build_strategy, train
 from fedpriv.simulations.run.streams import streams

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fedpriv._toml import to_toml
 from fedpriv.federation.engines.dropouts import Dropouts
 from fedpriv.federation.engines.local import LocalGrid
 from fedpriv.privacy.budget import Budget
@@ -30,7 +31,6 @@ from fedpriv.simulations.engines.parties import (
     protection,
 )
 from fedpriv.simulations.experiment.file import parse_experiment, read_experiment
-from fedpriv.simulations.experiment.toml_writer import to_toml
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, check, prepare, train
 from fedpriv.simulations.run.session import carry_on, reopen, start
 from tests.simulations.engines.planting import plant, ran

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedpriv._toml import to_toml
 from fedpriv.simulations.experiment.catalogue import checked, inheriting
 from fedpriv.simulations.experiment.complaints import _keys
 from fedpriv.simulations.experiment.file import (
@@ -18,7 +19,6 @@ from fedpriv.simulations.experiment.file import (
     read_experiment,
 )
 from fedpriv.simulations.experiment.sections import StrategySection
-from fedpriv.simulations.experiment.toml_writer import to_toml
 
 EXAMPLE = """
 [data]

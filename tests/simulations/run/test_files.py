@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,43 +12,10 @@ from fedpriv.simulations.run.files import (
     new_directory,
     read_checkpoint,
     read_json,
-    write_atomic,
     write_checkpoint,
     write_json,
     write_metrics,
 )
-
-
-def test_a_crash_while_writing_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    write_atomic(path, "old")
-
-    def crash(descriptor: int) -> None:
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr(os, "fsync", crash)
-    with pytest.raises(OSError, match="gone"):
-        write_atomic(path, "new")
-    assert path.read_text() == "old"
-
-
-def test_a_file_is_on_the_disk_before_it_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The content, then the name: two syncs, with the renaming between them."""
-    seen: list[tuple[bool, bool]] = []
-    path, real = tmp_path / "file", os.fsync
-
-    def watched(descriptor: int) -> None:
-        seen.append((Path(f"/proc/self/fd/{descriptor}").is_dir(), path.exists()))
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", watched)
-    write_atomic(path, b"content")
-    assert seen == [(False, False), (True, True)]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_state_comes_back_to_the_bit(tmp_path: Path) -> None:

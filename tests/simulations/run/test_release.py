@@ -198,7 +198,9 @@ def test_a_crash_at_any_moment_of_a_round_spends_and_draws_nothing_twice(
     """Crash in round 4: before it is paid, before its release is stored, or right after."""
     book, out = tmp_path / "data.ledger", tmp_path / "out"
     prepared = prepare(read_experiment(file))
-    make_ledger(book, prepared.experiment, check(prepared))
+    strategy = check(prepared, release=True)
+    assert strategy is not None
+    make_ledger(book, prepared.experiment, strategy.plan).close()
     start(prepared, out, release=True, ledger=book)
 
     def crash(*_: object, **__: object) -> None:

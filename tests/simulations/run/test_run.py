@@ -19,7 +19,6 @@ from fedpriv.simulations.experiment.file import parse_experiment, read_experimen
 from fedpriv.simulations.run.noise import acting_noise
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
 from fedpriv.simulations.run.session import carry_on, reopen, start
-from fedpriv.simulations.run.spending import Spending
 from fedpriv.simulations.run.summary import simulate
 
 EXPERIMENT = """
@@ -122,6 +121,25 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(
     assert (theta(tmp_path / "a") != theta(tmp_path / "c")).all()
     first, second = ((tmp_path / n / "statement.json").read_text() for n in ("a", "b"))
     assert first == second
+
+
+def test_a_strategy_is_built_once_per_run(
+    fedpriv: Callable[..., Any], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedpriv import strategies
+
+    built: list[str] = []
+    build = strategies.build
+
+    def counted(name: str, **rest: Any) -> Any:
+        built.append(name)
+        return build(name, **rest)
+
+    monkeypatch.setattr(strategies, "build", counted)
+    assert fedpriv("run", file, "--out", tmp_path / "out").code == 0
+    real = ("--release", "--ledger", tmp_path / "data.ledger", "--new-ledger")
+    assert fedpriv("run", file, *real, "--out", tmp_path / "real").code == 0
+    assert built == ["gradient-perturbation"] * 2
 
 
 def test_the_number_of_threads_does_not_matter(file: Path) -> None:
@@ -446,8 +464,8 @@ def test_spend_on_the_way_is_a_bound_and_ends_at_the_plans(file: Path, settings:
     strategy = build_strategy(prepared, run="x")
     plan = strategy.plan
     assert plan is not None
-    spending = Spending(plan=plan)
-    curve = [spending.after(t) for t in range(131)]
+    spent = plan.spending()
+    curve = [spent(t) for t in range(131)]
     assert curve[0] == 0
     assert curve == sorted(curve)
     assert curve[-1] == plan.epsilon

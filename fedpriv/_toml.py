@@ -1,19 +1,48 @@
-"""Writing TOML: the standard library only reads it."""
+"""TOML files: one reader with one voice for what is wrong, and a writer."""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The values of a TOML file; ``what`` it is for, such as "roster", is named in the error.
+
+    Raises:
+        ValueError: It cannot be read, or is not TOML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{what} {str(path)!r} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{what} {str(path)!r} is not TOML: {error}.") from None
+    return parse_toml(text, f"{what} {str(path)!r}")
+
+
+def parse_toml(text: str, what: str) -> dict[str, Any]:
+    """The values of a text in TOML; ``what`` it is, is named in the error.
+
+    Raises:
+        ValueError: It is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{what} is not TOML: {error}.") from None
+
+
 def to_toml(values: Mapping[str, Any]) -> str:
-    """A table of tables, lists, text, numbers and booleans as TOML; `tomllib` reads it back.
+    """A table of tables, lists, text, numbers and booleans as TOML; `parse_toml` reads it back.
 
     >>> print(to_toml({"seed": 1, "data": {"name": "chem97", "alpha": 0.5}}), end="")
     seed = 1

@@ -1,4 +1,4 @@
-"""How much of its ε a run has spent on the way: an upper bound after every release."""
+"""How much of its ε a run with fixed noise has spent on the way: an upper bound per release."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedpriv.privacy.gaussian import gdp_epsilon
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
 
 # An exact ε takes a third of a millisecond, as long as a small round: long runs compute so many.
 _LEVELS = 64
@@ -31,7 +31,7 @@ class Spending:
     the run, and a Rényi bound, which is cheap for every prefix.
     """
 
-    plan: Plan
+    plan: FixedPlan
     _known: dict[int, float] = field(default_factory=dict, repr=False)
 
     def after(self, releases: int) -> float:
@@ -50,12 +50,12 @@ class Spending:
         delta = self.plan.budget.delta
         if self.plan.accountant == GdpAccountant.name:
             return gdp_epsilon(mu=sqrt(self._squares[releases - 1]), delta=delta)
-        found = rdp_epsilon(
+        epsilon = rdp_epsilon(
             orders=np.array(self._rdp.orders),
             divergences=self._divergences[releases - 1],
             delta=delta,
         )
-        return found if isfinite(found) else self.plan.epsilon
+        return epsilon if isfinite(epsilon) else self.plan.epsilon
 
     @cached_property
     def _squares(self) -> list[float]:
