@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -26,9 +27,10 @@ from fedpriv.simulations.experiment.sections import (
     StrategySection,
     TuningSection,
 )
+from fedpriv.simulations.experiment.toml_writer import to_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
@@ -135,17 +137,20 @@ class Experiment(Section):
         return parse_experiment(values)
 
 
-def read_experiment(source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
-    """Read an experiment file, or a built-in one by name, with ``key=value`` overrides applied."""
-    path = _find(source)
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"experiment {str(path)!r} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise ValueError(f"experiment {str(path)!r} is not TOML: {error}.") from None
-    values.setdefault("name", path.stem)
-    _anchor(values, path.parent)
+def read_experiment(
+    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()
+) -> Experiment:
+    """An experiment: a file, a built-in one by name, or its tables, with ``key=value`` overrides.
+
+    Paths in tables, as in overrides, are relative to the working directory.
+    """
+    if isinstance(source, Mapping):
+        values = tomllib.loads(to_toml(source))
+    else:
+        path = _find(source)
+        values = _read(path)
+        values.setdefault("name", path.stem)
+        _anchor(values, path.parent)
     written = values.get("strategy")
     written = dict(written) if isinstance(written, dict) else {}
     for override in overrides:
@@ -154,6 +159,15 @@ def read_experiment(source: str | Path, overrides: Iterable[str] = ()) -> Experi
     _anchor_protector(values)
     _leave_behind(values, written)
     return parse_experiment(values)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"experiment {str(path)!r} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise ValueError(f"experiment {str(path)!r} is not TOML: {error}.") from None
 
 
 def parse_experiment(values: Mapping[str, Any]) -> Experiment:
