@@ -34,7 +34,10 @@ class FittedModel:
     >>> import fedpriv
     >>> study = {"data": {"name": "synthetic"}, "strategy": {"name": "output-perturbation"}}
     >>> model = fedpriv.run(study).model
-    >>> len(model.columns), model.predict([[0.1] * 10]).tolist()
+    >>> model.predict({name: [0.1, 0.0] for name in model.columns}).shape
+    (2,)
+    >>> model.classes
+    ('-1', '+1')
     """
 
     file: ModelFile
@@ -75,16 +78,21 @@ class FittedModel:
         numbers: NDArray[np.float64] = low + (scores.astype(np.float64) + 1) / 2 * (high - low)
         return numbers
 
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether scores are log-odds: of a logistic or softmax loss."""
+        return isinstance(self.file.loss, Logistic | Softmax)
+
     def predict_proba(self, table: Any) -> NDArray[np.float64]:
         """The probability of every class, (n, classes); for logistic and softmax losses."""
-        loss = self.file.loss
-        if not isinstance(loss, Logistic | Softmax):
+        if not self.has_probabilities:
             raise ValueError(
-                f"predict_proba needs a logistic or softmax loss, got {type(loss).__name__}: its "
-                "scores are no probabilities. Use scores or predict."
+                "predict_proba needs a logistic or softmax loss, got "
+                f"{type(self.file.loss).__name__}: its scores are no probabilities. Use scores or "
+                "predict."
             )
         scores = torch.from_numpy(self.scores(table)).to(torch.float64)
-        if isinstance(loss, Logistic):
+        if scores.ndim == 1:
             scores = torch.stack([torch.zeros_like(scores), scores], dim=1)
         found: NDArray[np.float64] = torch.softmax(scores, dim=1).numpy()
         return found
@@ -99,6 +107,13 @@ def load_model(source: str | Path, *, own_code: bool = False) -> FittedModel:
     """Load a fitted model from the directory of a run, or from its model.npz.
 
     The file is read without pickle, and checked: what does not fit together is refused.
+
+    >>> import fedpriv, numpy as np
+    >>> study = {"data": {"name": "synthetic"}, "strategy": {"name": "output-perturbation"}}
+    >>> result = fedpriv.run(study)
+    >>> model = fedpriv.load_model(result.directory)
+    >>> bool((model.scores(np.eye(10)) == result.model.scores(np.eye(10))).all())
+    True
 
     Args:
         source: Of the directory or the file.
