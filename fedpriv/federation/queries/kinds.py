@@ -33,6 +33,18 @@ _LONGEST_NAME = 200  # it is stored with every release
 class Query:
     """What every query carries. Use a subclass.
 
+    >>> from fedpriv.secagg import FixedPoint
+    >>> query = GradientQuery(
+    ...     run="example",
+    ...     round=0,
+    ...     grid=FixedPoint(step=2.0**-20),
+    ...     event=None,
+    ...     theta=np.zeros(3),
+    ...     clip_norm=1.0,
+    ... )
+    >>> query.kind, query.sampling_rate
+    ('gradient', 1.0)
+
     Attributes:
         run: The run it belongs to.
         round: Which release of the run it serves, from 0.
