@@ -129,14 +129,7 @@ def overrides(tables: Mapping[str, Any]) -> list[str]:
             keys |= {f"{table}.{key}": each for key, each in value.items()}
         else:
             keys[table] = value
-    return [f"{key}={_written(key, value)}" for key, value in keys.items()]
-
-
-def _written(key: str, value: Any) -> str:
-    try:
-        return to_toml_value(value)
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from None
+    return [f"{key}={to_toml_value(value, key=key)}" for key, value in keys.items()]
 
 
 def _stopped(command: str, directory: Path, out: str | Path | None) -> str:

@@ -28,21 +28,25 @@ def to_toml(values: Mapping[str, Any]) -> str:
 
 def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
     plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
-    lines = [f"{_key(key)} = {to_toml_value(value)}" for key, value in plain.items()]
+    lines = [
+        f"{_key(key)} = {to_toml_value(value, key='.'.join((*path, str(key))))}"
+        for key, value in plain.items()
+    ]
     if path and (lines or not values):
         lines = ["", f"[{'.'.join(map(_key, path))}]", *lines]
     for key, value in values.items():
         if isinstance(value, dict):
-            lines += _table(value, (*path, key))
+            lines += _table(value, (*path, str(key)))
     return lines
 
 
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _text(key)
+def _key(key: object) -> str:
+    name = str(key)  # a budget may be a number in Python
+    return name if _BARE.fullmatch(name) else _text(name)
 
 
-def to_toml_value(value: Any) -> str:
-    """A value on the right of a key; what TOML has no word for is refused.
+def to_toml_value(value: Any, *, key: str = "value") -> str:
+    """A value on the right of ``key``; what TOML has no word for is refused.
 
     >>> print(to_toml_value({"seed": 1, "grid": [0.1, 1]}))
     { seed = 1, grid = [0.1, 1] }
@@ -57,12 +61,12 @@ def to_toml_value(value: Any) -> str:
         case str() | PurePath():
             return _text(str(value))
         case list() | tuple():
-            return f"[{', '.join(map(to_toml_value, value))}]"
+            return f"[{', '.join(to_toml_value(item, key=key) for item in value)}]"
         case dict():
-            pairs = ", ".join(f"{_key(key)} = {to_toml_value(item)}" for key, item in value.items())
-            return f"{{ {pairs} }}"
+            pairs = [f"{_key(name)} = {to_toml_value(v, key=key)}" for name, v in value.items()]
+            return f"{{ {', '.join(pairs)} }}"
     raise ValueError(
-        f"a value must be text, a number, true or false, a list or a table, got {value!r}."
+        f"{key} must be text, a number, true or false, a list or a table, got {value!r}."
     )
 
 

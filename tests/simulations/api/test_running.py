@@ -65,7 +65,7 @@ def test_another_strategy_leaves_the_options_of_the_old_one_behind() -> None:
         ({"epsilon": 0.5}, "epsilon is not a known key"),
         ({"privacy": {"epsilonn": 0.5}}, "Did you mean 'epsilon'"),
         ({"privacy": {"epsilon": -1}}, "privacy.epsilon must be greater than 0"),
-        ({"privacy": {"epsilon": None}}, "privacy.epsilon: a value must be text"),
+        ({"privacy": {"epsilon": None}}, "privacy.epsilon must be text"),
         ({"strategy": {"name": "magic"}}, "strategy.name must be one of"),
         ({"release": True}, "out must be given"),
         ({"release": True, "out": "new"}, "needs --ledger PATH"),
