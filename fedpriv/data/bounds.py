@@ -7,19 +7,16 @@ records: a scale read off the data (its maximum, its mean) would itself be an un
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from fedpriv._validate import require_choice, require_positive
-from fedpriv.data.dataset import Records
 from fedpriv.data.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from fedpriv.data.dataset import Dataset
 
 Scaling = Literal["clip", "divide"]
 SCALINGS: tuple[Scaling, ...] = ("clip", "divide")
@@ -97,23 +94,6 @@ def enforce(
     factors[too_long] = bounds.norm * _TARGET / norms[too_long]
     np.multiply(result, factors[:, None], out=result, casting="same_kind")
     return result
-
-
-def bound(dataset: Dataset, bounds: Bounds) -> Dataset:
-    """The data set with `enforce` applied to its training and test records alike."""
-
-    def apply(records: Records) -> Records:
-        X = enforce(records.X, bounds, max_norm=dataset.max_norm)
-        return Records(X=X, y=records.y, party=records.party)
-
-    extra = ("intercept",) if bounds.intercept else ()
-    return replace(
-        dataset,
-        train=apply(dataset.train),
-        test=apply(dataset.test),
-        feature_names=(*dataset.feature_names, *extra),
-        max_norm=bounds.norm,
-    )
 
 
 def to_unit_interval(

@@ -17,6 +17,9 @@ from fedpriv.data.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from fedpriv.data.preprocessing import Preprocessing
+    from fedpriv.data.tables.schema import Schema
+
 Task = Literal["binary", "multiclass", "regression"]
 TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
 
@@ -78,6 +81,8 @@ class Dataset:
             stated, not checked: `fedpriv.data.bound` enforces a norm whatever the records are.
         party_names: The natural parties that ``party`` indexes; empty if there are none.
         classes: The names of the classes; for a binary task those of −1 and of +1.
+        schema: By which a table was read; None for a built-in data set.
+        preprocessing: What `bound` did to the features, for prediction; None before.
     """
 
     name: str
@@ -88,6 +93,8 @@ class Dataset:
     max_norm: float
     party_names: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    schema: Schema | None = None
+    preprocessing: Preprocessing | None = None
 
     def __post_init__(self) -> None:
         require_choice(TASKS, task=self.task)

@@ -15,7 +15,6 @@ from fedpriv.simulations.commands.output import print_json
 
 if TYPE_CHECKING:
     from fedpriv.privacy.accountants import Report
-    from fedpriv.privacy.planning.releases import Releases
 
 
 class Mechanism(StrEnum):
@@ -80,8 +79,10 @@ def account(
         --delta 1e-5 --adjacency add-remove
     """
     from fedpriv.privacy import accountants
+    from fedpriv.simulations.api.accounting import releases as events
 
-    releases = _releases(noise_multiplier, rounds, schedule, sampling_rate, adjacency, mechanism)
+    noise = _noise(noise_multiplier, schedule)
+    releases = events(noise, rounds, sampling_rate, adjacency, mechanism.value)
     chosen = accountants.account(releases, delta=delta, accountant=accountant)
     reports = accountants.account_all(releases, delta=delta) if every else []
     count = sum(n for _, n in releases)
@@ -170,26 +171,14 @@ def calibrate(
     )
 
 
-def _releases(
-    noise_multiplier: float | None,
-    rounds: int | None,
-    schedule: Path | None,
-    sampling_rate: float,
-    adjacency: Adjacency,
-    mechanism: Mechanism,
-) -> Releases:
-    from fedpriv.privacy.planning.releases import gaussian_releases, laplace_releases
-
-    make = gaussian_releases if mechanism is Mechanism.GAUSSIAN else laplace_releases
+def _noise(noise_multiplier: float | None, schedule: Path | None) -> float | list[float]:
     if schedule is not None and noise_multiplier is None:
-        noises: float | list[float] = _read_schedule(schedule)
-    elif schedule is None and noise_multiplier is not None:
-        noises = noise_multiplier
-    else:
-        raise ValueError(
-            "give either --noise-multiplier with --rounds, or --schedule: exactly one of them."
-        )
-    return make(noises, rounds=rounds, sampling_rate=sampling_rate, adjacency=adjacency)
+        return _read_schedule(schedule)
+    if schedule is None and noise_multiplier is not None:
+        return noise_multiplier
+    raise ValueError(
+        "give either --noise-multiplier with --rounds, or --schedule: exactly one of them."
+    )
 
 
 def _read_schedule(path: Path) -> list[float]:

@@ -42,7 +42,7 @@ def terms(experiment: Experiment) -> str:
 def table(rows: Sequence[Row], experiment: Experiment) -> Table:
     """The comparison for a terminal."""
     made = Table(title=terms(experiment), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    columns = _columns(rows, experiment)
+    columns = cell_columns(rows, experiment)
     for heading in columns:
         made.add_column(heading, justify="left" if heading == "strategy" else "right")
     for place, row in enumerate(rows):
@@ -69,15 +69,13 @@ def write_report(
             "partitions and first models, not for the choice of test records. "
             f"{NOISE.capitalize()}."
         ),
-        _markdown(_columns(rows, experiment)),
+        _markdown(cell_columns(rows, experiment)),
     ]
     if findings:
         parts += ["## Findings", "\n".join(f"- {finding}" for finding in findings)]
     parts.append("## Plots")
-    for parties in sorted({int(row["parties"]) for row in rows}):
-        chosen = [row for row in rows if row["parties"] == parties]
+    for parties, (title, chosen) in by_parties(rows, experiment).items():
         stem = directory / f"{chosen[0].metric}-{parties}-parties"
-        title = f"{experiment.data.title}, {parties} parties, δ = {experiment.privacy.delta:g}"
         for path in save_plot(chosen, stem, title=title)[:1]:
             parts.append(f"![{title}]({path.name})")
         plain = text_plot(chosen)
@@ -85,6 +83,15 @@ def write_report(
             parts.append(f"```text\n{plain}\n```")
     replace_file(directory / "report.md", "\n\n".join(parts) + "\n")
     return directory / "report.md"
+
+
+def by_parties(rows: Sequence[Row], experiment: Experiment) -> dict[int, tuple[str, list[Row]]]:
+    """By number of parties, the title and the rows of a plot."""
+    groups = {}
+    for parties in sorted({int(row["parties"]) for row in rows}):
+        title = f"{experiment.data.title}, {parties} parties, δ = {experiment.privacy.delta:g}"
+        groups[parties] = (title, [row for row in rows if row["parties"] == parties])
+    return groups
 
 
 def _average(rows: Sequence[Row]) -> str:
@@ -98,7 +105,7 @@ def _group(row: Row) -> tuple[int, float | None]:
     return int(row["parties"]), row.epsilon_budget
 
 
-def _columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]]:
+def cell_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]]:
     """The cells of every column; one that says nothing is left out."""
     accuracy = rows[0].metric == "accuracy"
     columns = {

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from fedpriv._toml import read_toml
+from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.sections import (
     CompareSection,
@@ -29,7 +30,7 @@ from fedpriv.simulations.experiment.sections import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
@@ -136,12 +137,20 @@ class Experiment(Section):
         return parse_experiment(values)
 
 
-def read_experiment(source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
-    """Read an experiment file, or a built-in one by name, with ``key=value`` overrides applied."""
-    path = _find(source)
-    values = read_toml(path, "experiment")
-    values.setdefault("name", path.stem)
-    _anchor(values, path.parent)
+def read_experiment(
+    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()
+) -> Experiment:
+    """An experiment: a file, a built-in one by name, or its tables, with ``key=value`` overrides.
+
+    Paths in tables, as in overrides, are relative to the working directory.
+    """
+    if isinstance(source, Mapping):
+        values = parse_toml(to_toml(source), "experiment")
+    else:
+        path = _find(source)
+        values = read_toml(path, "experiment")
+        values.setdefault("name", path.stem)
+        _anchor(values, path.parent)
     written = values.get("strategy")
     written = dict(written) if isinstance(written, dict) else {}
     for override in overrides:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from threading import current_thread, main_thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ from fedpriv.simulations.run.files import (
 )
 from fedpriv.simulations.run.history import Record
 from fedpriv.simulations.run.ledgers import mark_of, require_known
-from fedpriv.simulations.run.outcome import MODEL, ROUND, sift
+from fedpriv.simulations.run.model_file import model_arrays
+from fedpriv.simulations.run.outcome import ROUND, sift
 from fedpriv.simulations.run.prepare import (
     Prepared,
     build_federation,
@@ -252,12 +254,8 @@ def carry_on(
     if identity.release:
         rows = [sift(row, ROUND) for row in rows]
         write_costs(directory, costs(record))
-    arrays = {
-        "theta": strategy.theta,
-        "features": list(prepared.data.dataset.feature_names),
-        "classes": list(prepared.data.dataset.classes),
-    }
-    write_arrays(directory / "model.npz", **sift(arrays, MODEL))
+    arrays = model_arrays(strategy.theta, prepared.experiment.model, prepared.data.dataset)
+    write_arrays(directory / "model.npz", **arrays)
     write_metrics(directory, rows)
     write_statement(
         directory,
@@ -297,8 +295,11 @@ def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Whether the user asked to stop: the current round is finished first, a second Ctrl-C is not.
 
-    Only a round boundary can be resumed from to the bit.
+    Only a round boundary can be resumed from to the bit. Signals are heard in the main thread only.
     """
+    if current_thread() is not main_thread():
+        yield lambda: False
+        return
     asked = False
 
     def ask(number: int, _frame: object) -> None:

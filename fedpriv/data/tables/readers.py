@@ -9,8 +9,10 @@ from __future__ import annotations
 import csv
 import mmap
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +21,11 @@ from fedpriv.data.errors import DataError, import_optional
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
 _BLOCK = 1 << 20  # bytes that are parsed at a time
+_TABLE = "the table"  # in memory, for messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -118,6 +120,51 @@ def read_source(
     )
 
 
+def table_source(
+    table: Any,
+    wanted: Sequence[str],
+    *,
+    delimiter: str = ",",
+    missing_values: tuple[str, ...] = (),
+) -> Source:
+    """The ``wanted`` columns of a file, a DataFrame, an Arrow table or a mapping of columns."""
+    if isinstance(table, str | Path):
+        return read_source(Path(table), wanted, delimiter=delimiter, missing_values=missing_values)
+    # An Arrow table has its columns' names elsewhere than a DataFrame.
+    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    header = list(table) if isinstance(table, Mapping) else None if names is None else list(names)
+    if header is None:
+        raise DataError(
+            "a table must be a DataFrame, an Arrow table, a mapping of columns, or the path of a "
+            f"CSV or Parquet file; got {type(table).__name__}."
+        )
+    _check_header(_TABLE, header, wanted)
+    columns = {name: _decoded(_arrow(name, table[name])) for name in wanted}
+    counts = {len(column) for column in columns.values()}
+    if len(counts) > 1 or 0 in counts:
+        raise DataError(f"{_TABLE}: columns must have the same number of rows, at least one.")
+    return Source(
+        file=_TABLE,
+        rows=counts.pop(),
+        ignored=tuple(str(name) for name in header if name not in wanted),
+        missing_values=missing_values,
+        _columns=columns,
+    )
+
+
+def _arrow(name: str, values: Any) -> Any:
+    """A column in memory as Arrow has it; one without a type is missing throughout."""
+    pa = import_optional("pyarrow", extra="data")
+    column = None
+    with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+        if not isinstance(values, pa.ChunkedArray):
+            values = pa.chunked_array([pa.array(values, from_pandas=True)])
+        column = values.cast(pa.string()) if pa.types.is_null(values.type) else values
+    if column is None:
+        raise DataError(f"{_TABLE}, column {name!r}: must be a list of values of one type.")
+    return column
+
+
 def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any]:
     pa = import_optional("pyarrow", extra="data")
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -197,14 +244,14 @@ def _read_parquet(path: Path, wanted: Sequence[str], _delimiter: str) -> tuple[l
     return header, parquet.read_table(path, columns=list(wanted))
 
 
-def _check_header(file: str, header: list[str], wanted: Sequence[str]) -> None:
+def _check_header(file: str, header: list[Any], wanted: Sequence[str]) -> None:
     """Quote no name that the schema does not hold: a forgotten header makes names of cells."""
     for place, name in enumerate(header):
         if name in header[:place]:
             raise DataError(
                 f"{file}: columns {header.index(name) + 1} and {place + 1} have the same name."
             )
-    folded = {name.casefold() for name in header}
+    folded = {str(name).casefold() for name in header}
     for name in wanted:
         if name not in header:
             hint = " Upper and lower case differ." if name.casefold() in folded else ""

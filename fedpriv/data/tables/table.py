@@ -16,7 +16,7 @@ import numpy as np
 from fedpriv.data.bounds import to_unit_interval
 from fedpriv.data.dataset import Dataset, Records, signs
 from fedpriv.data.errors import DataError, import_optional
-from fedpriv.data.tables.readers import Source, read_source
+from fedpriv.data.tables.readers import Source, read_source, table_source
 from fedpriv.data.tables.schema import CategoryColumn, NumberColumn, Schema
 
 if TYPE_CHECKING:
@@ -74,17 +74,7 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
         missing_values=schema.missing_values,
     )
     reader = _Reader(schema, source)
-    X = np.zeros((source.rows, len(schema.feature_names)), np.float32)
-    first = 0
-    for name, column in features.items():
-        if isinstance(column, NumberColumn):
-            X[:, first] = reader.numbers(name, column)
-            first += 1
-        else:
-            codes = reader.codes(name, column)
-            rows = np.flatnonzero(codes >= 0)
-            X[rows, first + codes[rows]] = 1
-            first += len(column.values)
+    X = reader.features()
     y, classes = reader.labels()
     party, party_names = reader.parties()
     reader.raise_problems()
@@ -104,6 +94,7 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
         max_norm=sqrt(len(features)),
         party_names=party_names,
         classes=classes,
+        schema=schema,
     )
     report = LoadReport(
         rows_read=source.rows,
@@ -113,6 +104,26 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
         ignored_columns=source.ignored,
     )
     return dataset, report
+
+
+def encode_features(table: Any, schema: Schema) -> NDArray[np.float32]:
+    """The scaled features of a raw table that need not have labels, as `read_table` makes them.
+
+    Every row is kept: a missing value without a fill is refused, whatever the schema does with it
+    in training.
+    """
+    wanted, codes = tuple(schema.features), schema.missing_values
+    source = table_source(table, wanted, delimiter=schema.delimiter, missing_values=codes)
+    reader = _Reader(schema.model_copy(update={"missing": "drop"}), source)
+    X = reader.features()
+    reader.raise_problems()
+    if reader.dropped.any():
+        raise DataError(
+            f"{source.file}: rows with a missing value that the schema has no fill for: "
+            f"{int(reader.dropped.sum())}, first row {reader.dropped.argmax() + 1}. Fill or remove "
+            "them before predicting."
+        )
+    return X
 
 
 class _Reader:
@@ -129,6 +140,21 @@ class _Reader:
     def raise_problems(self) -> None:
         if self._problems:
             raise DataError(f"{self._source.file}: " + " ".join(self._problems))
+
+    def features(self) -> NDArray[np.float32]:
+        """All features, scaled and encoded, in the order of the schema."""
+        X = np.zeros((self._source.rows, len(self._schema.feature_names)), np.float32)
+        first = 0
+        for name, column in self._schema.features.items():
+            if isinstance(column, NumberColumn):
+                X[:, first] = self.numbers(name, column)
+                first += 1
+            else:
+                codes = self.codes(name, column)
+                rows = np.flatnonzero(codes >= 0)
+                X[rows, first + codes[rows]] = 1
+                first += len(column.values)
+        return X
 
     def numbers(self, name: str, column: NumberColumn) -> NDArray[np.float64]:
         values = self._source.numbers(name)

@@ -64,10 +64,24 @@ class _Chunk:
 
 
 class VectorizedFederation:
-    """Thousands of parties in one process.
+    """The vectorized federation: thousands of parties in one process.
 
     Guarantee. The sum is the sum that the real protocol yields on the same answers, to the bit;
     two runs agree to the bit on one machine, whatever ``workers`` is.
+
+    >>> from fedpriv.simulations.experiment.file import parse_experiment
+    >>> from fedpriv.simulations.run.prepare import build_strategy, prepare
+    >>> study = {"data": {"name": "synthetic"}, "strategy": {"name": "output-perturbation"}}
+    >>> prepared = prepare(parse_experiment(study))
+    >>> strategy = build_strategy(prepared, run="example")
+    >>> from fedpriv.privacy.randomness import RandomStream
+    >>> federation = VectorizedFederation(
+    ...     prepared.data,
+    ...     task=prepared.task,
+    ...     sampling=lambda number: RandomStream.seeded(0, "sampling", number),
+    ... )
+    >>> federation.sum(strategy.ask())
+    Sum(11 coordinates of 20 parties)
 
     Args:
         data: The records, sorted by party; a party may hold more or fewer than its size says.

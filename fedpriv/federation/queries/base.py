@@ -65,6 +65,18 @@ def with_adjacency(make: Callable[..., object]) -> Callable[[Any], object]:
 class Query(ABC):
     """What every query carries, and what every kind of query states about its answers.
 
+    >>> from fedpriv.federation.queries.kinds import GradientQuery
+    >>> query = GradientQuery(
+    ...     run="example",
+    ...     round=0,
+    ...     grid=FixedPoint(step=2.0**-20),
+    ...     event=None,
+    ...     theta=np.zeros(3),
+    ...     clip_norm=1.0,
+    ... )
+    >>> query.kind, query.sampling_rate
+    ('gradient', 1.0)
+
     Attributes:
         run: The run it belongs to.
         round: Which release of the run it serves, from 0.

@@ -122,4 +122,5 @@ def _stand_in(schema: Schema, *, name: str) -> Dataset:
         feature_names=schema.feature_names,
         max_norm=float(np.sqrt(len(schema.features))),
         classes=classes,
+        schema=schema,
     )
