@@ -13,7 +13,7 @@ RELATIVE_TOLERANCE = 1e-10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What may be spent: (ε, δ)."""
+    """A privacy budget: the (ε, δ) that may be spent."""
 
     epsilon: float
     delta: float

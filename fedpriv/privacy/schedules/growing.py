@@ -22,7 +22,7 @@ _MOST_LEVELS = 50  # each distinct rate costs an accountant tens of milliseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowingBatch:
-    """Every record joins round t with rate q_t: ``first``, times ``factor`` after every ``every``.
+    """Sampling rates q_t that grow: ``first``, times ``factor`` after every ``every`` rounds.
 
     A rate never exceeds 1, the full batch. Poisson sampling is analysed under add-remove adjacency.
     """
@@ -39,15 +39,15 @@ class GrowingBatch:
     def rates(self, rounds: int) -> tuple[float, ...]:
         """q_1 … q_T."""
         require_count(rounds=rounds)
-        found = tuple(
+        rates = tuple(
             min(1.0, self.first * self.factor ** (t // self.every)) for t in range(rounds)
         )
-        if len(set(found)) > _MOST_LEVELS:
+        if len(set(rates)) > _MOST_LEVELS:
             raise ValueError(
                 f"every must be larger, got {self.every!r}: {rounds} rounds would have "
-                f"{len(set(found))} different rates, and at most {_MOST_LEVELS} are accounted for."
+                f"{len(set(rates))} different rates, and at most {_MOST_LEVELS} are accounted for."
             )
-        return found
+        return rates
 
     def releases(self, rounds: int, *, noise_multiplier: float) -> Releases:
         """The events of a run with the same noise in every round, equal ones together."""
@@ -78,7 +78,8 @@ class GrowingPlan(Plan):
         require_rate(**{f"rates[{t}]": rate for t, rate in enumerate(self.rates)})
         if len(self.rates) != len(self.mechanisms):
             raise ValueError(
-                f"rates must have one entry a round, {len(self.mechanisms)}; got {len(self.rates)}."
+                f"rates must have one entry per round, {len(self.mechanisms)}; got "
+                f"{len(self.rates)}."
             )
         object.__setattr__(self, "sampling_rate", max(self.rates))
         Plan.__post_init__(self)

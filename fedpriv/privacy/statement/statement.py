@@ -1,4 +1,4 @@
-"""Everything that a statement says, computed once, from a plan and the facts of a run."""
+"""The privacy statement: all that it says, computed once from a plan and the facts of a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SIMULATED = "SIMULATED: no privacy was spent"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What a run guarantees. Renderers print it; nothing is computed after this point."""
+    """The statement of what a run guarantees. Renderers print it, and compute nothing."""
 
     plan: Plan
     facts: RunFacts
@@ -198,52 +198,52 @@ def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
 def _warnings(
     plan: Plan, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None
 ) -> tuple[str, ...]:
-    found = []
+    warnings = []
     if plan.budget.delta * plan.records >= 0.1:
-        found.append(
+        warnings.append(
             f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / plan.records:.3g}: "
             "a mechanism that publishes a few whole records could meet it"
         )
     assumed = "Poisson" if plan.sampling_rate < 1 else "full batch"
     if facts.sampler != assumed:
-        found.append(
+        warnings.append(
             f"the accounting assumes {assumed} sampling, but records were chosen by "
             f"{facts.sampler!r}: the stated epsilon does not hold"
         )
     if facts.audit_epsilon is not None and not within(facts.audit_epsilon, plan.epsilon):
-        found.append(
+        warnings.append(
             f"an audit found epsilon >= {facts.audit_epsilon:g}, above the stated "
             f"{plan.epsilon:g}: the implementation is broken"
         )
     if facts.metrics_published:
-        found.append("metrics published without noise are outside the guarantee")
+        warnings.append("metrics published without noise are outside the guarantee")
     if trust.secure_aggregation == "off":
         answer = "exact answer" if plan.noise_at == "server" else "own answer"
-        found.append(f"without secure aggregation the server sees every party's {answer}")
+        warnings.append(f"without secure aggregation the server sees every party's {answer}")
     share = _share(plan)
     if share is not None:
-        found += _share_warnings(share, trust)
+        warnings += _share_warnings(share, trust)
     if ledger is None and not facts.simulated:
-        found.append("no ledger was kept: earlier runs on the same data are not counted")
-    return tuple(found)
+        warnings.append("no ledger was kept: earlier runs on the same data are not counted")
+    return tuple(warnings)
 
 
 def _share_warnings(share: NoiseShare, trust: TrustModel) -> list[str]:
     """Where the protocol allows what the shares of noise were not sized for."""
-    found = []
+    warnings = []
     if trust.secure_aggregation == "off":
-        found.append(
+        warnings.append(
             f"an answer carries 1/{share.honest} of the noise: against a server that sees every "
             "answer the stated epsilon does not hold"
         )
     elif trust.secure_aggregation != "ideal" and trust.least_parties < share.minimum:
-        found.append(
+        warnings.append(
             f"sums of {trust.least_parties} parties may be opened, and the noise is sized for "
             f"{share.minimum}: the stated epsilon does not hold"
         )
     if trust.colluding_parties > share.colluders:
-        found.append(
+        warnings.append(
             f"{trust.colluding_parties} parties may collude, and the noise is sized for "
             f"{share.colluders}: the stated epsilon does not hold"
         )
-    return found
+    return warnings
