@@ -33,11 +33,13 @@ def compare(
     settings: Settings = None,
     out: Out = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Take up an interrupted comparison from its directory.")
+        Path | None, typer.Option(help="Continue an interrupted comparison from its directory.")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes; one a processor if not given. Same numbers for any."),
+        typer.Option(
+            min=1, help="Processes; by default one per processor. They do not change the numbers."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,12 +63,12 @@ def compare(
         raise typer.Exit(INTERRUPTED)
     rows = collect(todo, directory)
     axes = study.compare
-    found = findings(
+    sentences = findings(
         rows,
         axes.published_losses if axes else None,
         axes.published_accuracies if axes else None,
     )
-    _finish(rows, study, found, directory, as_json=as_json)
+    _finish(rows, study, sentences, directory, as_json=as_json)
 
 
 def _study(
@@ -119,7 +121,7 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Any, int], None]
 def _finish(
     rows: Sequence[Row],
     study: Experiment,
-    found: Sequence[str],
+    sentences: Sequence[str],
     directory: Path,
     *,
     as_json: bool,
@@ -129,7 +131,7 @@ def _finish(
     from fedpriv.simulations.compare.plots import text_plot
     from fedpriv.simulations.compare.report import table, write_report
 
-    report = write_report(directory, rows, study, found)
+    report = write_report(directory, rows, study, sentences)
     if as_json:
         print_json([row.to_dict() for row in rows])
         return
@@ -141,8 +143,8 @@ def _finish(
         plot = text_plot([row for row in rows if row["parties"] == parties])
         if plot:
             typer.echo(f"\n{rows[0].metric} against ε, {parties} parties\n\n{plot}")
-    if found:
+    if sentences:
         typer.echo("\nFindings")
-        for finding in found:
+        for finding in sentences:
             typer.echo(f"  - {finding}")
     typer.echo(f"\nreport: {report}")

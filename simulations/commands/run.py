@@ -1,4 +1,4 @@
-"""`fedpriv run`: one experiment, simulated or for real."""
+"""`fedpriv run`: run one experiment, simulated or for real."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(
     engine: EngineName = None,
     out: Out = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Take up an interrupted run from its directory.")
+        Path | None, typer.Option(help="Continue an interrupted run from its directory.")
     ] = None,
     release: Annotated[
         bool,
@@ -180,7 +180,7 @@ def _carry_on(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str
 
 
 def _on_ray(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str, Any] | None:
-    """In processes of their own, which end when this one is told to stop."""
+    """Run a session on Ray, in processes of its own that end when this one is told to stop."""
     from fedpriv.simulations.engines.ray import run_on_ray
     from fedpriv.simulations.run.session import note
 

@@ -41,7 +41,7 @@ _RUNS, _RECORDS = 8, 3000  # by which horizons are judged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to train a protector for, and how long.
+    """An order for a protector: what to train it for, and how long.
 
     Attributes:
         on: A built-in, public data set with two classes.
@@ -91,7 +91,7 @@ def train_protector(
     on_epoch: Callable[[EpochReport], None] = lambda _report: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Card | None:
-    """Train, and write ``out``; None if ``stop`` said so, and ``resume`` takes it up.
+    """Train a protector and write ``out``; None if ``stop`` ended it, and ``resume`` continues.
 
     Until the end, the state after every epoch lies beside ``out``. The same order gives the same
     bytes, interrupted or not.
@@ -181,15 +181,15 @@ def _card(order: Order, training: MetaTraining, train: AuxiliaryTask, test: Auxi
 
 
 def _take_up(
-    training: MetaTraining, found: dict[str, Any], identity: dict[str, Any], path: Path
+    training: MetaTraining, saved: dict[str, Any], identity: dict[str, Any], path: Path
 ) -> None:
-    if {key: found.get(key) for key in identity} != identity:
+    if {key: saved.get(key) for key in identity} != identity:
         raise ValueError(
             f"{str(path)!r} is the state of another training, or on other records: remove it, or "
             "give the options that it was started with."
         )
     try:
-        training.restore(found)
+        training.restore(saved)
     except (KeyError, TypeError, ValueError):
         raise ValueError(
             f"{str(path)!r} was changed or damaged: remove it to start anew."
