@@ -75,7 +75,7 @@ def test_numerical_accounting_needs_less_noise_than_renyi() -> None:
 def test_a_plan_that_claims_smaller_rates_than_it_can_pay_for_is_refused() -> None:
     with pytest.raises(BudgetExceeded, match="would spend"):
         replace(growing(), rates=(1.0,) * 5)
-    with pytest.raises(ValueError, match="one entry a round"):
+    with pytest.raises(ValueError, match="one entry per round"):
         replace(growing(), rates=(0.5,))
 
 

@@ -190,7 +190,7 @@ def test_decays_and_measured_influence_reach_the_plan(
     ("schedule", "reason"),
     [
         ({"name": "influence"}, "schedule.values must hold the influence"),
-        ({"name": "influence", "values": [1.0]}, "one entry a round, 30; got 1"),
+        ({"name": "influence", "values": [1.0]}, "one entry per round, 30; got 1"),
     ],
 )
 def test_a_schedule_that_lacks_something_is_refused(schedule: Any, reason: str) -> None:
