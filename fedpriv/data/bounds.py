@@ -23,7 +23,8 @@ SCALINGS: tuple[Scaling, ...] = ("clip", "divide")
 
 # A row is scaled when its norm exceeds B(1 − 2⁻²³), and then to B(1 − 2⁻²²). Rounding to float32
 # changes a norm by a factor of at most 1 + 2⁻²⁴, and a float64 sum of squares errs by far less, so
-# the result stays below B however it is summed, and below the first threshold: twice is as once.
+# the result stays below B however it is summed, and below the first threshold: to enforce the bound
+# twice changes nothing more.
 _TOUCH = 1 - 2.0**-23
 _TARGET = 1 - 2.0**-22
 
@@ -33,7 +34,7 @@ _SMALLEST, _LARGEST = 1e-15, 1e15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How features become vectors of bounded norm.
+    """Feature bounds: how features become vectors of bounded norm.
 
     Attributes:
         norm: B, the bound on ‖x‖₂ with the intercept included.
@@ -99,7 +100,7 @@ def enforce(
 def to_unit_interval(
     values: NDArray[np.float64], low: NDArray[np.float64] | float, high: NDArray[np.float64] | float
 ) -> NDArray[np.float64]:
-    """Map the public range [low, high] onto [−1, 1]; what lies outside is moved to its nearest end.
+    """Map the public range [low, high] onto [−1, 1]; what lies outside moves to the nearest end.
 
     Centred on purpose: beside a constant intercept, features in [0, 1] are nearly parallel to it,
     which costs curvature, and with it accuracy at every regularisation.

@@ -76,7 +76,7 @@ class Dataset:
         task: ``binary`` (labels −1 and +1), ``multiclass`` (class indices) or ``regression``.
         train: The records that the parties hold, and that privacy protects.
         test: Records to evaluate on; may be empty.
-        feature_names: One name a column of X.
+        feature_names: One name per column of X.
         max_norm: A bound on ‖x‖₂ that follows from public constants, never from the records. It is
             stated, not checked: `fedpriv.data.bound` enforces a norm whatever the records are.
         party_names: The natural parties that ``party`` indexes; empty if there are none.

@@ -23,7 +23,7 @@ BLOCK = 128
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Segments:
-    """How stacked records are cut: party j owns records offsets[j] … offsets[j+1] - 1.
+    """Segments of stacked records: party j owns records offsets[j] … offsets[j+1] - 1.
 
     Attributes:
         offsets: (m+1,) int64, from 0 to the number of records, not decreasing.

@@ -1,7 +1,7 @@
-"""What travels between a party and the server. Every message is frozen, and checked when made.
+"""Protocol messages between a party and the server: frozen, and checked when made.
 
-`read` turns bytes into a message. ``party`` is the party at the party's end: the sender of what
-goes to the server, the receiver of what comes from it.
+`read` turns bytes into a message. ``party`` is the sender of a message to the server, or the
+receiver of one from it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CIPHERTEXT_BYTES = BOTH_SHARES_BYTES + TAG_BYTES
 
 
 class Message(Bound):
-    """Anything sent; ``party`` is its sender or receiver."""
+    """A protocol message; ``party`` is its sender or receiver."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What a party remembers between two steps, and no longer than it must.
+"""Party states: what a party remembers between two steps, and no longer than it must.
 
 States are frozen. Each has a binary form, for parties that live in a fresh process at every step:
 it holds secrets, so keep it where the records are kept, and keep only the latest one.
@@ -23,14 +23,14 @@ LINK_BYTES = 2 * KEY_BYTES
 
 
 class PartyState(Bound):
-    """What a party knows after a step of ``round``."""
+    """The state of a party after a step of ``round``."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Enrolled(PartyState):
-    """A member of a run that has joined no round of it: ``round`` is 0. Made once in a run."""
+    """The state of a member that has joined no round yet: ``round`` is 0. Made once per run."""
 
     kind: ClassVar[int] = Kind.ENROLLED
 

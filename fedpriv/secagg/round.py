@@ -1,4 +1,4 @@
-"""Round: what everybody must agree on before it, and what binds messages and states to it."""
+"""A round: what everybody must agree on before it, and what binds a message or state to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDENTITY_BYTES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Bound(Packed):
-    """What is of one party in one round of one run. It may hold secrets: it shows none."""
+    """A message or state of one party in one round of one run. Its repr shows no secret."""
 
     layout: ClassVar[Layout] = {
         "run": Fixed(RUN_BYTES),

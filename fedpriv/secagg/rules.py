@@ -1,4 +1,4 @@
-"""What a party insists on, whatever the server says. Each rule raises, or nothing happens."""
+"""A party's rules, whatever the server says. Each rule raises, or nothing happens."""
 
 from __future__ import annotations
 

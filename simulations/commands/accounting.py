@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Mechanism(StrEnum):
-    """What noise the rounds add."""
+    """The noise mechanism of the rounds."""
 
     GAUSSIAN = "gaussian"
     LAPLACE = "laplace"
@@ -60,14 +60,14 @@ def account(
     rounds: Annotated[int | None, typer.Option(help="How many rounds use that noise.")] = None,
     schedule: Annotated[
         Path | None,
-        typer.Option(help="Instead of both: a JSON file with a list of multipliers, one a round."),
+        typer.Option(help="Instead of both: a JSON list of multipliers in a file, one per round."),
     ] = None,
     sampling_rate: Rate = 1.0,
     adjacency: Relation = DEFAULT_ADJACENCY,
     mechanism: Noise = Mechanism.GAUSSIAN,
     accountant: Name = "auto",
     every: Annotated[
-        bool, typer.Option("--all", help="Set every accountant side by side.")
+        bool, typer.Option("--all", help="Show every accountant side by side.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -136,7 +136,7 @@ def calibrate(
     """
     from fedpriv.privacy.planning import calibration
 
-    found = calibration.calibrate(
+    calibrated = calibration.calibrate(
         epsilon=epsilon,
         delta=delta,
         rounds=rounds,
@@ -148,14 +148,14 @@ def calibrate(
     if as_json:
         print_json(
             {
-                "noise_multiplier": found.noise_multiplier,
-                "epsilon": found.epsilon,
-                "delta": found.delta,
-                "accountant": found.accountant,
-                "adjacency": found.adjacency.value,
-                "mechanism": found.mechanism,
-                "rounds": found.rounds,
-                "sampling_rate": found.sampling_rate,
+                "noise_multiplier": calibrated.noise_multiplier,
+                "epsilon": calibrated.epsilon,
+                "delta": calibrated.delta,
+                "accountant": calibrated.accountant,
+                "adjacency": calibrated.adjacency.value,
+                "mechanism": calibrated.mechanism,
+                "rounds": calibrated.rounds,
+                "sampling_rate": calibrated.sampling_rate,
             }
         )
         return
@@ -164,10 +164,10 @@ def calibrate(
         if mechanism is Mechanism.GAUSSIAN
         else "noise on one number: scale = noise_multiplier * sensitivity"
     )
-    typer.echo(f"noise_multiplier = {rounded_up(found.noise_multiplier, 6)}   ({unit})")
+    typer.echo(f"noise_multiplier = {rounded_up(calibrated.noise_multiplier, 6)}   ({unit})")
     typer.echo(
-        f"epsilon <= {rounded_up(found.epsilon)} at delta = {rounded_up(delta)}   "
-        f"({found.accountant}; {_assumptions(adjacency, sampling_rate, rounds)})"
+        f"epsilon <= {rounded_up(calibrated.epsilon)} at delta = {rounded_up(delta)}   "
+        f"({calibrated.accountant}; {_assumptions(adjacency, sampling_rate, rounds)})"
     )
 
 
@@ -190,7 +190,7 @@ def _read_schedule(path: Path) -> list[float]:
         raise ValueError(f"schedule {str(path)!r} is not JSON.") from None
     if not isinstance(values, list):
         raise ValueError(
-            f"schedule {str(path)!r} must be a JSON list of noise multipliers, one a round."
+            f"schedule {str(path)!r} must be a JSON list of noise multipliers, one per round."
         )
     return values
 

@@ -34,11 +34,13 @@ def compare(
     settings: Settings = None,
     out: Out = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Take up an interrupted comparison from its directory.")
+        Path | None, typer.Option(help="Continue an interrupted comparison from its directory.")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes; one a processor if not given. Same numbers for any."),
+        typer.Option(
+            min=1, help="Processes; by default one per processor. They do not change the numbers."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -80,11 +80,11 @@ def _data() -> list[dict[str, Any]]:
 def _experiments() -> list[dict[str, Any]]:
     from fedpriv.simulations.experiment.file import built_in_experiments, read_experiment
 
-    found = []
+    experiments = []
     for name, path in built_in_experiments().items():
         experiment = read_experiment(path)
-        found.append({"name": name, "summary": experiment.summary, "path": str(path)})
-    return found
+        experiments.append({"name": name, "summary": experiment.summary, "path": str(path)})
+    return experiments
 
 
 def _default(field: FieldInfo) -> Any:

@@ -1,4 +1,4 @@
-"""`fedpriv run`: one experiment, simulated or for real."""
+"""`fedpriv run`: run one experiment, simulated or for real."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(
     engine: EngineName = None,
     out: Out = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Take up an interrupted run from its directory.")
+        Path | None, typer.Option(help="Continue an interrupted run from its directory.")
     ] = None,
     release: Annotated[
         bool,

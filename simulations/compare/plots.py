@@ -1,4 +1,4 @@
-"""Accuracy against ε: on the terminal, and as PNG and SVG."""
+"""Plots of accuracy against ε: on the terminal, and as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEIGHT = 16
 
 
 def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
-    """The means over seeds, one mark a strategy, and the strategies without noise as lines.
+    """The means over seeds, one mark per strategy, and the strategies without noise as lines.
 
     ε is spaced logarithmically, one column for each budget.
     """

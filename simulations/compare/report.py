@@ -127,20 +127,22 @@ def cell_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[
 
 
 def _published(rows: Sequence[Row], axes: CompareSection) -> dict[str, list[str]]:
-    """What papers report, beside the same of ours: accuracies in percent, or losses of it."""
+    """Published numbers for comparison: accuracies in percent, or losses of accuracy."""
     columns = {}
     losses, curves = axes.published_losses, axes.published_accuracies
     if losses:
         columns["lost"] = [_or_dash(_lost(row, rows), ".4f") for row in rows]
         columns["published"] = [_or_dash(losses.get(row.label), ".2g") for row in rows]
     if curves:
-        found = [curves.get(row.label, {}).get(row.epsilon_budget or 0.0) for row in rows]
-        columns["published %"] = [_or_dash(None if x is None else 100 * x, ".1f") for x in found]
+        accuracies = [curves.get(row.label, {}).get(row.epsilon_budget or 0.0) for row in rows]
+        columns["published %"] = [
+            _or_dash(None if x is None else 100 * x, ".1f") for x in accuracies
+        ]
     return columns
 
 
 def _name(row: Row, experiment: Experiment) -> str:
-    """The label; a form that is known to cost more than it claims carries its true cost."""
+    """The label; with the true ε, if the mechanism is known to cost more than it claims."""
     spent, label = row["epsilon"], row.label
     if row.epsilon_budget is None:
         return label

@@ -42,7 +42,7 @@ def grid_experiment(source: str) -> Experiment:
 
 
 def protection(experiment: Experiment) -> Protection:
-    """What server and parties of a simulation agree on.
+    """The secure-aggregation level that server and parties of a simulation agree on.
 
     Where the parties bring the noise in shares, masks assume as many colluders as the shares do.
     """
@@ -109,9 +109,9 @@ def grid_federation(
         grid: Flower's, or ours.
         prepared: The experiment.
         rounds: How many sums to expect; one alone is not worth a set-up ahead.
-        done: How many sums were formed before, before the run was interrupted.
+        done: How many sums were formed before the run was interrupted.
         patience: How long to wait.
-        clock: Of the deadlines.
+        clock: The clock of the deadlines.
     """
     clock = clock or WallClock()
     leaving = dropouts(prepared)

@@ -1,4 +1,4 @@
-"""Scores of records, wherever they stand."""
+"""Row scores: the same to the bit, wherever a record stands."""
 
 from __future__ import annotations
 

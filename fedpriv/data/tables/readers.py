@@ -1,4 +1,4 @@
-"""CSV and Parquet files as columns of text or numbers.
+"""CSV and Parquet readers: a file as columns of text or numbers.
 
 The libraries underneath quote the offending cell in their errors. Here such errors are replaced:
 a message names file, column and row, and never a value.
@@ -85,8 +85,8 @@ class Source:
         return values
 
     def _wrong_type(self, name: str, wanted: str) -> DataError:
-        found = self._columns[name].type
-        return DataError(f"{self.file}, column {name!r}: holds {found}, not {wanted}.")
+        kind = self._columns[name].type
+        return DataError(f"{self.file}, column {name!r}: holds {kind}, not {wanted}.")
 
 
 def read_source(
@@ -99,7 +99,7 @@ def read_source(
     if path.suffix not in (".csv", ".parquet"):
         raise DataError(f"{path.name}: the name of the file must end in .csv or .parquet.")
     content = None
-    # Raised outside the handler: the errors of the libraries, which quote cells, do not ride along.
+    # Raised outside the handler, so that no library error, which may quote cells, is chained to it.
     with suppress(pa.ArrowException, UnicodeDecodeError, csv.Error):
         read = _read_csv if path.suffix == ".csv" else _read_parquet
         content = read(path, wanted, delimiter)
@@ -225,8 +225,8 @@ def _check_quotes(path: Path, delimiter: str) -> None:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content.find(b'"') < 0:
             return
-        found = rows.match(content)
-        end = 0 if found is None else found.end()
+        well_formed = rows.match(content)
+        end = 0 if well_formed is None else well_formed.end()
         if end == len(content):
             return
         line = content[:end].count(b"\n") + 1

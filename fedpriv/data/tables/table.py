@@ -1,4 +1,4 @@
-"""A user's own table, with a schema, as a data set.
+"""`read_table`: a user's own table, with its schema, as a data set.
 
 All scales come from the schema, which is public. Values that break its rules are counted by column,
 and reported by count and row number, never by value. No Python loop runs over records.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    """What the rules of a schema did to a file. Exact counts: for the owner of the file only.
+    """Report on a loaded table: what the schema's rules did. Exact counts, for its owner only.
 
     Attributes:
         rows_read: Rows of the file.
@@ -201,8 +201,8 @@ class _Reader:
         if isinstance(column, CategoryColumn):
             return self._declared_codes(name, column), column.values
         pc = import_optional("pyarrow.compute", extra="data")
-        found = pc.unique(self._source.text(name).drop_null()).to_pylist()
-        declared = CategoryColumn(kind="category", values=tuple(sorted(found)) or ("none",))
+        names = pc.unique(self._source.text(name).drop_null()).to_pylist()
+        declared = CategoryColumn(kind="category", values=tuple(sorted(names)) or ("none",))
         return self._declared_codes(name, declared), declared.values
 
     def tested(self) -> Mask:
@@ -221,13 +221,13 @@ class _Reader:
         pc = import_optional("pyarrow.compute", extra="data")
         text = self._source.text(name)
         self._meet_missing(name, _to_mask(pc.is_null(text)), filled=False)
-        found = pc.unique(text.drop_null()).to_pylist()
+        labels = pc.unique(text.drop_null()).to_pylist()
         remedy = f"List the labels in [columns.{name}] with kind = 'category'."
-        if len(found) > 2:
+        if len(labels) > 2:
             self._problems.append(
-                f"Label {name!r} has {len(found)} different values, not 2. {remedy}"
+                f"Label {name!r} has {len(labels)} different values, not 2. {remedy}"
             )
-        elif self._schema.positive not in found:
+        elif self._schema.positive not in labels:
             self._problems.append(f"Label {name!r} is never equal to positive. {remedy}")
         return _to_mask(
             pc.fill_null(pc.equal(text, pa.scalar(self._schema.positive, text.type)), False)

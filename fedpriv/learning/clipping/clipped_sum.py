@@ -55,7 +55,7 @@ _SMALLEST_CLIP, _LARGEST_CLIP = 2.0**-20, 2.0**30
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clipping:
-    """How a per-record gradient is bounded: to norm C, as it is or in scaled coordinates.
+    """Clipping of a per-record gradient to norm C, as it is or in scaled coordinates.
 
     With ``centre`` a and ``scale`` b (AdaClip; Pichapati et al. 2019, arXiv:1908.07643, Alg. 1) a
     record contributes (g - a)/b, clipped to norm C. The sum, and the noise that is calibrated to C,
@@ -119,7 +119,7 @@ class ClippedSums:
     """The clipped sums of m parties, and private facts about the records behind them.
 
     Attributes:
-        value: (m, d) float64, one row a party.
+        value: (m, d) float64, one row per party.
         clip_norm: C.
         measures: **Private**: numbers (n,) whose product is the squared norm of each gradient.
     """
@@ -208,12 +208,12 @@ class ClippedGradient:
         value = torch.zeros((self.batch.parties, self.model.dimension), dtype=torch.float64)
         if not self._parts:
             return value, (self.batch.squares,)
-        found: list[tuple[Tensor, ...]] = []
+        gathered: list[tuple[Tensor, ...]] = []
         for parties, part in self._parts:
             sums, measures = self._clip(theta, part)
             value[parties] += sums
-            found.append(measures)
-        return value, tuple(torch.cat(column) for column in zip(*found, strict=True))
+            gathered.append(measures)
+        return value, tuple(torch.cat(column) for column in zip(*gathered, strict=True))
 
     def _clip(self, theta: Tensor, part: RecordBatch) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The clipped sums of a part, and what measures its gradients."""
@@ -274,7 +274,8 @@ def _total(squares: list[Tensor]) -> Tensor:
 def _check(model: Model, loss: Loss, batch: RecordBatch) -> None:
     if loss.outputs != model.outputs:
         raise ValueError(
-            f"model must have one output a score of the loss, {loss.outputs}, got {model.outputs}."
+            f"model must have one output per score of the loss, {loss.outputs}; got "
+            f"{model.outputs}."
         )
     if loss.outputs > 1 and batch.labels.is_floating_point():
         raise ValueError(f"labels must be integers for {loss.outputs} classes.")
@@ -288,6 +289,6 @@ def _check(model: Model, loss: Loss, batch: RecordBatch) -> None:
 def _check_vector(name: str, vector: Tensor, model: Model) -> None:
     if vector.ndim != 1 or len(vector) != model.dimension:
         raise ValueError(
-            f"{name} must have shape {(model.dimension,)}, one entry a parameter, "
+            f"{name} must have shape {(model.dimension,)}, one entry per parameter, "
             f"got {tuple(vector.shape)}."
         )

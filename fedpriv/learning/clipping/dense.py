@@ -61,7 +61,7 @@ def dense_scores(layers: Sequence[Layer], activation: Activation, features: Tens
 def dense_factors(
     layers: Sequence[Layer], activation: Activation, batch: RecordBatch, loss: Loss
 ) -> tuple[Dense, ...]:
-    """The gradient of every record, one factor a layer."""
+    """The gradient of every record, one factor per layer."""
     *inputs, scores = _forward(layers, activation, batch.features)
     errors = slopes(loss, scores, batch.labels)
     factors = []
@@ -89,8 +89,8 @@ def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
     if loss.outputs == 1:
         return loss.slope(scores.squeeze(1), labels).unsqueeze(1)
     known = (labels >= 0) & (labels < loss.outputs)
-    found = loss.slope(scores, labels.clamp(0, loss.outputs - 1))
-    return found.masked_fill(~known.unsqueeze(1), nan)
+    derivatives = loss.slope(scores, labels.clamp(0, loss.outputs - 1))
+    return derivatives.masked_fill(~known.unsqueeze(1), nan)
 
 
 def _forward(layers: Sequence[Layer], activation: Activation, features: Tensor) -> list[Tensor]:

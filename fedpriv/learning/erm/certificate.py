@@ -1,4 +1,4 @@
-"""What a solved problem proves: a bound on ‖∇J‖₂ that counts its own rounding errors.
+"""Certificates of minimisers: a bound on ‖∇J‖₂ that counts its own rounding errors.
 
 The privacy of output perturbation rests on ‖∇J(θ)‖ ≤ tolerance for the θ that is answered with. So
 the norm is evaluated afresh at θ, in float64, and a bound on everything that float64 can have
@@ -43,7 +43,7 @@ class ToleranceNotReachedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Certificate:
-    """Proof of accuracy for every party.
+    """A certificate: proof of accuracy for every party.
 
     Attributes:
         gradient_norm: (m,): an upper bound on ‖∇J_j(θ_j)‖₂ in exact arithmetic, ≤ ``tolerance``.
@@ -101,7 +101,7 @@ def certain_tolerance(
     linear: float = 0.0,
     headroom: float = 1.0,
 ) -> float:
-    """A tolerance that is certified whatever the records are; with less, they decide whether it is.
+    """A tolerance that is certified whatever the records; below it, they decide whether it is.
 
     Four times the largest error that `gradient_norm_bound` adds, at ‖θ‖ = (rG + ‖b‖/n)/Λ, which no
     minimiser of r·n records exceeds, and the steepest slopes: a computed gradient norm of half the
@@ -116,7 +116,7 @@ def certain_tolerance(
         records: n, the divisor of the objective, or more.
         features: d.
         linear: A bound on ‖b‖/n, of the linear term of the objective.
-        headroom: r ≥ 1: there are at most so many times n records.
+        headroom: r ≥ 1: there are at most r·n records.
 
     Assumes that the solver gets there before its limit of iterations, which no theorem promises: it
     needs a few for smooth losses, hundreds for a loss with a sharp bend and ill-chosen records.

@@ -1,4 +1,4 @@
-"""What the theory promises of noisy descent, and how many rounds that suggests."""
+"""Risk bounds for noisy gradient descent, and the number of rounds that they suggest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is proved of noisy descent with debiased momentum: its step, and how its noise adds up.
+"""Theorem on noisy descent with debiased momentum: its step size, and how its noise adds up.
 
     v_t = β·v_{t−1} + (1−β)·g_t,   θ_{t+1} = θ_t − η·v̂_t,   v̂_t = v_t/(1 − β^t),   t = 1 … T,
 

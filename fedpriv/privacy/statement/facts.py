@@ -1,4 +1,4 @@
-"""What a statement must be told, because no plan can know it: people, trust, ledger, randomness."""
+"""Facts that a statement is told, because no plan knows them: people, trust, ledger, randomness."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANDOMNESS: tuple[Randomness, ...] = ("operating system", "seeded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustModel:
-    """Who may see what.
+    """The trust model of a run: who may see what.
 
     Attributes:
         secure_aggregation: "off" (the server sees every answer), "ideal" (simulated in one

@@ -1,4 +1,4 @@
-"""The statement as text, for people."""
+"""The privacy statement as text, for people."""
 
 from __future__ import annotations
 

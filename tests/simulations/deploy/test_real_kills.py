@@ -264,6 +264,6 @@ def test_the_model_is_that_of_the_ledger_and_of_the_parties_that_were_there(stor
         assert replay.ask() is None
     np.testing.assert_array_equal(replay.theta, theta)
     tolerance = 20 * story.result["noise_stddev"]
-    found = expected(story, (EVERYBODY, FEWER))
-    np.testing.assert_allclose(theta, found, rtol=0, atol=tolerance)
-    assert np.abs(expected(story, (EVERYBODY, EVERYBODY)) - found).max() > 2 * tolerance
+    wanted = expected(story, (EVERYBODY, FEWER))
+    np.testing.assert_allclose(theta, wanted, rtol=0, atol=tolerance)
+    assert np.abs(expected(story, (EVERYBODY, EVERYBODY)) - wanted).max() > 2 * tolerance

@@ -129,8 +129,8 @@ def run(served: Deployment, experiment: Experiment) -> dict[str, Any]:
         watchdog.cancel()
     assert result is not None, "\n".join(said)
     with np.load(submitted.directory / "model.npz") as model:
-        found = {**result, **read_costs(submitted.directory)}
-        return {**found, "theta": model["theta"], "directory": submitted.directory}
+        summary = {**result, **read_costs(submitted.directory)}
+        return {**summary, "theta": model["theta"], "directory": submitted.directory}
 
 
 def stopped(served: Deployment, number: str) -> None:
@@ -275,7 +275,7 @@ def test_code_that_is_shipped_to_the_server_is_not_run(served: Deployment, tmp_p
         check=False,
     )
     assert "was not prepared on this server" in done.stdout, done.stdout + done.stderr
-    # Flower's own command line, which belongs to the attacker, imports it before it sends it.
+    # Flower's own command line, which is on the hostile side, imports it before it sends it.
     assert {Path(line).name for line in trace.read_text().splitlines()} == {"flwr"}
 
 
@@ -400,6 +400,6 @@ def test_status_shows_processes_nodes_and_runs(served: Deployment) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert {each["name"] for each in found["processes"]} == {"superlink", "worker"}
-    assert {each["name"] for each in found["nodes"]} == set(NAMES)
+    printed = json.loads(done.stdout)
+    assert {each["name"] for each in printed["processes"]} == {"superlink", "worker"}
+    assert {each["name"] for each in printed["nodes"]} == set(NAMES)
