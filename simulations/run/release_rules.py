@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fedpriv.data import read_schema
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.tables.release_rules import require_releasable as require_releasable_schema
-from fedpriv.simulations.experiment.catalogue import catalogue
+from fedpriv.simulations.experiment.catalogue import strategy_info
 
 if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def require_releasable(experiment: Experiment) -> None:
     """Refuse to publish what has no guarantee, or what depends on records beside its noise."""
-    info = catalogue()[experiment.strategy.name]
+    info = strategy_info(experiment.strategy.name, experiment.guests)
     if not info.private:
         raise ValueError(
             f"--release needs a strategy with a guarantee, and {info.name!r} adds no noise: its "

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
+    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.history import Round
 
@@ -206,8 +207,7 @@ def carry_on(
         else federation(rounds, done)
     )
     record.follow(parties)
-    if strategy.plan is not None:
-        write_json(directory / "plan.json", strategy.plan.to_dict())
+    _write_plan(session, strategy.plan)
     # A real release saves every round: its ledger waits for the disk anyway.
     pause = 0.0 if identity.release else prepared.experiment.run.checkpoint_seconds
     saved, last = perf_counter(), strategy.round
@@ -226,7 +226,7 @@ def carry_on(
     if not train(strategy, parties, watch):
         return None
     if isinstance(strategy.plan, AdaptivePlan):  # as found, with the noise that was chosen
-        write_json(directory / "plan.json", strategy.plan.to_dict())
+        _write_plan(session, strategy.plan)
     result, rows = summary(record, run=identity.run), [asdict(entry) for entry in record.rounds]
     if identity.release:
         rows = [sift(row, ROUND) for row in rows]
@@ -249,6 +249,14 @@ def carry_on(
     if ledger is not None and not identity.release:
         note(session, ledger, result)
     return _finish(session, result)
+
+
+def _write_plan(session: Session, plan: Plan | None) -> None:
+    """Write plan.json, with the hashes of code that is not fedpriv's; nothing without a plan."""
+    if plan is not None:
+        code = session.prepared.experiment.guest_code
+        values = {**plan.to_dict(), **({"guests": code} if code else {})}
+        write_json(session.directory / "plan.json", values)
 
 
 def note(session: Session, ledger: Ledger, result: dict[str, Any]) -> None:
