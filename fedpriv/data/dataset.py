@@ -78,6 +78,8 @@ class Dataset:
             stated, not checked: `fedpriv.data.bound` enforces a norm whatever the records are.
         party_names: The natural parties that ``party`` indexes; empty if there are none.
         classes: The names of the classes; for a binary task those of −1 and of +1.
+        image_shape: Channels, height and width of images whose pixels, row by row, are the first
+            features; None if the records are no images.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Dataset:
     max_norm: float
     party_names: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    image_shape: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         require_choice(TASKS, task=self.task)

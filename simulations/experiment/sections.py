@@ -123,8 +123,9 @@ class ModelSection(Section):
         label_bound: of ``squared``.
         hidden: widths of the hidden layers of ``mlp``.
         activation: of ``mlp``.
-        shape: of one record as a module takes it, such as (1, 8, 8); if not given, what the module
-            states as ``input_shape``, or else all features in a row.
+        shape: of one record as a network takes it, such as (1, 8, 8). If not given: of ``cnn``,
+            that of the data set's images; of a module of one's own, what it states as
+            ``input_shape``, or else all features in a row.
         options: what a module of one's own is made with, besides features and classes.
     """
 
@@ -149,8 +150,8 @@ class ModelSection(Section):
             )
         if self.options and not self.own:
             raise ValueError(f"options are for a module of your own, got name = {self.name!r}.")
-        if self.shape is not None and not self.own:
-            raise ValueError(f"shape is for a module of your own, got name = {self.name!r}.")
+        if self.shape is not None and self.name != "cnn" and not self.own:
+            raise ValueError(f"shape is for 'cnn' and modules of your own, got {self.name!r}.")
         return self
 
     @property

@@ -66,7 +66,13 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         )
     holding = party_records(resolved, keep=keep)
     data = holding.data
-    model, loss = learner(resolved.model, data.dataset, headroom=holding.headroom)
+    model, loss = learner(
+        resolved.model,
+        data.dataset,
+        headroom=holding.headroom,
+        seed=resolved.run.seed,
+        pins=resolved.guests,
+    )
     task = Task(
         model=model,
         loss=loss,
