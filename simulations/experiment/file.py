@@ -17,10 +17,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.complaints import complaint
+from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.sections import (
     CompareSection,
     DataSection,
-    ModelSection,
     PrivacySection,
     RunSection,
     Section,

@@ -16,7 +16,6 @@ deployed party, whose experiment comes from elsewhere, refuses every guest befor
 from __future__ import annotations
 
 import re
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,12 +24,14 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from traceback import extract_tb
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from fedpriv.simulations.experiment.guest_code import blame, executed, imported
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from importlib.metadata import EntryPoint
+    from types import ModuleType
 
 Kind = Literal["strategy", "model", "loss", "data"]
 GROUPS: dict[Kind, str] = {
@@ -50,7 +51,6 @@ KEYS: dict[tuple[str, str], Kind] = {
 """The keys of an experiment file that may name a guest."""
 
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
-_MODULES = 64  # kept in a process: a guest is executed once for each content of its file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,7 +91,7 @@ class Guest:
             own = type(error).__module__.startswith("fedpriv") or isinstance(error, ValueError)
             if own and frames[-1].filename != self.path:
                 raise
-            raise ValueError(_blame(error, self.title, self.path)) from None
+            raise ValueError(blame(error, self.title, self.path)) from None
 
 
 def signature(title: str, digest: str) -> str:
@@ -172,6 +172,11 @@ def pin_of(kind: Kind, reference: str | None, pins: Mapping[str, str]) -> str | 
     return pins.get(_place(kind, reference)) if reference and is_guest(kind, reference) else None
 
 
+def as_pins(kind: Kind, reference: str, pin: str) -> dict[str, str]:
+    """The hash of one guest as the table that `load` takes."""
+    return {_place(kind, reference): pin}
+
+
 def require_no_guest(values: Mapping[str, Any]) -> None:
     """Refuse an experiment that names a guest, without looking for it: for deployments."""
     for kind, reference in references(values):
@@ -201,14 +206,14 @@ def load(kind: Kind, reference: str, pins: Mapping[str, str]) -> Guest:
     match = _FILE.fullmatch(reference)
     if match:
         path, attribute = match["path"], match["name"]
-        module = _module(path, sources[path])
+        module = executed(path, sources[path])
     else:
         point = _entry_point(kind, reference)
         if point is None:
             raise ValueError(f"{reference!r} is not installed.")
         version = f"{point.dist.name} {point.dist.version}" if point.dist else "a package"
         path, attribute, name = next(iter(sources)), point.attr, f"{reference} of {version}"
-        module = _imported(point)
+        module = imported(point)
     if not hasattr(module, attribute):
         known = sorted(key for key in vars(module) if not key.startswith("_"))
         raise ValueError(
@@ -227,7 +232,7 @@ def load(kind: Kind, reference: str, pins: Mapping[str, str]) -> Guest:
 def module_of(path: Path) -> ModuleType:
     """What a file defines, for a listing."""
     place = str(path.resolve())
-    return _module(place, _bytes(Path(place), place))
+    return executed(place, _bytes(Path(place), place))
 
 
 def installed(kind: Kind) -> tuple[str, ...]:
@@ -257,7 +262,7 @@ def _built_in(kind: Kind) -> Collection[str]:
             from fedpriv.data import names
 
             return names()
-    from fedpriv.simulations.experiment.sections import Losses, Models
+    from fedpriv.simulations.experiment.model_section import Losses, Models
 
     return get_args(Models if kind == "model" else Losses)
 
@@ -306,44 +311,3 @@ def _digest(sources: Mapping[str, bytes]) -> str:
     return (
         f"sha256:{hashes[0] if len(hashes) == 1 else sha256(''.join(hashes).encode()).hexdigest()}"
     )
-
-
-@lru_cache(maxsize=_MODULES)
-def _module(path: str, source: bytes) -> ModuleType:
-    """A file as a module under a name of its own, which no import finds by accident."""
-    name = f"_fedpriv_guest_{sha256(path.encode() + source).hexdigest()[:32]}"
-    module = ModuleType(name)
-    module.__file__ = path
-    sys.modules[name] = module  # dataclasses and pydantic look their names up there
-    try:
-        exec(compile(source, path, "exec", dont_inherit=True), vars(module))  # noqa: S102
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise ValueError(_blame(error, Path(path).name, path)) from None
-    return module
-
-
-def _imported(point: EntryPoint) -> ModuleType:
-    from importlib import import_module
-
-    try:
-        return import_module(point.module)
-    except Exception as error:
-        raise ValueError(_blame(error, point.name, point.module)) from None
-
-
-def _blame(error: BaseException, name: str, path: str) -> str:
-    """What went wrong in a guest, with the last line of its own that was running."""
-    if isinstance(error, SyntaxError) and error.filename == path:
-        return f"{name}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
-    frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == path]
-    where = f", line {frames[-1].lineno} ({frames[-1].line})" if frames else ""
-    message = f"{name}{where}: {type(error).__name__}: {error}"
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        beside = Path(path).parent / error.name.partition(".")[0]
-        if beside.with_suffix(".py").exists() or beside.is_dir():
-            message += (
-                ". A guest is one file, the one that is hashed: what lies beside it cannot be "
-                "imported. Put it into the file, or install a package with an entry point."
-            )
-    return message

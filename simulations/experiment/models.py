@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,8 @@ from fedpriv.simulations.experiment import guests
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fedpriv.data import Dataset
-    from fedpriv.simulations.experiment.sections import ModelSection
+    from fedpriv.data import Dataset, Task
+    from fedpriv.simulations.experiment.model_section import ModelSection
 
 _ANY = ("binary", "multiclass", "regression")
 _TASKS = {
@@ -37,6 +38,7 @@ _TASKS = {
     "mlp": ("binary", "multiclass"),
     "cnn": ("binary", "multiclass"),
 }
+_KEPT = 16
 _LOSS_OF = {"binary": "logistic", "multiclass": "softmax", "regression": "huber-regression"}
 
 
@@ -145,25 +147,29 @@ def _loss(
     name = section.loss or (section.name if section.convex else _LOSS_OF[dataset.task])
     _require_fit("loss", name, dataset)
     if name not in _TASKS:
-        return _own_loss(name, dataset, pins)
+        outputs = len(dataset.classes) if dataset.task == "multiclass" else 1
+        return _own_loss(name, guests.pin_of("loss", name, pins), dataset.task, outputs)
     return _built_in_loss(name, section, len(dataset.classes), headroom)
 
 
-def _own_loss(name: str, dataset: Dataset, pins: Mapping[str, str]) -> Loss:
-    """A loss of the user's own, whose declared constants a search did not refute."""
-    guest = guests.load("loss", name, pins)
+@lru_cache(maxsize=_KEPT)
+def _own_loss(name: str, pin: str | None, task: Task, outputs: int) -> Loss:
+    """A loss of the user's own, whose declared constants a search did not refute.
+
+    Kept: a comparison has many runs with one loss, and the search takes a second.
+    """
+    guest = guests.load("loss", name, {} if pin is None else guests.as_pins("loss", name, pin))
     with guest.blamed():
         loss: Any = guest.value() if callable(guest.value) else guest.value
     if not isinstance(loss, Loss):
         raise ValueError(f"{guest.title!r} must be a Loss of fedpriv.learning, got {loss!r}.")
-    outputs = len(dataset.classes) if dataset.task == "multiclass" else 1
     if loss.outputs != outputs:
         raise ValueError(
-            f"{guest.title!r} must have outputs = {outputs} for {dataset.name}, a {dataset.task} "
-            f"task, got {loss.outputs}."
+            f"{guest.title!r} must have outputs = {outputs} for a {task} task with so many scores, "
+            f"got {loss.outputs}."
         )
     with guest.blamed():
-        require_not_refuted(loss, task=dataset.task, name=guest.title)
+        require_not_refuted(loss, task=task, name=guest.title)
     return loss
 
 
