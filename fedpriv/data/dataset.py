@@ -83,6 +83,8 @@ class Dataset:
         classes: The names of the classes; for a binary task those of −1 and of +1.
         schema: By which a table was read; None for a built-in data set.
         preprocessing: What `bound` did to the features, for prediction; None before.
+        image_shape: Channels, height and width of images whose pixels, row by row, are the first
+            features; None if the records are no images.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Dataset:
     classes: tuple[str, ...] = ()
     schema: Schema | None = None
     preprocessing: Preprocessing | None = None
+    image_shape: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         require_choice(TASKS, task=self.task)

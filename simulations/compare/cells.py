@@ -18,7 +18,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.rows import Row, sorted_rows
-from fedpriv.simulations.experiment.catalogue import FRAME, catalogue, inheriting
+from fedpriv.simulations.experiment.catalogue import FRAME, inheriting, strategy_info
 from fedpriv.simulations.experiment.sections import EntrySection, StrategySection, at_budget
 from fedpriv.simulations.refusals import refusals
 from fedpriv.simulations.run.files import read_json, write_json
@@ -73,8 +73,8 @@ def cells(experiment: Experiment) -> list[Cell]:
     runs = []
     for entry, number in product(entries, parties):
         data = {} if number is None else {"parties": number}
-        private = entry.name in catalogue() and catalogue()[entry.name].private
-        for epsilon in epsilons if private else epsilons[:1]:
+        info = strategy_info(entry.name, experiment.guests, key="compare.strategies")
+        for epsilon in epsilons if info.private else epsilons[:1]:
             base = _at_budget(experiment, entry, epsilon)
             runs += [
                 Cell(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -18,7 +19,6 @@ from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from fedpriv.simulations.compare.rows import Row
     from fedpriv.simulations.experiment.file import Experiment
@@ -34,7 +34,7 @@ def terms(experiment: Experiment) -> str:
     """What all rows with noise have in common."""
     privacy = experiment.privacy
     return (
-        f"{experiment.data.title}, {experiment.model.name} model, λ = {experiment.model.l2:g}; at "
+        f"{experiment.data.title}, {experiment.model.title} model, λ = {experiment.model.l2:g}; at "
         f"equal (ε, δ = {privacy.delta:g}), one record, {privacy.adjacency}"
     )
 
@@ -71,6 +71,9 @@ def write_report(
         ),
         _markdown(cell_columns(rows, experiment)),
     ]
+    if experiment.guests:
+        code = (f"{Path(place).name} {digest}" for place, digest in experiment.guests.items())
+        parts.append(f"Code that is not fedpriv's: {', '.join(code)}.")
     if findings:
         parts += ["## Findings", "\n".join(f"- {finding}" for finding in findings)]
     parts.append("## Plots")

@@ -28,6 +28,8 @@ from fedpriv.data import (
     read_table,
 )
 from fedpriv.data.partition import BY_RECORD
+from fedpriv.simulations.experiment.guests import pin_of
+from fedpriv.simulations.experiment.own_data import own_data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +94,8 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
     twice the memory, and one load for all.
     """
     section = experiment.data
-    split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep)
+    pin = pin_of("data", section.name, experiment.guests)
+    split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
     rng = np.random.default_rng(experiment.seed_of("partition"))
     if section.partition == "natural":
         chosen = _chosen(split.dataset, section, rng)
@@ -124,14 +127,16 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
     )
 
 
-def _bounded(section: DataSection, seed: int, keep: bool) -> _Split:
-    """The data set before its partition."""
+def _bounded(section: DataSection, seed: int, keep: bool, pin: str | None) -> _Split:
+    """The data set before its partition; ``pin`` is the hash of code of the user's own."""
     bounds = Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
-    split = _split((_kept_source if keep else _loaded)(section), section, seed)
+    split = _split((_kept_source if keep else _loaded)(section, pin), section, seed)
     return replace(split, dataset=bound(split.dataset, bounds))
 
 
-def _loaded(section: DataSection) -> Dataset:
+def _loaded(section: DataSection, pin: str | None) -> Dataset:
+    if section.name is not None and pin is not None:
+        return own_data(section.name, pin)
     if section.name is not None:
         return load(section.name, root=section.root)
     dataset, _ = read_table(str(section.path), read_schema(str(section.schema_path)))

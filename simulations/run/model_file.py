@@ -21,8 +21,9 @@ from fedpriv._validate import require_choice
 from fedpriv.data import Bounds, Preprocessing, parse_schema
 from fedpriv.data.dataset import TASKS, Dataset, Task, no_records
 from fedpriv.data.tables.schema import CategoryColumn, NumberColumn
+from fedpriv.simulations.experiment import guests
+from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.models import learner
-from fedpriv.simulations.experiment.sections import ModelSection
 from fedpriv.simulations.run.outcome import MODEL, sift
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fedpriv.data import Schema
     from fedpriv.learning.losses import Loss
     from fedpriv.learning.models import Model
+    from fedpriv.simulations.experiment.file import Experiment
 
 NAME = "model.npz"
 FORMAT = 1
@@ -66,7 +68,7 @@ class ModelFile:
 
 
 def model_arrays(
-    theta: NDArray[np.float64], section: ModelSection, dataset: Dataset
+    theta: NDArray[np.float64], experiment: Experiment, dataset: Dataset
 ) -> dict[str, Any]:
     """The arrays of model.npz, each of them stated in `outcome.MODEL`."""
     path = dataset.preprocessing
@@ -76,10 +78,13 @@ def model_arrays(
         {
             "theta": theta,
             "format": FORMAT,
-            "model": json.dumps(section.model_dump(mode="json")),
+            "model": json.dumps(experiment.model.model_dump(mode="json")),
+            "guests": json.dumps(experiment.guests),
+            "seed": experiment.run.seed,
             "task": dataset.task,
             "features": list(path.feature_names),
             "classes": list(dataset.classes),
+            "image_shape": list(dataset.image_shape or ()),
             "schema": "" if path.schema is None else json.dumps(_for_prediction(path.schema)),
             "max_norm": path.max_norm,
             "feature_norm": path.bounds.norm,
@@ -124,7 +129,8 @@ def _model(arrays: dict[str, NDArray[Any]], *, own_code: bool) -> ModelFile:
     if int(arrays["format"]) != FORMAT:
         raise ValueError(f"format must be {FORMAT}: the file is of another version of fedpriv.")
     section = ModelSection.model_validate_json(_text(arrays["model"]))
-    if not own_code and any(":" in str(value) for value in section.model_dump().values()):
+    own = guests.is_guest("model", section.name) or guests.is_guest("loss", section.loss)
+    if own and not own_code:
         raise ValueError(
             "its model is code of its author, which reading a file does not run. If you trust that "
             "code, give own_code = True."
@@ -143,7 +149,12 @@ def _model(arrays: dict[str, NDArray[Any]], *, own_code: bool) -> ModelFile:
         schema=parse_schema(json.loads(schema)) if schema else None,
     )
     classes = _texts(arrays["classes"])
-    model, loss = learner(section, _facts(preprocessing, task, classes))
+    model, loss = learner(
+        section,
+        _facts(preprocessing, task, classes, tuple(map(int, arrays["image_shape"]))),
+        seed=int(arrays["seed"]),
+        pins=json.loads(_text(arrays["guests"])),
+    )
     theta = arrays["theta"]
     if theta.dtype != np.float64 or theta.shape != (model.dimension,):
         raise ValueError(
@@ -162,7 +173,9 @@ def _model(arrays: dict[str, NDArray[Any]], *, own_code: bool) -> ModelFile:
     )
 
 
-def _facts(preprocessing: Preprocessing, task: Task, classes: tuple[str, ...]) -> Dataset:
+def _facts(
+    preprocessing: Preprocessing, task: Task, classes: tuple[str, ...], image: tuple[int, ...]
+) -> Dataset:
     """The data set that a model was made for, without its records."""
     names = preprocessing.feature_names
     names = (*names, "intercept") if preprocessing.bounds.intercept else names
@@ -175,6 +188,7 @@ def _facts(preprocessing: Preprocessing, task: Task, classes: tuple[str, ...]) -
         feature_names=names,
         max_norm=preprocessing.bounds.norm,
         classes=classes,
+        image_shape=(image[0], image[1], image[2]) if len(image) == 3 else None,
     )
 
 

@@ -33,6 +33,7 @@ RESULT: dict[str, Origin] = {
             "experiment", "config_hash", "fedpriv", "simulated", "data", "model", "strategy",
             "label", "options", "private", "unit", "engine", "secure_aggregation", "parties",
             "records", "smallest_party", "dimension", "delta", "adjacency", "epsilon_budget",
+            "guests",
         ),
         _PUBLIC,
     ),
@@ -54,8 +55,8 @@ MODEL: dict[str, Origin] = {
     "theta": _NOISY,
     **dict.fromkeys(
         (
-            "format", "model", "task", "features", "classes", "schema", "max_norm", "feature_norm",
-            "intercept", "scaling",
+            "format", "model", "guests", "seed", "task", "features", "classes", "image_shape",
+            "schema", "max_norm", "feature_norm", "intercept", "scaling",
         ),
         _PUBLIC,
     ),

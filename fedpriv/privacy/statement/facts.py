@@ -89,6 +89,8 @@ class RunFacts:
         outcome: which files a release consists of, in a sentence; empty for a simulation.
         metrics_published: whether accuracy or loss on party data is published without noise.
         audit_epsilon: an empirical lower bound on ε, if an audit was made.
+        guests: code of the run that is not fedpriv's, each with its SHA-256.
+        assumptions: what the guarantee takes from somebody's word, without proof; a warning each.
         date: ISO date, if the statement is to carry one.
     """
 
@@ -102,6 +104,8 @@ class RunFacts:
     outcome: str = ""
     metrics_published: bool = False
     audit_epsilon: float | None = None
+    guests: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     date: str | None = None
 
     def __post_init__(self) -> None:

@@ -167,7 +167,7 @@ def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
 def _warnings(
     plan: Plan, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None
 ) -> tuple[str, ...]:
-    warnings = []
+    warnings = list(facts.assumptions)
     if plan.budget.delta * plan.records >= 0.1:
         warnings.append(
             f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / plan.records:.3g}: "

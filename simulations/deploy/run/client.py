@@ -26,6 +26,7 @@ from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, publi
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import catalogue, checked
 from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.experiment.guests import require_no_guest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -74,7 +75,9 @@ def open_deployed(party: str, config: str, *, files: Files | None = None) -> Dep
 
 
 def _engagement(config: str, schema: Schema, *, sizes: tuple[int, ...]) -> Engagement:
-    experiment = checked(parse_experiment(parse_toml(config, "the experiment of the run")))
+    values = parse_toml(config, "the experiment of the run")
+    require_no_guest(values)  # before anything that it names is looked for
+    experiment = checked(parse_experiment(values))
     if experiment.run.engine != ENGINE:
         raise ValueError(
             f"run.engine must be {ENGINE!r} for a deployed party, got {experiment.run.engine!r}."
