@@ -167,7 +167,7 @@ def test_a_file_never_names_code_that_is_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("evil.py").write_text("open('exploded', 'w')")
-    for key in ("name", "activation"):
+    for key in ("name", "loss"):
         model = changed_model(arrays, **{key: f"{tmp_path}/evil.py:Network"})
         np.savez("model.npz", **{**arrays, "model": model})
         with pytest.raises(ValueError, match="not a model that can be used"):
@@ -218,3 +218,52 @@ def test_the_command_predicts_as_the_function_does(
 def test_the_command_refuses_in_one_message(fedpriv: Callable[..., Any], tmp_path: Path) -> None:
     done = fedpriv("predict", tmp_path, tmp_path / "clinic.csv")
     assert (done.code, "cannot be read" in done.message) == (2, True)
+
+
+def test_a_convolutional_network_predicts_after_it_was_read_back() -> None:
+    study = {
+        "data": {"name": "digits", "partition": "iid", "parties": 3, "intercept": 0},
+        "model": {"name": "cnn"},
+        "strategy": {"name": "gradient-perturbation", "rounds": 1, "learning_rate": 0.5},
+    }
+    result = fedpriv.run(study)
+    again = fedpriv.load_model(result.directory)
+    images = np.linspace(0, 1, 3 * 64, dtype=np.float32).reshape(3, 64)
+    assert (again.scores(images) == result.model.scores(images)).all()
+    assert again.scores(images).shape == (3, 10)
+
+
+OWN_MODULE = """
+from torch import nn
+
+class Frozen(nn.Module):
+    def __init__(self, features, classes):
+        super().__init__()
+        self.encoder = nn.Linear(features, 4).requires_grad_(False)
+        self.head = nn.Linear(4, classes)
+
+    def forward(self, x):
+        return self.head(self.encoder(x).tanh())
+"""
+
+
+def test_a_module_of_ones_own_is_read_back_by_those_who_trust_it_and_as_it_was(
+    tmp_path: Path,
+) -> None:
+    """Its frozen weights, which are in no file, follow from the seed of the run."""
+    (tmp_path / "own.py").write_text(OWN_MODULE)
+    study = {
+        "data": {"name": "synthetic"},
+        "model": {"name": f"{tmp_path / 'own.py'}:Frozen"},
+        "strategy": {"name": "gradient-perturbation", "rounds": 1, "learning_rate": 0.5},
+        "run": {"seed": 5},
+    }
+    result = fedpriv.run(study)
+    with pytest.raises(ValueError, match="own_code = True"):
+        fedpriv.load_model(result.directory)
+    again = fedpriv.load_model(result.directory, own_code=True)
+    rows = np.eye(10, dtype=np.float32)
+    assert (again.scores(rows) == result.model.scores(rows)).all()
+    (tmp_path / "own.py").write_text(OWN_MODULE + "# another version\n")
+    with pytest.raises(ValueError, match="sha256"):
+        fedpriv.load_model(result.directory, own_code=True)
