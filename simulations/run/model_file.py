@@ -76,7 +76,7 @@ def model_arrays(
         {
             "theta": theta,
             "format": FORMAT,
-            "model": json.dumps(section.model_dump(mode="json")),
+            "model_settings": json.dumps(section.model_dump(mode="json")),
             "task": dataset.task,
             "features": list(path.feature_names),
             "classes": list(dataset.classes),
@@ -123,7 +123,7 @@ def _model(arrays: dict[str, NDArray[Any]], *, own_code: bool) -> ModelFile:
         )
     if int(arrays["format"]) != FORMAT:
         raise ValueError(f"format must be {FORMAT}: the file is of another version of fedpriv.")
-    section = ModelSection.model_validate_json(_text(arrays["model"]))
+    section = ModelSection.model_validate_json(_text(arrays["model_settings"]))
     if not own_code and any(":" in str(value) for value in section.model_dump().values()):
         raise ValueError(
             "its model is code of its author, which reading a file does not run. If you trust that "

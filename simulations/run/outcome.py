@@ -54,8 +54,8 @@ MODEL: dict[str, Origin] = {
     "theta": _NOISY,
     **dict.fromkeys(
         (
-            "format", "model", "task", "features", "classes", "schema", "max_norm", "feature_norm",
-            "intercept", "scaling",
+            "format", "model_settings", "task", "features", "classes", "schema", "max_norm",
+            "feature_norm", "intercept", "scaling",
         ),
         _PUBLIC,
     ),
