@@ -78,7 +78,7 @@ def model_arrays(
         {
             "theta": theta,
             "format": FORMAT,
-            "model": json.dumps(experiment.model.model_dump(mode="json")),
+            "model_settings": json.dumps(experiment.model.model_dump(mode="json")),
             "guests": json.dumps(experiment.guests),
             "seed": experiment.run.seed,
             "task": dataset.task,
@@ -128,7 +128,7 @@ def _model(arrays: dict[str, NDArray[Any]], *, own_code: bool) -> ModelFile:
         )
     if int(arrays["format"]) != FORMAT:
         raise ValueError(f"format must be {FORMAT}: the file is of another version of fedpriv.")
-    section = ModelSection.model_validate_json(_text(arrays["model"]))
+    section = ModelSection.model_validate_json(_text(arrays["model_settings"]))
     own = guests.is_guest("model", section.name) or guests.is_guest("loss", section.loss)
     if own and not own_code:
         raise ValueError(

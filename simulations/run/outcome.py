@@ -55,8 +55,8 @@ MODEL: dict[str, Origin] = {
     "theta": _NOISY,
     **dict.fromkeys(
         (
-            "format", "model", "guests", "seed", "task", "features", "classes", "image_shape",
-            "schema", "max_norm", "feature_norm", "intercept", "scaling",
+            "format", "model_settings", "guests", "seed", "task", "features", "classes",
+            "image_shape", "schema", "max_norm", "feature_norm", "intercept", "scaling",
         ),
         _PUBLIC,
     ),

@@ -121,7 +121,7 @@ def arrays() -> dict[str, Any]:
 
 
 def changed_model(arrays: dict[str, Any], **keys: Any) -> str:
-    return json.dumps(json.loads(str(arrays["model"])) | keys)
+    return json.dumps(json.loads(str(arrays["model_settings"])) | keys)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def changed_model(arrays: dict[str, Any], **keys: Any) -> str:
         (lambda _: {"scaling": 3}, "a text is missing"),
         (lambda _: {"schema": "{"}, "not a model that can be used"),
         (lambda _: {"schema": "{}"}, "label"),
-        (lambda _: {"model": "{"}, "not a model that can be used"),
-        (lambda a: {"model": changed_model(a, name="softmax")}, "does not fit"),
-        (lambda a: {"model": changed_model(a, hidden=[1], surprise=1)}, "surprise"),
+        (lambda _: {"model_settings": "{"}, "not a model that can be used"),
+        (lambda a: {"model_settings": changed_model(a, name="softmax")}, "does not fit"),
+        (lambda a: {"model_settings": changed_model(a, hidden=[1], surprise=1)}, "surprise"),
         (lambda _: {"surprise": 1}, "its arrays are not those of a model"),
         (lambda _: {"theta": np.array([Bomb()])}, "cannot be read as a model"),
     ],
@@ -169,7 +169,7 @@ def test_a_file_never_names_code_that_is_run(
     Path("evil.py").write_text("open('exploded', 'w')")
     for key in ("name", "loss"):
         model = changed_model(arrays, **{key: f"{tmp_path}/evil.py:Network"})
-        np.savez("model.npz", **{**arrays, "model": model})
+        np.savez("model.npz", **{**arrays, "model_settings": model})
         with pytest.raises(ValueError, match="not a model that can be used"):
             fedpriv.load_model("model.npz")
     assert not Path("exploded").exists()
