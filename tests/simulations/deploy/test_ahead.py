@@ -148,7 +148,8 @@ import json, os, signal, sys, threading
 from pathlib import Path
 
 from fedpriv.simulations.client_app import open_party
-from fedpriv.data import Files, files
+from fedpriv.data import Files
+from fedpriv.data.tables import files
 from fedpriv.learning.clipping.logistic import clipped_logistic_sums
 from fedpriv.federation.engines.warm_up import load_kernels
 from fedpriv.learning.row_scores import _fill
