@@ -13,7 +13,7 @@ import pytest
 from fedpriv.federation.deployed import journal as journals
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.party.guard import QueryRefused
-from fedpriv.privacy.ledger.store import Store
+from fedpriv.privacy.ledger.storage.store import Store
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.secagg.messages import Confirm, Confirmations, Reveal
 from tests.audit.deployed_cases import R, locally_gaussian

@@ -1,6 +1,5 @@
 """The budget ledger: a durable, append-only record of what a data set's privacy has paid for."""
 
-from fedpriv.privacy.ledger.chain import Kind, Row
 from fedpriv.privacy.ledger.choice import (
     default_composition,
     fitting_composition,
@@ -25,7 +24,8 @@ from fedpriv.privacy.ledger.ledger import Ledger
 from fedpriv.privacy.ledger.reservations import Declaration, Reservation
 from fedpriv.privacy.ledger.settings import Settings
 from fedpriv.privacy.ledger.spend import BudgetRefusal, Left, Spend
-from fedpriv.privacy.ledger.verify import Verification
+from fedpriv.privacy.ledger.storage.chain import Kind, Row
+from fedpriv.privacy.ledger.storage.verify import Verification
 from fedpriv.privacy.ledger.view import RunSummary
 
 __all__ = [

@@ -12,14 +12,14 @@ import hmac
 import json
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.ledger.chain import Kind, canonical_json
 from fedpriv.privacy.ledger.errors import LedgerMismatch
 from fedpriv.privacy.ledger.fingerprint import fingerprint
 from fedpriv.privacy.ledger.settings import require_name
+from fedpriv.privacy.ledger.storage.chain import Kind, canonical_json
 
 if TYPE_CHECKING:
     from fedpriv.privacy.ledger.fingerprint import Part
-    from fedpriv.privacy.ledger.store import Store
+    from fedpriv.privacy.ledger.storage.store import Store
 
 
 def bound_fingerprints(store: Store) -> list[str]:

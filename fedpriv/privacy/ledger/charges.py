@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.ledger.chain import Kind, canonical_json
 from fedpriv.privacy.ledger.choice import choose_composition, composition_from_dict
 from fedpriv.privacy.ledger.errors import LedgerConflict
 from fedpriv.privacy.ledger.reservations import (
@@ -18,15 +17,16 @@ from fedpriv.privacy.ledger.reservations import (
     event_json,
 )
 from fedpriv.privacy.ledger.spend import BudgetRefusal, Spend, nearest_that_fits
+from fedpriv.privacy.ledger.storage.chain import Kind, canonical_json
 
 if TYPE_CHECKING:
     from collections import Counter
 
     from fedpriv.privacy.events import Event
-    from fedpriv.privacy.ledger.chain import Row
     from fedpriv.privacy.ledger.composition import Block, Composition, Cost
     from fedpriv.privacy.ledger.settings import Settings
-    from fedpriv.privacy.ledger.store import Store
+    from fedpriv.privacy.ledger.storage.chain import Row
+    from fedpriv.privacy.ledger.storage.store import Store
 
 
 class Charges:

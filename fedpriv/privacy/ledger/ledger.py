@@ -20,13 +20,13 @@ from fedpriv.privacy.ledger.binding import (
     bind_first,
     bind_more,
 )
-from fedpriv.privacy.ledger.chain import Kind, canonical_json
 from fedpriv.privacy.ledger.choice import AUTO, default_composition, fixed_composition
 from fedpriv.privacy.ledger.errors import LedgerConflict, LedgerMismatch
 from fedpriv.privacy.ledger.fingerprint import SALT_BYTES
 from fedpriv.privacy.ledger.reservations import Declaration, Reservation, event_json, merged
 from fedpriv.privacy.ledger.settings import Settings, require_name
-from fedpriv.privacy.ledger.store import Store
+from fedpriv.privacy.ledger.storage.chain import Kind, canonical_json
+from fedpriv.privacy.ledger.storage.store import Store
 from fedpriv.privacy.ledger.view import LedgerView
 
 if TYPE_CHECKING:

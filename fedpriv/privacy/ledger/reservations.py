@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._validate import require_count
 from fedpriv.privacy.events import event_from_dict
-from fedpriv.privacy.ledger.chain import canonical_json
+from fedpriv.privacy.ledger.storage.chain import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from fedpriv.privacy.ledger.binding import bound_fingerprints, require_bound
-from fedpriv.privacy.ledger.chain import THE_LEDGER, WHOLE_RUN, Kind, Row
 from fedpriv.privacy.ledger.charges import Charges
 from fedpriv.privacy.ledger.errors import LedgerTampered
 from fedpriv.privacy.ledger.reservations import merged
 from fedpriv.privacy.ledger.settings import Settings, settings_from_dict
-from fedpriv.privacy.ledger.verify import Verification, verify_store
+from fedpriv.privacy.ledger.storage.chain import THE_LEDGER, WHOLE_RUN, Kind, Row
+from fedpriv.privacy.ledger.storage.verify import Verification, verify_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger.fingerprint import Part
     from fedpriv.privacy.ledger.spend import Left, Spend
-    from fedpriv.privacy.ledger.store import Store
+    from fedpriv.privacy.ledger.storage.store import Store
 
 FORMAT = "fedpriv ledger 1"
 

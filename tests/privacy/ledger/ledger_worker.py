@@ -27,9 +27,9 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import Event, GaussianEvent
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.ledger import BudgetRefusal, Ledger, LedgerConflict, Reservation, Spend
-from fedpriv.privacy.ledger.chain import Kind
 from fedpriv.privacy.ledger.charges import Charges
 from fedpriv.privacy.ledger.composition import Cost
+from fedpriv.privacy.ledger.storage.chain import Kind
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 RELEASE_BYTES = 16

@@ -26,8 +26,8 @@ from fedpriv.privacy.ledger import (
     LedgerReadOnly,
     Reservation,
 )
-from fedpriv.privacy.ledger.chain import Row
-from fedpriv.privacy.ledger.database import APPLICATION_ID
+from fedpriv.privacy.ledger.storage.chain import Row
+from fedpriv.privacy.ledger.storage.database import APPLICATION_ID
 
 A = Adjacency.ADD_REMOVE
 BUDGET = Budget(epsilon=1.0, delta=1e-6)

@@ -17,8 +17,8 @@ from fedpriv.privacy.events import (
     SkellamEvent,
 )
 from fedpriv.privacy.ledger import BudgetRefusal, Kind, Ledger, Settings
-from fedpriv.privacy.ledger.chain import canonical_json
-from fedpriv.privacy.ledger.store import Store
+from fedpriv.privacy.ledger.storage.chain import canonical_json
+from fedpriv.privacy.ledger.storage.store import Store
 
 A = Adjacency.ADD_REMOVE
 BUDGET = Budget(epsilon=1.0, delta=1e-6)

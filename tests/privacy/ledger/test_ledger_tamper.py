@@ -14,9 +14,9 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import GaussianEvent, PureEvent
 from fedpriv.privacy.ledger import Kind, Ledger, LedgerCorrupt, LedgerError, LedgerTampered
-from fedpriv.privacy.ledger.chain import COLUMNS, GENESIS, _hash, canonical_json
 from fedpriv.privacy.ledger.composition import Cost, randomised_response_mu
-from fedpriv.privacy.ledger.database import SCHEMA
+from fedpriv.privacy.ledger.storage.chain import COLUMNS, GENESIS, _hash, canonical_json
+from fedpriv.privacy.ledger.storage.database import SCHEMA
 
 A = Adjacency.ADD_REMOVE
 TRIGGERS = [sql for sql in SCHEMA if sql.startswith("CREATE TRIGGER")]

@@ -17,7 +17,13 @@ from re import fullmatch
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.events import event_from_dict
-from fedpriv.privacy.ledger.chain import (
+from fedpriv.privacy.ledger.choice import AUTO, composition_from_dict
+from fedpriv.privacy.ledger.composition import Cost
+from fedpriv.privacy.ledger.errors import LedgerTampered
+from fedpriv.privacy.ledger.reservations import allowances, declaration_from_dict
+from fedpriv.privacy.ledger.settings import settings_from_dict
+from fedpriv.privacy.ledger.spend import Spend
+from fedpriv.privacy.ledger.storage.chain import (
     GENESIS,
     THE_LEDGER,
     WHOLE_RUN,
@@ -27,18 +33,12 @@ from fedpriv.privacy.ledger.chain import (
     require_hash,
     require_release,
 )
-from fedpriv.privacy.ledger.choice import AUTO, composition_from_dict
-from fedpriv.privacy.ledger.composition import Cost
-from fedpriv.privacy.ledger.database import SCHEMA
-from fedpriv.privacy.ledger.errors import LedgerTampered
-from fedpriv.privacy.ledger.reservations import allowances, declaration_from_dict
-from fedpriv.privacy.ledger.settings import settings_from_dict
-from fedpriv.privacy.ledger.spend import Spend
+from fedpriv.privacy.ledger.storage.database import SCHEMA
 
 if TYPE_CHECKING:
     from fedpriv.privacy.ledger.composition import Composition
     from fedpriv.privacy.ledger.settings import Settings
-    from fedpriv.privacy.ledger.store import Store
+    from fedpriv.privacy.ledger.storage.store import Store
 
 # A cost is computed anew, perhaps on another machine and with another release of a numerical
 # library, and may differ from the recorded one by this much.

@@ -14,7 +14,9 @@ from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.privacy.ledger.chain import (
+from fedpriv.privacy.ledger.composition import Cost
+from fedpriv.privacy.ledger.errors import LedgerError, LedgerTampered
+from fedpriv.privacy.ledger.storage.chain import (
     COLUMNS,
     THE_LEDGER,
     WHOLE_RUN,
@@ -24,15 +26,13 @@ from fedpriv.privacy.ledger.chain import (
     require_hash,
     require_release,
 )
-from fedpriv.privacy.ledger.composition import Cost
-from fedpriv.privacy.ledger.database import (
+from fedpriv.privacy.ledger.storage.database import (
     create_database,
     open_database,
     require_same,
     translate,
     translated,
 )
-from fedpriv.privacy.ledger.errors import LedgerError, LedgerTampered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -1,0 +1,1 @@
+"""A ledger on the disk: its SQLite file, chained rows, queries, and the check of all of it."""
