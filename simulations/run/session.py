@@ -72,6 +72,7 @@ class Identity:
         ledger_head: the hash of the last of them, by which it is known again.
         data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
             real release is checked by its ledger, under a secret salt.
+        schema: SHA-256 of the schema of a table; None without one.
     """
 
     run: str
@@ -81,6 +82,7 @@ class Identity:
     data: str | None
     ledger_rows: int | None = None
     ledger_head: str | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,6 +135,7 @@ def start(
         ledger_rows=rows,
         ledger_head=head,
         data=None if release else _digest(prepared),
+        schema=_schema_digest(prepared),
     )
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
@@ -162,6 +165,11 @@ def reopen(
         raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
     if expected is not None and checked(expected).config_hash != identity.config_hash:
         raise ValueError(f"--resume {str(directory)!r}: this is a run of another experiment.")
+    if _schema_digest(prepared) != identity.schema:
+        raise ValueError(
+            f"the schema of {prepared.experiment.data.title!r} was changed since the run in "
+            f"{str(directory)!r} started: put it back, or start a new run."
+        )
     if identity.data is not None and _digest(prepared) != identity.data:
         raise ValueError(
             f"the records of {prepared.experiment.data.title!r} were changed since the run in "
@@ -335,3 +343,8 @@ def _digest(prepared: Prepared) -> str:
     for array in (dataset.train.X, dataset.train.y, dataset.test.X, dataset.test.y):
         digest.update(array.data)
     return digest.hexdigest()
+
+
+def _schema_digest(prepared: Prepared) -> str | None:
+    schema = prepared.data.dataset.schema
+    return None if schema is None else sha256(schema.model_dump_json().encode()).hexdigest()

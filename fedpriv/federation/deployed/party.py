@@ -40,7 +40,7 @@ from fedpriv.federation.party.party import Party
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import BudgetExceeded
-from fedpriv.privacy.ledger import Ledger, LedgerError
+from fedpriv.privacy.ledger import Ledger, LedgerError, LedgerMissing, create_if_first
 from fedpriv.privacy.randomness import SECRET_BYTES, RandomStream
 
 if TYPE_CHECKING:
@@ -185,19 +185,23 @@ class DeployedParty:
     def _ledger(self) -> Iterator[Ledger]:
         """The party's ledger, of exactly the budget in its file; made before its first run only."""
         file = self._file
-        if not file.ledger.exists():
-            if self._journal.used:
-                raise QueryRefused(
-                    "this party has answered before, and its ledger is gone: put it back from a "
-                    "copy. A new one would forget what was spent."
-                )
-            Ledger.create(
+        try:
+            create_if_first(
                 file.ledger,
-                data_name=file.name,
-                budget=file.budget,
-                adjacency=file.adjacency,
-                composition=file.composition,
-            ).close()
+                used_by="an answer of this party" if self._journal.used else None,
+                create=lambda: Ledger.create(
+                    file.ledger,
+                    data_name=file.name,
+                    budget=file.budget,
+                    adjacency=file.adjacency,
+                    composition=file.composition,
+                ),
+            )
+        except LedgerMissing:  # which says where it was: for the owner alone
+            raise QueryRefused(
+                "this party has answered before, and its ledger is gone: put it back from a copy. "
+                "A new one would forget what was spent."
+            ) from None
         with Ledger.open(file.ledger, budget=file.budget, adjacency=file.adjacency) as ledger:
             self._require_latest(ledger)
             yield ledger

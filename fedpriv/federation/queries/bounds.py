@@ -37,12 +37,27 @@ What is proved of rounding, of exact sums and of joint minimisers is proved up t
 beyond it are outside of the guarantee: a declared number must be at least half the true one.
 """
 
+MAX_CONDITION = 1e7
+"""The largest M/λ of a minimiser that is released: beyond it, the records decide how long a solver
+takes, and so whether it gets there within its steps."""
+
 _MOST_ROUNDING = 0.02  # of the sensitivity: beyond that, float64 is worth its time
 
 
 def headroom(adjacency: Adjacency, task: Task) -> float:
     """How many times its size a party's records may be: 1 where their number is public."""
     return task.headroom * (1 if adjacency is Adjacency.REPLACE_ONE else HEADROOM)
+
+
+def require_conditioned(task: Task, *, regulariser: float, headroom: float) -> None:
+    """Refuse a minimiser beyond `MAX_CONDITION`, from public facts, before a record is read."""
+    condition = 1 + headroom * task.curvature / regulariser
+    if condition > MAX_CONDITION:
+        raise ValueError(
+            f"regulariser must make the problem better conditioned: M/λ is {condition:.3g}, and "
+            f"beyond {MAX_CONDITION:g} whether a solver ends is a matter of the records. Set a "
+            "larger model.l2."
+        )
 
 
 def fits(query: Query, task: Task) -> bool:

@@ -14,6 +14,7 @@ from fedpriv.federation.queries.bounds import (
     certain_tolerance,
     model_sensitivity,
     objective_mechanism,
+    require_conditioned,
 )
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.task import WEIGHTS
@@ -115,6 +116,7 @@ class ErmQuery(Query):
 
     def check_certain(self, task: Task) -> None:
         """Every party must reach the tolerance, whatever its records and its noise are."""
+        require_conditioned(task, regulariser=self.regulariser, headroom=task.headroom)
         certain = certain_tolerance(task, regulariser=self.regulariser, objective=self.objective)
         if not self.tolerance >= certain:
             raise ValueError(

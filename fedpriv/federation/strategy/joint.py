@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fedpriv.federation.queries.bounds import finest_grid, headroom, objective_problem
+from fedpriv.federation.queries.bounds import (
+    finest_grid,
+    headroom,
+    objective_problem,
+    require_conditioned,
+)
 from fedpriv.federation.queries.kinds import RiskGradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
@@ -36,7 +41,6 @@ if TYPE_CHECKING:
 
 _EXPECTED_EXCHANGES = 40
 _MAX_EXCHANGES = 5000
-_MAX_CONDITION = 1e7
 _U = 2.0**-53
 
 
@@ -67,13 +71,8 @@ class JointStrategy(SumStrategy):
             )
         super().__init__(task=task, plan=plan, run=run)
         self._headroom = headroom(adjacency, task)
-        condition = 1 + self._headroom * task.curvature / task.regulariser
-        if plan is not None and condition > _MAX_CONDITION:
-            raise ValueError(
-                f"regulariser must make the problem better conditioned for a joint fit: M/λ is "
-                f"{condition:.3g}, and beyond {_MAX_CONDITION:g} whether a fit ends within "
-                f"{_MAX_EXCHANGES} exchanges is a matter of the records. Set a larger model.l2."
-            )
+        if plan is not None:
+            require_conditioned(task, regulariser=task.regulariser, headroom=self._headroom)
         self._tolerance = tolerance
         self._fit: Fit | None = None
 

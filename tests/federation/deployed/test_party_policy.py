@@ -366,6 +366,12 @@ def test_a_law_that_is_for_study_is_refused(base: GradientQuery | ErmQuery) -> N
             charged(query)
 
 
+def test_a_minimiser_that_the_records_decide_the_steps_to_is_refused() -> None:
+    """M/λ is the server's choice; beyond 10⁷ whether a solver ends is a matter of the records."""
+    charged(replace(ERM, regulariser=1e-6, tolerance=0.01))
+    refused(replace(ERM, regulariser=1e-9, tolerance=0.01), "better conditioned: M/λ is 2.5e\\+08")
+
+
 def test_smaller_noise_is_refused_to_the_last_bit() -> None:
     charged(replace(QUERY, event=replace(EVENT, relative_noise=0.5)))
     less = replace(EVENT, relative_noise=float(np.nextafter(0.5, 0.0)))
