@@ -42,7 +42,7 @@ check: $(STAMP) ## the test suite alone
 stress: $(STAMP) ## the deep form of the tests that have one: every way to make a release, and more; an hour
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit
 	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/ledger/test_ledger_kill.py
-	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py tests/test_wheel.py
 
 bench: $(STAMP) ## benchmarks against peers, which live in a virtual environment of their own
 	$(BIN)/python -m benchmarks

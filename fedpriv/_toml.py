@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,33 +57,46 @@ def to_toml(values: Mapping[str, Any]) -> str:
 
 def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
     plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
-    lines = [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
+    lines = [
+        f"{_key(key)} = {to_toml_value(value, key='.'.join((*path, str(key))))}"
+        for key, value in plain.items()
+    ]
     if path and (lines or not values):
         lines = ["", f"[{'.'.join(map(_key, path))}]", *lines]
     for key, value in values.items():
         if isinstance(value, dict):
-            lines += _table(value, (*path, key))
+            lines += _table(value, (*path, str(key)))
     return lines
 
 
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _text(key)
+def _key(key: object) -> str:
+    name = str(key)  # a budget may be a number in Python
+    return name if _BARE.fullmatch(name) else _text(name)
 
 
-def _value(value: Any) -> str:
+def to_toml_value(value: Any, *, key: str = "value") -> str:
+    """A value on the right of ``key``; what TOML has no word for is refused.
+
+    >>> print(to_toml_value({"seed": 1, "grid": [0.1, 1]}))
+    { seed = 1, grid = [0.1, 1] }
+    """
     match value:
         case bool():
             return "true" if value else "false"
-        case int() | float():
-            return repr(value)  # shortest text that reads back to the same number
-        case str():
-            return _text(value)
+        case int():
+            return int.__repr__(value)
+        case float():
+            return float.__repr__(value)  # shortest text that reads back to the same number
+        case str() | PurePath():
+            return _text(str(value))
         case list() | tuple():
-            return f"[{', '.join(map(_value, value))}]"
+            return f"[{', '.join(to_toml_value(item, key=key) for item in value)}]"
         case dict():
-            pairs = ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items())
-            return f"{{ {pairs} }}"
-    raise TypeError(f"TOML has no {type(value).__name__}.")
+            pairs = [f"{_key(name)} = {to_toml_value(v, key=key)}" for name, v in value.items()]
+            return f"{{ {', '.join(pairs)} }}"
+    raise ValueError(
+        f"{key} must be text, a number, true or false, a list or a table, got {value!r}."
+    )
 
 
 def _text(value: str) -> str:

@@ -1,5 +1,6 @@
 """Simulations, the `fedpriv` command line, experiments, deployment and reports.
 
+- `api`: the Python interface, which `import fedpriv` opens to.
 - `cli`, `commands`: the command line, one file per subcommand.
 - `experiment`: the experiment file, and the data, model and strategy that it names.
 - `run`: one run, from records to the files of a release.

@@ -19,6 +19,7 @@ from fedpriv.simulations.commands import (
     doctor,
     ledger,
     listing,
+    predict,
     protector,
     run,
     schedule,
@@ -36,6 +37,7 @@ app = typer.Typer(
 accounting.register(app)
 run.register(app)
 compare.register(app)
+predict.register(app)
 listing.register(app)
 ledger.register(app)
 deploy.register(app)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from fedpriv._toml import parse_toml
-from fedpriv.federation.party.client_app import client_app
+from fedpriv.federation.party.client_app import ContextStore, client_app
 from fedpriv.simulations.deploy.run.client import open_deployed
 from fedpriv.simulations.engines.parties import grid_experiment, party_host, roster
 from fedpriv.simulations.experiment.file import parse_experiment
@@ -36,7 +37,8 @@ def open_party(context: Context, *, files: Files | None = None) -> Host:
         party = str(context.node_config["party"])
         return open_deployed(party, str(config["config"]), files=files)
     number = int(context.node_config["partition-id"])
-    return _simulated(str(config["config"]), str(config["experiment"]), number)
+    host = _simulated(str(config["config"]), str(config["experiment"]), number)
+    return replace(host, store=ContextStore(context.state))
 
 
 @lru_cache(maxsize=_HOSTS)

@@ -12,12 +12,19 @@ if TYPE_CHECKING:
 @contextmanager
 def refusals() -> Iterator[None]:
     """Turn what is refused by rule into the one kind of error that `main` prints."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, _kinds()):
+            raise ValueError(str(error)) from None
+        raise
+
+
+def _kinds() -> tuple[type[Exception], ...]:
+    """Imported when something failed: most runs need none of them."""
     from fedpriv.federation.engines.grid import RoundFailed
     from fedpriv.learning.erm.certificate import ToleranceNotReachedError
     from fedpriv.privacy.budget import BudgetExceeded
     from fedpriv.privacy.ledger import LedgerError
 
-    try:
-        yield
-    except (BudgetExceeded, LedgerError, RoundFailed, ToleranceNotReachedError) as refusal:
-        raise ValueError(str(refusal)) from None
+    return BudgetExceeded, LedgerError, RoundFailed, ToleranceNotReachedError

@@ -19,6 +19,7 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import fedpriv
@@ -47,12 +48,17 @@ def own_root() -> str:
 
 @contextmanager
 def safe_children() -> Iterator[None]:
-    """Processes that this one starts without naming an environment are in safe-path mode, too."""
+    """Processes that this one starts without naming an environment are in safe-path mode, too.
+
+    Nor do those of `multiprocessing` run again the script or notebook that this process runs.
+    """
+    script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     before = {key: os.environ.get(key) for key in SAFE_PATH}
     os.environ.update(SAFE_PATH)
     try:
         yield
     finally:
+        sys.modules["__main__"] = script
         for key, value in before.items():
             if value is None:
                 os.environ.pop(key, None)

@@ -2,7 +2,8 @@
 
 Imported as `fedpriv.strategies`. A new one is a file with an INFO and a `build`, named in _MODULES
 below; `common` has what several of them share. Strategies see sums only: they may not import what
-can hold the answer of one party. Start with `output_perturbation`.
+can hold the answer of one party. Start with `output_perturbation`. One of your own, in a file
+outside of fedpriv, derives from `NoisyGradients`: docs/own-strategy.md.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._validate import require_choice
-from fedpriv.federation.strategy.base import Run
+from fedpriv.federation.strategy.base import Run, SumStrategy
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.plan import NOISE_PLACES
 from fedpriv.privacy.planning.shares import Sharing
@@ -28,12 +29,13 @@ from fedpriv.strategies import (
     pathak,
     pooled,
 )
-from fedpriv.strategies.common.building import Setup, StrategyInfo
+from fedpriv.strategies.common.building import Count, Positive, Rate, Setup, StrategyInfo
+from fedpriv.strategies.common.noisy_gradients import NoisyGradients, NoisyOptions
+from fedpriv.strategies.common.plans import plan_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.federation.task import Task
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.ledger import Ledger
@@ -41,7 +43,18 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.plan import NoisePlace
     from fedpriv.privacy.randomness import RandomStream
 
-__all__ = ["STRATEGIES", "StrategyInfo", "build"]
+__all__ = [
+    "STRATEGIES",
+    "Count",
+    "NoisyGradients",
+    "NoisyOptions",
+    "Positive",
+    "Rate",
+    "Setup",
+    "StrategyInfo",
+    "build",
+    "plan_gradients",
+]
 
 _MODULES = (
     output_perturbation,
@@ -65,7 +78,7 @@ STRATEGIES: dict[str, StrategyInfo] = {module.INFO.name: module.INFO for module 
 
 
 def build(
-    name: str,
+    name: str | StrategyInfo,
     *,
     task: Task,
     budget: Budget | None,
@@ -83,7 +96,7 @@ def build(
     """The strategy ``name``, planned within its budget and ready to ask.
 
     Args:
-        name: One of `STRATEGIES`.
+        name: One of `STRATEGIES`, or a strategy of the user's own.
         task: The public facts of the problem.
         budget: (ε, δ) of the run; needed by private strategies, refused by the others.
         adjacency: Which data sets the guarantee compares.
@@ -100,8 +113,10 @@ def build(
     Raises:
         BudgetExceeded: The strategy's plan does not fit its budget. Nothing was asked.
     """
-    require_choice(STRATEGIES, strategy=name)
-    info = STRATEGIES[name]
+    if isinstance(name, str):
+        require_choice(STRATEGIES, strategy=name)
+    info = STRATEGIES[name] if isinstance(name, str) else name
+    name = info.name
     if info.private != (budget is not None):
         rule = "must be given" if info.private else "must be None"
         raise ValueError(f"budget {rule} for {name}, got {budget!r}.")
@@ -124,5 +139,27 @@ def build(
             if noise_at == "parties"
             else None
         ),
+        signature=name if info.guest else "",
     )
-    return _BUILDERS[name](setup, info.options.model_validate(dict(options)))
+    chosen = info.options.model_validate(dict(options))
+    if info.guest is None:
+        return _BUILDERS[name](setup, chosen)
+    return _require_planned(info.guest(setup, chosen), info)
+
+
+def _require_planned(strategy: object, info: StrategyInfo) -> SumStrategy:
+    """Refuse a user's own strategy whose noise is not the base class's, by a plan in its name."""
+    if not isinstance(strategy, SumStrategy):
+        raise ValueError(f"{info.name}: build must return a strategy, got {strategy!r}.")
+    if not info.private:
+        if strategy.plan is not None:
+            raise ValueError(f"{info.name}: a strategy with noise_by = 'nobody' has no plan.")
+        return strategy
+    if not isinstance(strategy, NoisyGradients) or strategy.plan is None:
+        raise ValueError(
+            f"{info.name}: a strategy with noise must derive from NoisyGradients, which adds the "
+            f"noise of its plan, got {type(strategy).__name__}."
+        )
+    if strategy.plan.strategy != info.name:
+        raise ValueError(f"{info.name}: its plan must be in its own name; pass on the setup.")
+    return strategy

@@ -1,4 +1,4 @@
-"""A lower bound on ε from many releases on two neighbouring inputs.
+"""Audit by likelihood ratios: a lower bound on ε from many releases on two neighbouring inputs.
 
 If a mechanism is (ε, δ)-DP, then every set A of outputs has P(A) ≤ e^ε·Q(A) + δ, where P and Q are
 the laws of the release on two neighbours. The audit looks for a set that contradicts a claimed ε:
@@ -45,7 +45,7 @@ def audit_mechanism(
     """An ε that releases of ``shift`` and of zero, ``draws`` of each, show to be exceeded.
 
     ``statistic(outputs, shift)`` is one of the three below, whichever grows with the likelihood
-    ratio of the law; the outputs are one release a row, in steps of the grid.
+    ratio of the law; the outputs are one release per row, in steps of the grid.
     """
     require_count(draws=draws)
 
@@ -115,7 +115,7 @@ def epsilon_lower_bound(
             f"first and second must have 4 draws or more, got {first.size} and {second.size}."
         )
     failure = 1 - confidence
-    # Even and odd draws, for the halves must be independent whatever their order.
+    # Even and odd draws: the halves must be independent in whatever order the draws come.
     pool = np.concatenate([first[::2], second[::2]])
     thresholds = np.quantile(pool, np.linspace(0, 1, _THRESHOLDS))
     candidates = _bounds(first[::2], second[::2], thresholds, failure, delta)

@@ -3,7 +3,7 @@
 The usual road: `load` or `read_table`, then `hold_out`, `bound`, and `partition`.
 """
 
-from fedpriv.data.bounds import Bounds, bound, enforce
+from fedpriv.data.bounds import Bounds, enforce
 from fedpriv.data.builtin.registry import DEFAULT, Entry, entries, load, names
 from fedpriv.data.builtin.synthetic import SyntheticProblem, synthetic
 from fedpriv.data.dataset import Dataset, Records, Task
@@ -11,6 +11,7 @@ from fedpriv.data.describe import Description, describe
 from fedpriv.data.errors import DataError
 from fedpriv.data.fingerprint import built_in_identity, table_identity
 from fedpriv.data.partition import PartitionedDataset, partition
+from fedpriv.data.preprocessing import Preprocessing, bound
 from fedpriv.data.split import hold_out, pooled
 from fedpriv.data.tables.files import Files, KeptFiles, keep
 from fedpriv.data.tables.release_rules import refusing_features, require_releasable
@@ -28,6 +29,7 @@ __all__ = [
     "KeptFiles",
     "LoadReport",
     "PartitionedDataset",
+    "Preprocessing",
     "Records",
     "Schema",
     "SyntheticProblem",

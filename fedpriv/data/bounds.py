@@ -7,26 +7,24 @@ records: a scale read off the data (its maximum, its mean) would itself be an un
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from fedpriv._validate import require_choice, require_positive
-from fedpriv.data.dataset import Records
 from fedpriv.data.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from fedpriv.data.dataset import Dataset
 
 Scaling = Literal["clip", "divide"]
 SCALINGS: tuple[Scaling, ...] = ("clip", "divide")
 
 # A row is scaled when its norm exceeds B(1 − 2⁻²³), and then to B(1 − 2⁻²²). Rounding to float32
 # changes a norm by a factor of at most 1 + 2⁻²⁴, and a float64 sum of squares errs by far less, so
-# the result stays below B however it is summed, and below the first threshold: twice is as once.
+# the result stays below B however it is summed, and below the first threshold: to enforce the bound
+# twice changes nothing more.
 _TOUCH = 1 - 2.0**-23
 _TARGET = 1 - 2.0**-22
 
@@ -36,7 +34,7 @@ _SMALLEST, _LARGEST = 1e-15, 1e15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How features become vectors of bounded norm.
+    """Feature bounds: how features become vectors of bounded norm.
 
     Attributes:
         norm: B, the bound on ‖x‖₂ with the intercept included.
@@ -99,30 +97,14 @@ def enforce(
     return result
 
 
-def bound(dataset: Dataset, bounds: Bounds) -> Dataset:
-    """The data set with `enforce` applied to its training and test records alike."""
-
-    def apply(records: Records) -> Records:
-        X = enforce(records.X, bounds, max_norm=dataset.max_norm)
-        return Records(X=X, y=records.y, party=records.party)
-
-    extra = ("intercept",) if bounds.intercept else ()
-    return replace(
-        dataset,
-        train=apply(dataset.train),
-        test=apply(dataset.test),
-        feature_names=(*dataset.feature_names, *extra),
-        max_norm=bounds.norm,
-    )
-
-
 def to_unit_interval(
     values: NDArray[np.float64], low: NDArray[np.float64] | float, high: NDArray[np.float64] | float
 ) -> NDArray[np.float64]:
-    """Map the public range [low, high] onto [−1, 1]; what lies outside is moved to its nearest end.
+    """Map the public range [low, high] onto [−1, 1]; what lies outside moves to the nearest end.
 
     Centred on purpose: beside a constant intercept, features in [0, 1] are nearly parallel to it,
     which costs curvature, and with it accuracy at every regularisation.
     """
-    scaled = 2 * (values - low) / (np.asarray(high) - low) - 1
+    inside = np.clip(values, low, high)  # first: numbers far outside would overflow, with a warning
+    scaled = 2 * ((inside - low) / (np.asarray(high) - low)) - 1
     return np.clip(scaled, -1, 1)

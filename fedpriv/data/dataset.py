@@ -17,6 +17,9 @@ from fedpriv.data.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from fedpriv.data.preprocessing import Preprocessing
+    from fedpriv.data.tables.schema import Schema
+
 Task = Literal["binary", "multiclass", "regression"]
 TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
 
@@ -73,11 +76,15 @@ class Dataset:
         task: ``binary`` (labels −1 and +1), ``multiclass`` (class indices) or ``regression``.
         train: The records that the parties hold, and that privacy protects.
         test: Records to evaluate on; may be empty.
-        feature_names: One name a column of X.
+        feature_names: One name per column of X.
         max_norm: A bound on ‖x‖₂ that follows from public constants, never from the records. It is
             stated, not checked: `fedpriv.data.bound` enforces a norm whatever the records are.
         party_names: The natural parties that ``party`` indexes; empty if there are none.
         classes: The names of the classes; for a binary task those of −1 and of +1.
+        schema: By which a table was read; None for a built-in data set.
+        preprocessing: What `bound` did to the features, for prediction; None before.
+        image_shape: Channels, height and width of images whose pixels, row by row, are the first
+            features; None if the records are no images.
     """
 
     name: str
@@ -88,6 +95,9 @@ class Dataset:
     max_norm: float
     party_names: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    schema: Schema | None = None
+    preprocessing: Preprocessing | None = None
+    image_shape: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         require_choice(TASKS, task=self.task)

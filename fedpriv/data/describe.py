@@ -1,4 +1,4 @@
-"""What a data set looks like, in the few numbers that a study reports."""
+"""Description of a data set, in the few numbers that a study reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """Sizes of a data set; ``None`` where the question does not apply.
+    """The sizes of a data set; ``None`` where a number does not apply.
 
     These numbers are exact, hence not private: they are for public data, or for a party's own eyes.
 

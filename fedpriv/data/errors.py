@@ -1,4 +1,4 @@
-"""The one error of this package, and the import of what is optional."""
+"""`DataError`, the one error of this package, and the import of optional libraries."""
 
 from __future__ import annotations
 

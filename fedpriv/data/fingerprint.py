@@ -1,4 +1,4 @@
-"""What tells one set of people from another: their records as written down, not as scaled.
+"""Identity of the people in a data set: a digest of their records as written, not as scaled.
 
 A ledger is bound to what is returned here. It does not depend on a schema, a bound, a split or a
 partition: those say how records are used, and the same people used otherwise have the same budget.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def table_identity(path: Path) -> bytes:
-    """Of the people in a file of the owner's: a digest of all its bytes."""
+    """The identity of the people in the owner's file: a digest of all its bytes."""
     try:
         with path.open("rb") as file:
             return b"table " + file_digest(file, "sha256").digest()
@@ -33,5 +33,5 @@ def table_identity(path: Path) -> bytes:
 
 
 def built_in_identity(name: str) -> bytes:
-    """Of the people in a data set of the registry: ``mnist:3v5`` and ``mnist`` are the same."""
+    """The identity of the people in a built-in data set: its name, without a variant."""
     return b"built-in " + name.partition(":")[0].encode()

@@ -71,16 +71,16 @@ def _bits(values: NDArray[np.generic]) -> NDArray[np.uint32]:
 def _copies(records: Records, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """The number of every record among its copies at the same party.
 
-    Equal hashes tell candidates apart cheaply. That they are copies is checked to the bit: with two
-    different records under one number, the mark of one would depend on the other.
+    Equal hashes are a cheap first test. That records are copies is then checked to the bit: if two
+    different records shared a number, the mark of one would depend on the other.
     """
     party = np.zeros(len(records), np.int32) if records.party is None else records.party
     numbers = _ranks(party, hashes)
     repeated = np.flatnonzero(numbers)
     if len(repeated) and not _all_copies(records, party, hashes):
         rows = np.concatenate([words for _, words in _words(records)])
-        _, found = np.unique(rows.view([("", rows.dtype)] * rows.shape[1]), return_inverse=True)
-        numbers = _ranks(party, found.ravel())
+        _, groups = np.unique(rows.view([("", rows.dtype)] * rows.shape[1]), return_inverse=True)
+        numbers = _ranks(party, groups.ravel())
     return numbers
 
 

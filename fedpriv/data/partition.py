@@ -1,4 +1,4 @@
-"""Which party holds which training record.
+"""Partition of the training records: which party holds which.
 
 A partition sorts the records so that each party's are contiguous. One computation over all records
 then serves all parties, and sums over parties are sums over segments.
@@ -95,8 +95,8 @@ def partition(
             the rest, up to rounding; 0 makes the sizes equal.
         alpha: ``dirichlet`` only: the concentration; small values give each party few classes.
         min_records: The fewest records a party may hold. ``natural`` and ``hashed`` refuse data
-            with a smaller party; if it is not given, a party may be empty. The others deal so many
-            to every party first, at least 1.
+            with a smaller party; if it is not given, a party may be empty. The other kinds first
+            deal this many to every party, at least 1.
     """
     require_choice(KINDS, kind=kind)
     if min_records is not None:

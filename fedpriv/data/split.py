@@ -23,9 +23,9 @@ def hold_out(dataset: Dataset, *, fraction: float = 0.2, seed: int = 0) -> Datas
     """The test split: move about a ``fraction`` of the training records to the test set.
 
     Guarantee. Whether a record is tested on follows from its features, its label and the seed: no
-    other record, no order and no count matters. Copies of a record are told apart by a number (see
-    `fedpriv.data.marks`). So if one record joins or leaves a table, one joins or leaves the
-    training set, or none; if one is exchanged, one of each at the most.
+    other record, no order and no count matters. Copies of a record are numbered (see
+    `fedpriv.data.marks`). So if one record joins or leaves a table, at most one joins or leaves
+    the training set; if one is exchanged, at most one joins and one leaves.
 
     The number of training records is thereby random and not public, under either adjacency. What a
     release divides by is the public number of all records times 1 − ``fraction``.

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 class Sum:
     """All that a strategy ever gets: the sum over some parties, in fixed point.
 
+    >>> Sum(total=np.array([3, -1]), step=0.5, sizes=(100, 50)).value
+    array([ 1.5, -0.5])
+
     Attributes:
         total: Σ of the quantised answers, decoded from the ring, int64 (d,). **Private** until
             noise is on it.

@@ -33,7 +33,18 @@ WEIGHTS: tuple[Weights, ...] = ("equal", "proportional")
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Minimise (1/N)Σ f(θ; x, y) + (λ/2)‖θ‖² over the records of m parties.
+    """A learning task: minimise (1/N)Σ f(θ; x, y) + (λ/2)‖θ‖² over the records of m parties.
+
+    >>> from fedpriv.learning.losses import Logistic
+    >>> task = Task(
+    ...     model=LinearModel(width=3),
+    ...     loss=Logistic(),
+    ...     regulariser=0.01,
+    ...     feature_bound=1.0,
+    ...     sizes=(100, 50),
+    ... )
+    >>> task.parties, task.records, task.smallest
+    (2, 150, 50)
 
     Attributes:
         model: Scores of a record.

@@ -1,9 +1,9 @@
 """Losses, models, clipped gradient sums, certified minimisers and server optimisers.
 
 Two things are asked of a party's records. A clipped gradient sum, `ClippedGradient`: from a
-`RecordBatch`, a `Model`, a `Loss` and a `Clipping` to one bounded vector a party. And the certified
-minimiser of a strongly convex problem, `solve`. Both take the records of one party, or of many
-stacked in one process.
+`RecordBatch`, a `Model`, a `Loss` and a `Clipping` to one bounded vector per party. And the
+certified minimiser of a strongly convex problem, `solve`. Both take the records of one party, or of
+many stacked in one process.
 """
 
 from fedpriv.learning.batch import RecordBatch

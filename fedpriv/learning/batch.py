@@ -67,9 +67,10 @@ class RecordBatch:
         return bool(self.squares.isfinite().all())
 
     def slope_caps(self, length: float) -> tuple[Tensor, Tensor]:
-        """∓length/‖x‖₂ in the precision of the features: between them slope·x is no longer.
+        """∓length/‖x‖₂, the slopes between which slope·x has a norm of at most ``length``.
 
-        0 for unusable records. Kept until another length is asked for.
+        In the precision of the features; 0 for unusable records. Kept until another length is
+        asked for.
         """
         kept = self._caps.get(length)
         if kept is None:
@@ -114,10 +115,11 @@ class RecordBatch:
     def parts(self, size: int) -> list[tuple[slice, RecordBatch]]:
         """Consecutive records in parts of at most ``size``, each with the parties it touches.
 
-        A party that fits is whole, and a larger one is cut at multiples of its own, where blocks
-        end if they do: so how it is added up follows from its own number of records, and its sums
-        in the precision of the data are those of the whole batch. All parties are touched, empty
-        ones too, if there is any record. Kept for the next round.
+        A party that fits stays whole. A larger one is cut at multiples of a length counted from its
+        own first record, at ends of blocks where ``size`` allows: so how it is added up follows
+        from its own number of records, and its sums in the precision of the data are those of the
+        whole batch. If there is any record, all parties are touched, even empty ones. Kept for the
+        next round.
         """
         if size not in self._parts:
             self._parts[size] = list(self._cut(size))
@@ -171,7 +173,7 @@ def _check_records(features: Tensor, labels: Tensor) -> None:
         raise ValueError("features must be contiguous, row by row; call .contiguous() once.")
     if labels.shape != features.shape[:1]:
         raise ValueError(
-            f"labels must have one entry a record, shape {tuple(features.shape[:1])}, "
+            f"labels must have one entry per record, shape {tuple(features.shape[:1])}, "
             f"got {tuple(labels.shape)}."
         )
 

@@ -1,4 +1,4 @@
-"""Threads that share a piece of work with the one that asks for it."""
+"""A crew of threads that share the work of the calling thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIBRARY = ctypes.CDLL(None) if _LINUX else None
 
 
 class Crew:
-    """The calling thread and ``size`` - 1 helpers, on each of which PyTorch uses one thread.
+    """Threads that share work: the calling one and ``size`` - 1 helpers, one PyTorch thread each.
 
     The caller works too, instead of waiting: a round of a small simulation takes as long as waking
     a few threads. The helpers end with the crew. A part must not give work to its own crew.
@@ -78,7 +78,7 @@ def _alone(work: Callable[[Part], Result], part: Part) -> Result:
 
 
 def _keep_off_this_processor(threads: list[Thread]) -> None:
-    """Let threads run anywhere but on the caller's processor, where there is another one.
+    """Keep threads off the caller's processor, if there is another one.
 
     On a machine with few processors that is more than half busy, Linux wakes a thread where its
     waker runs, in turns with it, while another processor idles.

@@ -124,12 +124,11 @@ class LinearModel(Model):
         return _one_or_many(dense_scores(self._layers(theta, features), _LINEAR, features))
 
     def gradient_factors(self, theta: Tensor, batch: RecordBatch, loss: Loss) -> tuple[Factor, ...]:
-        """slopeᵢ ⊗ xᵢ: nothing but the slopes is computed; one score alike in every place."""
-        if self.classes > 1:
-            return dense_factors(self._layers(theta, batch.features), _LINEAR, batch, loss)
+        """slopeᵢ ⊗ xᵢ: nothing but the slopes is computed, each from its record alone."""
         from fedpriv.learning.row_scores import row_scores  # it loads a compiler
 
-        errors = slopes(loss, row_scores(batch.features, theta.unsqueeze(0)), batch.labels)
+        scores = row_scores(batch.features, theta.reshape(self.classes, self.width))
+        errors = slopes(loss, scores, batch.labels)
         return (Dense(batch.features, errors, bias=False, input_squares=batch.squares),)
 
     def working_size(self, *, materialised: bool) -> int:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedpriv.learning.losses import Loss
 
 _PROBES = 3
+_LEAST_SIDE, _LARGE_SIDE = 4, 24  # pixels
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -235,24 +236,46 @@ def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in named if parameter.requires_grad}
 
 
-def small_cnn(*, classes: int = 10) -> NetworkModel:
-    """Two convolutions and two dense layers for 28 × 28 images: 26,010 parameters for 10 classes.
+def seeded_module(make: Callable[[], nn.Module], *, seed: int) -> nn.Module:
+    """What ``make`` returns, the same in every process: layers draw from a generator of their own.
 
-    The network of the DP-SGD tutorials.
+    PyTorch's global generator is put back. What `NetworkModel.initial` draws anew does not matter
+    here; frozen weights do, at every party alike.
     """
-    # Layers draw weights from the global generator: it is put back, and `initial` draws anew.
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = nn.Sequential(
-            nn.Conv2d(1, 16, kernel_size=8, stride=2, padding=3),
+        torch.manual_seed(seed)
+        return make()
+
+
+def small_cnn(*, shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10) -> NetworkModel:
+    """Two convolutions and two dense layers: 26,010 parameters for 28 × 28 images of 10 classes.
+
+    From 24 pixels on it is the network of the DP-SGD tutorials; for smaller images, which its
+    kernels and strides would leave nothing of, one with kernels of 3 × 3.
+
+    Args:
+        shape: Channels, height and width of an image; at least 4 × 4 pixels.
+        classes: Scores per image.
+    """
+    channels, *sides = shape
+    if min(sides) < _LEAST_SIDE:
+        raise ValueError(f"shape must be at least {_LEAST_SIDE} pixels a side, got {shape}.")
+    large = min(sides) >= _LARGE_SIDE
+    first, second = ((8, 2, 3), (4, 2, 0)) if large else ((3, 1, 1), (3, 1, 1))
+    pool = partial(nn.MaxPool2d, 2, 1 if large else 2)
+
+    def make() -> nn.Module:
+        convolutions = nn.Sequential(
+            nn.Conv2d(channels, 16, first[0], stride=first[1], padding=first[2]),
             nn.ReLU(),
-            nn.MaxPool2d(kernel_size=2, stride=1),
-            nn.Conv2d(16, 32, kernel_size=4, stride=2),
+            pool(),
+            nn.Conv2d(16, 32, second[0], stride=second[1], padding=second[2]),
             nn.ReLU(),
-            nn.MaxPool2d(kernel_size=2, stride=1),
+            pool(),
             nn.Flatten(),
-            nn.Linear(512, 32),
-            nn.ReLU(),
-            nn.Linear(32, classes),
         )
-    return NetworkModel(module=module, input_shape=(1, 28, 28), classes=classes)
+        width = convolutions(torch.zeros(1, *shape)).shape[1]
+        return nn.Sequential(*convolutions, nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, classes))
+
+    module = seeded_module(make, seed=0)
+    return NetworkModel(module=module, input_shape=shape, classes=classes)

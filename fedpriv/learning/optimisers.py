@@ -1,4 +1,4 @@
-"""Server optimisers: what to do with a released gradient. Pure functions over float64 vectors.
+"""Server optimisers: from a released gradient to a step. Pure functions over float64 vectors.
 
 Everything here is post-processing of a release: it costs no privacy, whatever it remembers. An
 optimiser is a frozen description; what changes from step to step is an explicit state:
@@ -75,11 +75,9 @@ class Sgd:
         require_positive(learning_rate=self.learning_rate)
 
     def start(self, theta: Vector) -> Stateless:
-        """No state."""
         return Stateless()
 
     def step(self, theta: Vector, gradient: Vector, state: Stateless) -> tuple[Vector, Stateless]:
-        """One step."""
         return theta - self.learning_rate * gradient, state
 
 
@@ -95,13 +93,11 @@ class Momentum:
         _require_decay(decay=self.decay)
 
     def start(self, theta: Vector) -> VelocityState:
-        """At rest."""
         return VelocityState(np.zeros_like(theta), 0)
 
     def step(
         self, theta: Vector, gradient: Vector, state: VelocityState
     ) -> tuple[Vector, VelocityState]:
-        """One step."""
         velocity = self.decay * state.velocity + gradient
         return theta - self.learning_rate * velocity, VelocityState(velocity, state.steps + 1)
 
@@ -121,13 +117,11 @@ class DebiasedMomentum:
         _require_decay(decay=self.decay)
 
     def start(self, theta: Vector) -> VelocityState:
-        """At rest."""
         return VelocityState(np.zeros_like(theta), 0)
 
     def step(
         self, theta: Vector, gradient: Vector, state: VelocityState
     ) -> tuple[Vector, VelocityState]:
-        """One step."""
         steps = state.steps + 1
         velocity = self.decay * state.velocity + (1 - self.decay) * gradient
         direction = velocity / (1 - self.decay**steps)
@@ -145,13 +139,11 @@ class AdaGrad:
         require_positive(learning_rate=self.learning_rate, stability=self.stability)
 
     def start(self, theta: Vector) -> SquaresState:
-        """Nothing summed."""
         return SquaresState(np.zeros_like(theta))
 
     def step(
         self, theta: Vector, gradient: Vector, state: SquaresState
     ) -> tuple[Vector, SquaresState]:
-        """One step."""
         squares = state.squares + gradient**2
         scaled = gradient / (np.sqrt(squares) + self.stability)
         return theta - self.learning_rate * scaled, SquaresState(squares)
@@ -177,13 +169,11 @@ class Adam:
         require_non_negative(weight_decay=self.weight_decay)
 
     def start(self, theta: Vector) -> MomentsState:
-        """Nothing seen."""
         return MomentsState(np.zeros_like(theta), np.zeros_like(theta), 0)
 
     def step(
         self, theta: Vector, gradient: Vector, state: MomentsState
     ) -> tuple[Vector, MomentsState]:
-        """One step."""
         steps = state.steps + 1
         mean = self.mean_decay * state.mean + (1 - self.mean_decay) * gradient
         squares = self.squares_decay * state.squares + (1 - self.squares_decay) * gradient**2

@@ -1,4 +1,4 @@
-"""Copies of an object that cannot serve two computations at once."""
+"""Replicas of an object that cannot serve two computations at once, such as a module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Replicas(Generic[T]):
-    """Deep copies of an original, each in the hands of one computation at a time.
+    """Deep copies of an original, each used by one computation at a time.
 
     The original is only ever copied, and so stays as it was given. Copies are made when they are
     first needed and used again: there are as many as computations have run at the same time. A copy

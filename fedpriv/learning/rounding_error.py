@@ -1,4 +1,4 @@
-"""What floating-point summation adds to the sensitivity of a sum of bounded vectors."""
+"""Rounding error: what floating-point summation adds to the sensitivity of a sum."""
 
 from __future__ import annotations
 

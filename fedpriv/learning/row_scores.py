@@ -1,7 +1,7 @@
 """Linear scores that do not depend on where in a batch a record stands.
 
 A matrix product may round a row differently in another place. Where a score decides an integer, as
-in a sum of losses counted in steps, one record more or less could then move the integers of many.
+in a sum of losses counted in steps, one more or one fewer record could then move many integers.
 Here every score is one dot product by the same instructions.
 """
 

@@ -38,6 +38,6 @@ def poisson_sample(
     draws = uniforms(records)
     if draws.shape != (records,):
         raise ValueError(
-            f"uniforms must return one number a record, shape {(records,)}, got {draws.shape}."
+            f"uniforms must return one number per record, shape {(records,)}, got {draws.shape}."
         )
     return np.flatnonzero(draws <= rate - _FINEST_CELL)

@@ -23,7 +23,7 @@ BLOCK = 128
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Segments:
-    """How stacked records are cut: party j owns records offsets[j] … offsets[j+1] - 1.
+    """Segments of stacked records: party j owns records offsets[j] … offsets[j+1] - 1.
 
     Attributes:
         offsets: (m+1,) int64, from 0 to the number of records, not decreasing.
@@ -91,14 +91,13 @@ class Segments:
 
     def sums(self, rows: Tensor) -> Tensor:
         """Σ rowᵢ of every party, float64 (m, d), in float64 throughout: for narrow rows."""
-        if self.parties == 1:
-            return rows.sum(0, keepdim=True, dtype=torch.float64)
         return _bag_sums(rows.to(torch.float64), self.order, self.offsets, None)
 
     def _fold(self, blocks: Tensor) -> Tensor:
-        """Add up the block sums of every party, in float64; a single block is left as it is."""
-        if self.parties == 1:
-            return blocks.sum(0, keepdim=True, dtype=torch.float64)
+        """Add up the block sums of every party, in float64; a single block is left as it is.
+
+        Always in the same order: where a party stands alone may follow from records of others.
+        """
         if len(blocks) == self.parties:
             return blocks
         return _bag_sums(blocks.double(), torch.arange(len(blocks)), self.owners, None)

@@ -1,4 +1,4 @@
-"""How many threads PyTorch computes with."""
+"""The number of threads that PyTorch computes with."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def one_thread() -> Iterator[None]:
     """Let PyTorch compute on the calling thread alone.
 
-    Sums then have one order, whatever the machine has; and no thread of OpenMP is left spinning,
-    as it does for about a millisecond after its work, on a processor that others wait for.
+    Sums then have one order on every machine; and no OpenMP thread goes on spinning, as it would
+    for about a millisecond after its work, on a processor that others wait for.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

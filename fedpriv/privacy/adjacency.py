@@ -1,4 +1,7 @@
-"""Which two data sets a guarantee compares. Every event, plan, ledger row and report carries it."""
+"""Adjacency: which two data sets a guarantee compares.
+
+Every event, plan, ledger row and report carries it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from enum import StrEnum
 
 
 class Adjacency(StrEnum):
-    """When two data sets are neighbours.
+    """The adjacency relation: when two data sets are neighbours.
 
     ``REPLACE_ONE``: one record is exchanged for another, at its place and at its party; how many
     records each party has is public. A sum of vectors of norm at most C then moves by at most 2C.

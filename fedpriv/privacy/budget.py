@@ -13,7 +13,11 @@ RELATIVE_TOLERANCE = 1e-10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What may be spent: (ε, δ)."""
+    """A privacy budget: the (ε, δ) that may be spent.
+
+    >>> print(Budget(epsilon=1.0, delta=1e-6))
+    epsilon = 1, delta = 1e-06
+    """
 
     epsilon: float
     delta: float

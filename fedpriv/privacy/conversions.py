@@ -55,13 +55,13 @@ def zcdp_epsilon(*, rho: float, delta: float) -> float:
         return inf
     # The simple conversion is least at α = 1 + √(L/ρ); the best order lies near it.
     centre = (log(-log(delta)) - log(rho)) / 2
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         lambda log_gap: _at_order(exp(log_gap), (1 + exp(log_gap)) * rho, delta),
         bounds=(centre - 6, centre + 6),
         method="bounded",
         options={"xatol": 1e-10},
     )
-    return max(0.0, min(float(found.fun), zcdp_epsilon_simple(rho=rho, delta=delta)))
+    return max(0.0, min(float(minimum.fun), zcdp_epsilon_simple(rho=rho, delta=delta)))
 
 
 def rdp_epsilon(
@@ -191,7 +191,7 @@ def subsampled_pure_epsilon(*, epsilon: float, sampling_rate: float) -> float:
 
 
 class PrivacyLoss(NamedTuple):
-    """A guarantee (ε, δ)."""
+    """The privacy loss that a guarantee allows: (ε, δ)."""
 
     epsilon: float
     delta: float

@@ -54,12 +54,12 @@ def log_gdp_delta(*, mu: float, epsilon: float) -> float:
     beyond = float(erfcx(b / sqrt(2)))
     if a < 0:  # δ is of order one: the difference itself is stable, and Φ(−a) ≥ 1/2
         direct = float(ndtr(-a)) - exp(-a * a / 2) * beyond / 2
-        found = log(direct) + rounding if direct > 0 else inf
-        return min(found, log(mu) - _LOG_ROOT_TWO_PI + _ROUNDING, 0.0)  # δ(ε) ≤ δ(0) ≤ φ(0)·μ
+        log_delta = log(direct) + rounding if direct > 0 else inf
+        return min(log_delta, log(mu) - _LOG_ROOT_TWO_PI + _ROUNDING, 0.0)  # δ(ε) ≤ δ(0) ≤ φ(0)·μ
     gap = float(erfcx(a / sqrt(2))) - beyond
-    found = log(gap / 2) + rounding if gap > 0 else inf
+    log_gap = log(gap / 2) + rounding if gap > 0 else inf
     bound = log(mu) - log1p(a * a) - _LOG_ROOT_TWO_PI + _ROUNDING
-    return -a * a / 2 * (1 - _ROUNDING) + min(found, bound)
+    return -a * a / 2 * (1 - _ROUNDING) + min(log_gap, bound)
 
 
 def gdp_epsilon(*, mu: float, delta: float) -> float:

@@ -5,7 +5,7 @@ system and is what a real release uses. `RandomStream.from_secret` derives the k
 that the operating system drew before, for a release that must be the same if it is computed again.
 `RandomStream.seeded` derives the key from a seed, so that a simulation can be repeated; whoever
 knows the seed can subtract the noise, hence it protects nothing. All yield the same numbers through
-the same interface, and `secure` tells the last one apart.
+the same interface, and `secure` is false for the last one only.
 """
 
 from __future__ import annotations

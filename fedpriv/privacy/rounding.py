@@ -1,4 +1,4 @@
-"""Numbers for people, rounded towards caution."""
+"""Rounding of printed numbers: ε, δ and noise are rounded up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import isfinite
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
-    """``value`` with so many significant digits, never below itself: for ε, δ and noise.
+    """``value`` rounded up to ``digits`` significant digits: for ε, δ and noise.
 
     >>> rounded_up(0.83411754)
     '0.8342'

@@ -1,6 +1,6 @@
-"""What a guarantee means to an attacker: error rates, advantage, and the cost of being sure.
+"""Trade-off curves: what a guarantee means to an attacker, as error rates and as advantage.
 
-An attacker who tries to tell two neighbouring data sets apart makes errors of two kinds: a false
+An attacker who tries to distinguish two neighbouring data sets makes errors of two kinds: a false
 alarm with probability α, a miss with probability β. A guarantee is a lower bound on β for each α.
 """
 

@@ -1,4 +1,4 @@
-"""Why a step was refused. Messages name rules and party numbers, never keys, shares or sums."""
+"""Errors of secure aggregation: they name rules and parties, never keys, shares or sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who keeps whose shares, and who shares a mask with whom.
+"""The communication graph: who keeps whose shares, and who shares a mask with whom.
 
 A party's *holders* keep the shares of its secrets; it draws them itself. Its *partners*, with whom
 it shares pairwise masks, are its holders and those whose holder it is.
@@ -32,18 +32,18 @@ def partners(
     holders: Mapping[int, AbstractSet[int]], among: AbstractSet[int]
 ) -> dict[int, set[int]]:
     """The partners of each party of ``among``, within ``among``, from every party's holders."""
-    found: dict[int, set[int]] = {party: set() for party in among}
+    neighbours: dict[int, set[int]] = {party: set() for party in among}
     for party in among:
         for holder in (holders[party] & among) - {party}:
-            found[party].add(holder)
-            found[holder].add(party)
-    return found
+            neighbours[party].add(holder)
+            neighbours[holder].add(party)
+    return neighbours
 
 
 def owners_of(holders: Mapping[int, AbstractSet[int]]) -> dict[int, set[int]]:
     """Whose shares each party holds: the inverse of ``holders``."""
-    found: dict[int, set[int]] = {}
+    owners: dict[int, set[int]] = {}
     for owner, held_by in holders.items():
         for holder in held_by:
-            found.setdefault(holder, set()).add(owner)
-    return found
+            owners.setdefault(holder, set()).add(owner)
+    return owners

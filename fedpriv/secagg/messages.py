@@ -1,7 +1,7 @@
-"""What travels between a party and the server. Every message is frozen, and checked when made.
+"""Protocol messages between a party and the server: frozen, and checked when made.
 
-`read` turns bytes into a message. ``party`` is the party at the party's end: the sender of what
-goes to the server, the receiver of what comes from it.
+`read` turns bytes into a message. ``party`` is the sender of a message to the server, or the
+receiver of one from it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fedpriv.secagg.errors import MalformedMessage
 from fedpriv.secagg.primitives.codec import Fixed, Ids, Layout, Table, Vector
 from fedpriv.secagg.primitives.keys import KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES, TAG_BYTES
+from fedpriv.secagg.primitives.kinds import Kind
 from fedpriv.secagg.primitives.shamir import SHARE_BYTES
 from fedpriv.secagg.round import Bound
 
@@ -28,7 +29,7 @@ CIPHERTEXT_BYTES = BOTH_SHARES_BYTES + TAG_BYTES
 
 
 class Message(Bound):
-    """Anything sent; ``party`` is its sender or receiver."""
+    """A protocol message; ``party`` is its sender or receiver."""
 
     __slots__ = ()
 
@@ -37,7 +38,7 @@ class Message(Bound):
 class Advertise(Message):
     """Step 0, party to server: signed public keys, and who is to hold the party's shares."""
 
-    kind: ClassVar[int] = 1
+    kind: ClassVar[int] = Kind.ADVERTISE
     layout: ClassVar[Layout] = {
         "keys": Fixed(SIGNED_KEYS_BYTES),
         "holders": Ids(),
@@ -50,7 +51,7 @@ class Advertise(Message):
 class KeyList(Message):
     """Step 1, server to party: the signed keys of its partners."""
 
-    kind: ClassVar[int] = 2
+    kind: ClassVar[int] = Kind.KEY_LIST
     layout: ClassVar[Layout] = {"keys": Table(SIGNED_KEYS_BYTES)}
     keys: Mapping[int, bytes]
 
@@ -59,7 +60,7 @@ class KeyList(Message):
 class Share(Message):
     """Step 1, party to server: a commitment to the seed, and sealed shares for the holders."""
 
-    kind: ClassVar[int] = 3
+    kind: ClassVar[int] = Kind.SHARE
     layout: ClassVar[Layout] = {
         "commitment": Fixed(KEY_BYTES),
         "salt": Fixed(SALT_BYTES),
@@ -74,7 +75,7 @@ class Share(Message):
 class Delivery(Message):
     """Step 2, server to party: who has shared, and what they sealed for it, after its salt."""
 
-    kind: ClassVar[int] = 4
+    kind: ClassVar[int] = Kind.DELIVERY
     layout: ClassVar[Layout] = {
         "sharers": Ids(),
         "ciphertexts": Table(SALT_BYTES + CIPHERTEXT_BYTES),
@@ -87,7 +88,7 @@ class Delivery(Message):
 class MaskedAnswer(Message):
     """Step 2, party to server: the answer under all its masks."""
 
-    kind: ClassVar[int] = 5
+    kind: ClassVar[int] = Kind.MASKED_ANSWER
     layout: ClassVar[Layout] = {"vector": Vector()}
     vector: Ring
 
@@ -96,7 +97,7 @@ class MaskedAnswer(Message):
 class Survivors(Message):
     """Step 3, server to party: whose answers have arrived."""
 
-    kind: ClassVar[int] = 6
+    kind: ClassVar[int] = Kind.SURVIVORS
     layout: ClassVar[Layout] = {"survivors": Ids()}
     survivors: tuple[int, ...]
 
@@ -105,7 +106,7 @@ class Survivors(Message):
 class Confirm(Message):
     """Step 3, party to server, active mode: a signature on the set of survivors."""
 
-    kind: ClassVar[int] = 7
+    kind: ClassVar[int] = Kind.CONFIRM
     layout: ClassVar[Layout] = {"signature": Fixed(SIGNATURE_BYTES)}
     signature: bytes
 
@@ -114,7 +115,7 @@ class Confirm(Message):
 class Confirmations(Message):
     """Step 4, server to party, active mode: the signatures of its holders on that set."""
 
-    kind: ClassVar[int] = 8
+    kind: ClassVar[int] = Kind.CONFIRMATIONS
     layout: ClassVar[Layout] = {"signatures": Table(SIGNATURE_BYTES)}
     signatures: Mapping[int, bytes]
 
@@ -123,7 +124,7 @@ class Confirmations(Message):
 class Reveal(Message):
     """Step 4, party to server: one share for every peer, of the seed or of the mask key."""
 
-    kind: ClassVar[int] = 9
+    kind: ClassVar[int] = Kind.REVEAL
     layout: ClassVar[Layout] = {
         "seed_shares": Table(SHARE_BYTES),
         "key_shares": Table(SHARE_BYTES),

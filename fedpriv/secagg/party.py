@@ -5,7 +5,7 @@ Whatever the server says, an honest party that goes from state to state
 - releases for one peer a share of its seed *or* of its mask key, never both: the kind follows from
   the one set of survivors that it accepted, and after step 4 it has no share left;
 - reveals nothing unless that set has the agreed minimum of answers, itself among them, and at least
-  ``threshold`` of its own holders; in active mode, unless so many holders signed the same set;
+  ``threshold`` of its own holders; in active mode, unless that many holders signed the same set;
 - uses a mask key and a seed in one round only.
 
 A refused step raises a `SecureAggregationError`, reveals nothing, and leaves the state as it was.
@@ -205,8 +205,8 @@ class Party:
     def _bound(self) -> dict[str, Any]:
         return {"run": self.announced.run, "round": self.announced.number, "party": self.number}
 
-    def _expect(self, record: Bound, kind: type[Kind]) -> Kind:
-        return rules.expect(record, kind, self.announced, self.number)
+    def _expect(self, value: Bound, kind: type[Kind]) -> Kind:
+        return rules.expect(value, kind, self.announced, self.number)
 
     def _public_keys(self, mask_key: bytes) -> bytes:
         return self.channel_key.public_key().public_bytes_raw() + public_key(mask_key)

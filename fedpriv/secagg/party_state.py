@@ -1,4 +1,4 @@
-"""What a party remembers between two steps, and no longer than it must.
+"""Party states: what a party remembers between two steps, and no longer than it must.
 
 States are frozen. Each has a binary form, for parties that live in a fresh process at every step:
 it holds secrets, so keep it where the records are kept, and keep only the latest one.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fedpriv.secagg.messages import BOTH_SHARES_BYTES
 from fedpriv.secagg.primitives.codec import Fixed, Ids, Layout, Table
 from fedpriv.secagg.primitives.keys import KEY_BYTES
+from fedpriv.secagg.primitives.kinds import Kind
 from fedpriv.secagg.round import Bound
 
 if TYPE_CHECKING:
@@ -22,23 +23,23 @@ LINK_BYTES = 2 * KEY_BYTES
 
 
 class PartyState(Bound):
-    """What a party knows after a step of ``round``."""
+    """The state of a party after a step of ``round``."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Enrolled(PartyState):
-    """A member of a run that has joined no round of it: ``round`` is 0. Made once in a run."""
+    """The state of a member that has joined no round yet: ``round`` is 0. Made once per run."""
 
-    kind: ClassVar[int] = 64
+    kind: ClassVar[int] = Kind.ENROLLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Advertised(PartyState):
     """After step 0: the private mask key, and the holders drawn."""
 
-    kind: ClassVar[int] = 65
+    kind: ClassVar[int] = Kind.ADVERTISED
     layout: ClassVar[Layout] = {"mask_key": Fixed(KEY_BYTES), "holders": Ids()}
     mask_key: bytes
     holders: tuple[int, ...]
@@ -52,7 +53,7 @@ class Shared(PartyState):
     party's share of its own secrets, if it is a holder of its own.
     """
 
-    kind: ClassVar[int] = 66
+    kind: ClassVar[int] = Kind.SHARED
     layout: ClassVar[Layout] = {
         "holders": Ids(),
         "seed": Fixed(KEY_BYTES),
@@ -69,7 +70,7 @@ class Shared(PartyState):
 class Answered(PartyState):
     """After step 2: only the shares kept for others are left of all secrets."""
 
-    kind: ClassVar[int] = 67
+    kind: ClassVar[int] = Kind.ANSWERED
     layout: ClassVar[Layout] = {
         "holders": Ids(),
         "sharers": Ids(),
@@ -84,7 +85,7 @@ class Answered(PartyState):
 class Confirmed(PartyState):
     """After step 3, active mode: bound by signature to one set of survivors."""
 
-    kind: ClassVar[int] = 68
+    kind: ClassVar[int] = Kind.CONFIRMED
     layout: ClassVar[Layout] = {
         "holders": Ids(),
         "survivors": Ids(),
@@ -99,4 +100,4 @@ class Confirmed(PartyState):
 class Revealed(PartyState):
     """After step 4: nothing is left to reveal."""
 
-    kind: ClassVar[int] = 69
+    kind: ClassVar[int] = Kind.REVEALED

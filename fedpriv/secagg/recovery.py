@@ -1,4 +1,4 @@
-"""Putting secrets together again from shares of which some may be wrong.
+"""Recovery of secrets from shares, some of which may be wrong.
 
 Every secret can be recognised: a seed by its commitment, a mask key by its public key. So a wrong
 share can only delay: another set of ``threshold`` shares is tried, and the first one that opens the
@@ -28,7 +28,7 @@ _ATTEMPTS = 1 << 15  # sets in all: 10 wrong shares among 100 with threshold 56 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Puzzle:
-    """One secret to be found.
+    """One secret to be recovered from shares.
 
     Attributes:
         owner: The party whose secret it is.
@@ -92,8 +92,8 @@ class _Shares:
 def _search(puzzle: Puzzle, shares: _Shares, threshold: int, wrong: set[int]) -> bytes:
     """Try other sets of shares; add the holders whose shares turn out to be wrong to ``wrong``."""
     for chosen in _choices(shares, threshold, wrong):
-        found = _combined(shares.points[chosen], shares.values[chosen])
-        for row, index in zip(found, chosen, strict=True):
+        candidates = _combined(shares.points[chosen], shares.values[chosen])
+        for row, index in zip(candidates, chosen, strict=True):
             secret = shamir.secret_bytes(row)
             if secret is not None and puzzle.fits(secret):
                 wrong.update(_inconsistent(shares, index))

@@ -1,4 +1,4 @@
-"""What everybody must agree on before a round, and what binds a record to it."""
+"""A round: what everybody must agree on before it, and what binds a message or state to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from fedpriv._validate import require_count
 from fedpriv.secagg.errors import WrongRound
 from fedpriv.secagg.numbers.fixed_point import MAX_PARTIES
-from fedpriv.secagg.primitives.codec import Fixed, Layout, Number, Record
+from fedpriv.secagg.primitives.codec import Fixed, Layout, Number, Packed
 
 if TYPE_CHECKING:
     from fedpriv.secagg.thresholds import Parameters
@@ -21,8 +21,8 @@ IDENTITY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Bound(Record):
-    """A record of one party in one round of one run. It may hold secrets: it shows none."""
+class Bound(Packed):
+    """A message or state of one party in one round of one run. Its repr shows no secret."""
 
     layout: ClassVar[Layout] = {
         "run": Fixed(RUN_BYTES),
@@ -84,12 +84,12 @@ class Round:
             )
         object.__setattr__(self, "context", self._digest())
 
-    def require_here(self, record: Bound, *, party: int | None = None) -> None:
-        """Refuse a record of another run or round, of a stranger, or of another than ``party``."""
-        if (record.run, record.round) != (self.run, self.number):
-            raise WrongRound(f"{record!r} is not of round {self.number} of this run.")
-        if record.party not in self.cohort or party not in (None, record.party):
-            raise WrongRound(f"{record!r} is not of a party expected here.")
+    def require_here(self, value: Bound, *, party: int | None = None) -> None:
+        """Refuse what is of another run or round, of a stranger, or of another than ``party``."""
+        if (value.run, value.round) != (self.run, self.number):
+            raise WrongRound(f"{value!r} is not of round {self.number} of this run.")
+        if value.party not in self.cohort or party not in (None, value.party):
+            raise WrongRound(f"{value!r} is not of a party expected here.")
 
     def _digest(self) -> bytes:
         """SHA-256 of everything, each part of known length or after its length."""

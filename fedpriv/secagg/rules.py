@@ -1,4 +1,4 @@
-"""What a party insists on, whatever the server says. Each rule raises, or nothing happens."""
+"""A party's rules, whatever the server says. Each rule raises, or nothing happens."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound=Bound)
 
 
-def expect(record: Bound, kind: type[Kind], announced: Round, party: int) -> Kind:
-    """The record, if it is of this kind, this round and this party."""
-    if not isinstance(record, kind):
-        raise OutOfOrder(f"{kind.__name__} is expected now, got {type(record).__name__}.")
-    announced.require_here(record, party=party)
-    return record
+def expect(value: Bound, kind: type[Kind], announced: Round, party: int) -> Kind:
+    """The message or state, if it is of this kind, this round and this party."""
+    if not isinstance(value, kind):
+        raise OutOfOrder(f"{kind.__name__} is expected now, got {type(value).__name__}.")
+    announced.require_here(value, party=party)
+    return value
 
 
 def require_new(announced: Round, party: int, last: PartyState) -> None:

@@ -1,4 +1,4 @@
-"""What the server accepts. Whatever fails is set aside, with the reason, and the round goes on."""
+"""The server's screening of messages: what fails is set aside, and the round goes on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Sent = TypeVar("Sent", bound=Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """The gate of one step.
+    """The screening of messages in one step.
 
     Attributes:
         announced: The round.

@@ -1,4 +1,4 @@
-"""What the server remembers between two steps. It lives in memory: none of it is secret from it."""
+"""Server states: what the server remembers between two steps; in memory, for it sees all of it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ConsentCollected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """The end: the sum of the survivors' answers, and nothing else about them.
+    """The unmasked total: the sum of the survivors' answers, and nothing else about them.
 
     Attributes:
         vector: The sum, as ring elements.

@@ -1,4 +1,4 @@
-"""How many holders keep a party's shares, and how many of them open a secret.
+"""Thresholds: how many holders keep a party's shares, and how many of them open a secret.
 
 Let n of the m parties of the roster be announced, at most ⌊γm⌋ of them corrupt, since the server
 chooses whom to announce, and at most ⌊δn⌋ dropping out. Up to `COMPLETE` parties, everybody holds
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COMPLETE = 128
-"""Up to so many parties everybody holds shares of everybody: no draw, no failure probability."""
+"""Up to this many parties everybody holds shares of everybody: no draw, no failure probability."""
 
 
 class Mode(StrEnum):
-    """What the server is trusted with."""
+    """The threat model: what the server is trusted with."""
 
     SEMI_HONEST = "semi-honest"
     """It follows the protocol, and looks at everything that it sees."""
@@ -145,13 +145,13 @@ class Parameters:
             holders = parties
             threshold = most if mode is Mode.ACTIVE else parties // 2 + 1
             stay = min(parties, roster - _share_of(dropout, roster))
-            found = bad < threshold <= stay
+            feasible = bad < threshold <= stay
         elif bad >= parties:
-            found = False
+            feasible = False
         else:
             holders, threshold = _search(mode, parties, roster, bad, gone, security, liveness)
-            found = holders > 0
-        if not found:
+            feasible = holders > 0
+        if not feasible:
             raise ValueError(
                 f"no threshold is secure with corrupt = {corrupt!r} and live with dropout = "
                 f"{dropout!r} for {parties} parties in {mode.value} mode. Allow fewer of either."

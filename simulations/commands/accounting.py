@@ -15,11 +15,10 @@ from fedpriv.simulations.commands.output import print_json
 
 if TYPE_CHECKING:
     from fedpriv.privacy.accountants import Report
-    from fedpriv.privacy.planning.releases import Releases
 
 
 class Mechanism(StrEnum):
-    """What noise the rounds add."""
+    """The noise mechanism of the rounds."""
 
     GAUSSIAN = "gaussian"
     LAPLACE = "laplace"
@@ -61,14 +60,14 @@ def account(
     rounds: Annotated[int | None, typer.Option(help="How many rounds use that noise.")] = None,
     schedule: Annotated[
         Path | None,
-        typer.Option(help="Instead of both: a JSON file with a list of multipliers, one a round."),
+        typer.Option(help="Instead of both: a JSON list of multipliers in a file, one per round."),
     ] = None,
     sampling_rate: Rate = 1.0,
     adjacency: Relation = DEFAULT_ADJACENCY,
     mechanism: Noise = Mechanism.GAUSSIAN,
     accountant: Name = "auto",
     every: Annotated[
-        bool, typer.Option("--all", help="Set every accountant side by side.")
+        bool, typer.Option("--all", help="Show every accountant side by side.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,8 +79,10 @@ def account(
         --delta 1e-5 --adjacency add-remove
     """
     from fedpriv.privacy import accountants
+    from fedpriv.simulations.api.accounting import releases as events
 
-    releases = _releases(noise_multiplier, rounds, schedule, sampling_rate, adjacency, mechanism)
+    noise = _noise(noise_multiplier, schedule)
+    releases = events(noise, rounds, sampling_rate, adjacency, mechanism.value)
     chosen = accountants.account(releases, delta=delta, accountant=accountant)
     reports = accountants.account_all(releases, delta=delta) if every else []
     count = sum(n for _, n in releases)
@@ -135,7 +136,7 @@ def calibrate(
     """
     from fedpriv.privacy.planning import calibration
 
-    found = calibration.calibrate(
+    calibrated = calibration.calibrate(
         epsilon=epsilon,
         delta=delta,
         rounds=rounds,
@@ -147,14 +148,14 @@ def calibrate(
     if as_json:
         print_json(
             {
-                "noise_multiplier": found.noise_multiplier,
-                "epsilon": found.epsilon,
-                "delta": found.delta,
-                "accountant": found.accountant,
-                "adjacency": found.adjacency.value,
-                "mechanism": found.mechanism,
-                "rounds": found.rounds,
-                "sampling_rate": found.sampling_rate,
+                "noise_multiplier": calibrated.noise_multiplier,
+                "epsilon": calibrated.epsilon,
+                "delta": calibrated.delta,
+                "accountant": calibrated.accountant,
+                "adjacency": calibrated.adjacency.value,
+                "mechanism": calibrated.mechanism,
+                "rounds": calibrated.rounds,
+                "sampling_rate": calibrated.sampling_rate,
             }
         )
         return
@@ -163,33 +164,21 @@ def calibrate(
         if mechanism is Mechanism.GAUSSIAN
         else "noise on one number: scale = noise_multiplier * sensitivity"
     )
-    typer.echo(f"noise_multiplier = {rounded_up(found.noise_multiplier, 6)}   ({unit})")
+    typer.echo(f"noise_multiplier = {rounded_up(calibrated.noise_multiplier, 6)}   ({unit})")
     typer.echo(
-        f"epsilon <= {rounded_up(found.epsilon)} at delta = {rounded_up(delta)}   "
-        f"({found.accountant}; {_assumptions(adjacency, sampling_rate, rounds)})"
+        f"epsilon <= {rounded_up(calibrated.epsilon)} at delta = {rounded_up(delta)}   "
+        f"({calibrated.accountant}; {_assumptions(adjacency, sampling_rate, rounds)})"
     )
 
 
-def _releases(
-    noise_multiplier: float | None,
-    rounds: int | None,
-    schedule: Path | None,
-    sampling_rate: float,
-    adjacency: Adjacency,
-    mechanism: Mechanism,
-) -> Releases:
-    from fedpriv.privacy.planning.releases import gaussian_releases, laplace_releases
-
-    make = gaussian_releases if mechanism is Mechanism.GAUSSIAN else laplace_releases
+def _noise(noise_multiplier: float | None, schedule: Path | None) -> float | list[float]:
     if schedule is not None and noise_multiplier is None:
-        noises: float | list[float] = _read_schedule(schedule)
-    elif schedule is None and noise_multiplier is not None:
-        noises = noise_multiplier
-    else:
-        raise ValueError(
-            "give either --noise-multiplier with --rounds, or --schedule: exactly one of them."
-        )
-    return make(noises, rounds=rounds, sampling_rate=sampling_rate, adjacency=adjacency)
+        return _read_schedule(schedule)
+    if schedule is None and noise_multiplier is not None:
+        return noise_multiplier
+    raise ValueError(
+        "give either --noise-multiplier with --rounds, or --schedule: exactly one of them."
+    )
 
 
 def _read_schedule(path: Path) -> list[float]:
@@ -201,7 +190,7 @@ def _read_schedule(path: Path) -> list[float]:
         raise ValueError(f"schedule {str(path)!r} is not JSON.") from None
     if not isinstance(values, list):
         raise ValueError(
-            f"schedule {str(path)!r} must be a JSON list of noise multipliers, one a round."
+            f"schedule {str(path)!r} must be a JSON list of noise multipliers, one per round."
         )
     return values
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +14,10 @@ from fedpriv.simulations.commands.run import INTERRUPTED, AsJson, Out, Settings,
 from fedpriv.simulations.refusals import refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from fedpriv.simulations.compare.rows import Row
+    from fedpriv.simulations.compare.cells import Cell
+    from fedpriv.simulations.compare.comparison import Comparison
     from fedpriv.simulations.experiment.file import Experiment
 
 
@@ -33,11 +34,13 @@ def compare(
     settings: Settings = None,
     out: Out = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Take up an interrupted comparison from its directory.")
+        Path | None, typer.Option(help="Continue an interrupted comparison from its directory.")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes; one a processor if not given. Same numbers for any."),
+        typer.Option(
+            min=1, help="Processes; by default one per processor. They do not change the numbers."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,34 +52,26 @@ def compare(
 
         fedpriv compare chem97
     """
-    from fedpriv.simulations.compare.cells import cells, collect
-    from fedpriv.simulations.compare.findings import findings
+    from fedpriv.simulations.compare.comparison import carry_out
 
     with refusals():
         study, directory = _study(experiment, settings or [], out, resume)
-        todo = cells(study)
-        complete = _compute(todo, directory, workers, quiet=as_json)
-    if not complete:
+        with _progress(study, quiet=as_json) as on_cell:
+            comparison = carry_out(study, directory, workers=workers, on_cell=on_cell)
+    if comparison is None:
         typer.echo(f"Stopped. Continue with: fedpriv compare --resume {directory}", err=True)
         raise typer.Exit(INTERRUPTED)
-    rows = collect(todo, directory)
-    axes = study.compare
-    found = findings(
-        rows,
-        axes.published_losses if axes else None,
-        axes.published_accuracies if axes else None,
-    )
-    _finish(rows, study, found, directory, as_json=as_json)
+    if as_json:
+        print_json([row.to_dict() for row in comparison.rows])
+    else:
+        _print(comparison)
 
 
 def _study(
     experiment: str | None, settings: list[str], out: Path | None, resume: Path | None
 ) -> tuple[Experiment, Path]:
-    from fedpriv._durable import replace_file
-    from fedpriv._toml import to_toml
-    from fedpriv.simulations.compare.cells import cells
+    from fedpriv.simulations.compare.comparison import start_comparison
     from fedpriv.simulations.experiment.file import read_experiment
-    from fedpriv.simulations.run.files import new_directory
 
     if resume is not None:
         if out is not None:
@@ -90,60 +85,35 @@ def _study(
     if experiment is None:
         raise ValueError("name an experiment, as in: fedpriv compare chem97.")
     study = read_experiment(experiment, settings)
-    cells(study)  # refused before a directory is made
-    directory = new_directory(study.name, study.config_hash, out=out)
-    replace_file(directory / "config.toml", to_toml(study.to_dict()))
-    return study, directory
-
-
-def _compute(todo: Sequence[Any], directory: Path, workers: int | None, *, quiet: bool) -> bool:
-    from fedpriv.learning.crew import processors
-    from fedpriv.simulations.compare.cells import compute
-    from fedpriv.simulations.run.session import interruptible
-
-    with interruptible() as stop, _progress(len(todo), quiet=quiet) as on_cell:
-        return compute(
-            todo,
-            directory,
-            workers=workers or processors(),
-            on_cell=on_cell,
-            stop=stop,
-        )
+    return study, start_comparison(study, out=out)
 
 
 @contextmanager
-def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Any, int], None]]:
+def _progress(study: Experiment, *, quiet: bool) -> Iterator[Callable[[Cell, int], None]]:
+    from fedpriv.simulations.compare.cells import cells
+
+    total = len(cells(study))
     with progress("runs", total=total, words="starting workers", quiet=quiet) as show:
         yield lambda cell, done: show(done, cell.experiment.strategy.title)
 
 
-def _finish(
-    rows: Sequence[Row],
-    study: Experiment,
-    found: Sequence[str],
-    directory: Path,
-    *,
-    as_json: bool,
-) -> None:
+def _print(comparison: Comparison) -> None:
     from rich.console import Console
 
     from fedpriv.simulations.compare.plots import text_plot
-    from fedpriv.simulations.compare.report import table, write_report
+    from fedpriv.simulations.compare.report import by_parties, table
 
-    report = write_report(directory, rows, study, found)
-    if as_json:
-        print_json([row.to_dict() for row in rows])
-        return
+    rows, study = comparison.rows, comparison.experiment
     console = Console()
     if not console.is_terminal:  # a file has no width: do not fold the table for it
         console = Console(width=_WIDTH)
     console.print(table(rows, study))
-    for parties in sorted({int(row["parties"]) for row in rows}):
-        plot = text_plot([row for row in rows if row["parties"] == parties])
+    for parties, (_, chosen) in by_parties(rows, study).items():
+        plot = text_plot(chosen)
         if plot:
             typer.echo(f"\n{rows[0].metric} against ε, {parties} parties\n\n{plot}")
-    if found:
+    if comparison.findings:
         typer.echo("\nFindings")
-        for finding in found:
+        for finding in comparison.findings:
             typer.echo(f"  - {finding}")
-    typer.echo(f"\nreport: {report}")
+    typer.echo(f"\nreport: {comparison.report}")

@@ -92,7 +92,7 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the experiment."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Take up an interrupted run from its directory.")
+        Path | None, typer.Option(help="Continue an interrupted run from its directory.")
     ] = None,
     attach: Annotated[
         Path | None, typer.Option(help="Look at a run that was started, from its directory.")
@@ -136,22 +136,22 @@ def status(directory: Directory = Path(), as_json: AsJson = False) -> None:
     from fedpriv.simulations.deploy.processes import processes
 
     folder = member_folder(directory)
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "processes": [
             {"name": each.name, "pid": each.pid, "alive": each.alive} for each in processes(folder)
         ]
     }
-    found |= _at_server(folder)
+    facts |= _at_server(folder)
     if as_json:
-        print_json(found)
+        print_json(facts)
     else:
-        _print_status(found)
-    if not found["processes"] or not all(each["alive"] for each in found["processes"]):
+        _print_status(facts)
+    if not facts["processes"] or not all(each["alive"] for each in facts["processes"]):
         raise typer.Exit(1)
 
 
 def stop(directory: Directory = Path()) -> None:
-    """End a member's processes, by their ids. A run is taken up again with `run --resume`."""
+    """End a member's processes, by their ids. `run --resume` continues an interrupted run."""
     from fedpriv.simulations.deploy import processes
     from fedpriv.simulations.deploy.folders import member_folder
 
@@ -183,7 +183,7 @@ def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> Non
         failure = submitted.directory / FAILURE
         why = failure.read_text().strip() if failure.exists() else "its log says why."
         raise ValueError(
-            f"the run ended without a result: {why} Take it up again with: fedpriv deploy run "
+            f"the run ended without a result: {why} Continue it with: fedpriv deploy run "
             f"--resume {submitted.directory} --server {folder.root}"
         )
     if as_json:
@@ -265,14 +265,14 @@ def _at_server(folder: Folder) -> dict[str, Any]:
     return {"nodes": listed, "runs": runs}
 
 
-def _print_status(found: dict[str, Any]) -> None:
-    for each in found["processes"]:
+def _print_status(facts: dict[str, Any]) -> None:
+    for each in facts["processes"]:
         state = "runs" if each["alive"] else "HAS ENDED"
         typer.echo(f"process  {each['name']:<10} {each['pid']:>8}  {state}")
-    if not found["processes"]:
+    if not facts["processes"]:
         typer.echo("process  none was started")
-    for each in found.get("nodes", ()):
+    for each in facts.get("nodes", ()):
         typer.echo(f"node     {each['name']:<10} {each['status']}")
-    for each in found.get("runs", ()):
+    for each in facts.get("runs", ()):
         state = "finished" if each["finished"] else "not finished"
         typer.echo(f"run      {each['directory']}  {state}")

@@ -151,37 +151,37 @@ def verify(
 
     try:
         with _faults_as_bad_input(LedgerCorrupt), _opened(path) as ledger:
-            found = ledger.verify(expected_head=head)
+            checked = ledger.verify(expected_head=head)
     except LedgerCorrupt as error:
         if as_json:
             print_json({"valid": False, "row": getattr(error, "row", None), "problem": str(error)})
         else:
             typer.echo(f"NOT VALID: {error}")
         raise typer.Exit(1) from None
-    loss = found.spent.guarantee
+    loss = checked.spent.guarantee
     if as_json:
         print_json(
             {
                 "valid": True,
-                "rows": found.rows,
-                "head": found.head,
-                "expected_row": found.expected_row,
+                "rows": checked.rows,
+                "head": checked.head,
+                "expected_row": checked.expected_row,
                 "epsilon": loss.epsilon,
                 "delta": loss.delta,
             }
         )
         return
     typer.echo(
-        f"valid: {found.rows} rows, epsilon <= {rounded_up(loss.epsilon)} at "
+        f"valid: {checked.rows} rows, epsilon <= {rounded_up(loss.epsilon)} at "
         f"delta = {loss.delta:g}, recomputed"
     )
-    typer.echo(f"head = {found.head}")
-    if found.expected_row is not None:
-        typer.echo(f"the expected head is that of row {found.expected_row}")
+    typer.echo(f"head = {checked.head}")
+    if checked.expected_row is not None:
+        typer.echo(f"the expected head is that of row {checked.expected_row}")
 
 
 def export(path: File, as_json: AsJson = False) -> None:
-    """Print the whole ledger: JSON, or one line a row. Never the salt, nor what was released."""
+    """Print the whole ledger: JSON, or one line per row. Never the salt, nor what was released."""
     with _faults_as_bad_input(), _opened(path) as ledger:
         values = ledger.export()
     if as_json:

@@ -1,4 +1,4 @@
-"""How commands print for machines."""
+"""JSON output of the commands."""
 
 from __future__ import annotations
 

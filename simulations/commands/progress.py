@@ -1,4 +1,4 @@
-"""A line that moves while something takes long: on a terminal only, and gone when it is done."""
+"""A progress bar for long work: on a terminal only, and gone when the work is done."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 class Show(Protocol):
-    """How far the work has come, and a few words about it."""
+    """Shows how far the work has come, and a few words about it."""
 
     def __call__(self, done: int, words: str, *, total: int | None = None) -> None:
-        """``total`` changes what it is out of."""
+        """Show the progress; ``total`` replaces the number that it is out of."""
 
 
 @contextmanager
 def progress(
     what: str, *, total: int | None = None, words: str = "", quiet: bool = False
 ) -> Iterator[Show]:
-    """Count ``what`` until the block ends."""
+    """Show a progress bar that counts ``what`` until the block ends."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -44,7 +44,9 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=1, help="Of 50 batches of 20 steps.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
     root: Annotated[str | None, typer.Option(help="Folder of data archives.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Take up NAME.json.partial.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from NAME.json.partial.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a protector on public records. Nothing private is touched, and no budget is spent.

@@ -1,11 +1,10 @@
-"""`fedpriv run`: one experiment, simulated or for real."""
+"""`fedpriv run`: run one experiment, simulated or for real."""
 
 from __future__ import annotations
 
-import signal
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,11 +14,8 @@ from fedpriv.simulations.refusals import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
-    from fedpriv.privacy.ledger import Ledger
     from fedpriv.simulations.run.history import Record, Round
-    from fedpriv.simulations.run.session import Session
 
 Source = Annotated[
     str | None,
@@ -57,7 +53,7 @@ def run(
     engine: EngineName = None,
     out: Out = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Take up an interrupted run from its directory.")
+        Path | None, typer.Option(help="Continue an interrupted run from its directory.")
     ] = None,
     release: Annotated[
         bool,
@@ -94,124 +90,49 @@ def run(
 
         fedpriv run quickstart --set privacy.epsilon=0.5
     """
-    from fedpriv.simulations.run.ledgers import open_ledger
+    from fedpriv.simulations.experiment.file import read_experiment
+    from fedpriv.simulations.run.launch import carry_through, open_session
 
     with refusals():
         chosen = [] if engine is None else [f'run.engine="{engine}"']
-        session = _session(
-            experiment,
-            [*(settings or []), *chosen],
+        changes = [*(settings or []), *chosen]
+        session = open_session(
+            None if experiment is None else read_experiment(experiment, changes),
             out=out,
             resume=resume,
             release=release,
             ledger=ledger,
             new_ledger=new_ledger,
         )
-        with open_ledger(session) as book:
-            result = _carry_on(session, book, quiet=as_json)
+        on_ray = session.prepared.experiment.run.engine == "ray"
+        with _progress(quiet=as_json or on_ray) as on_round:
+            result = carry_through(
+                session, on_round=on_round, on_progress=_silent if as_json else _tell
+            )
     if result is None:
         typer.echo(f"Stopped. Continue with: fedpriv run --resume {session.directory}", err=True)
         raise typer.Exit(INTERRUPTED)
     if as_json:
         print_json({**result, "directory": str(session.directory)})
     else:
-        _print(result, session)
+        from fedpriv.simulations.run.summary import in_words
+
+        for line in in_words(result, drawn_test=not session.prepared.own_test):
+            typer.echo(line)
+        typer.echo(f"results: {session.directory}")
 
 
-def _session(
-    experiment: str | None,
-    settings: list[str],
-    *,
-    out: Path | None,
-    resume: Path | None,
-    release: bool,
-    ledger: Path | None,
-    new_ledger: bool,
-) -> Session:
-    from fedpriv.simulations.experiment.catalogue import checked
-    from fedpriv.simulations.experiment.file import read_experiment
-    from fedpriv.simulations.public.tuning import tuned
-    from fedpriv.simulations.run import ledgers, session
-    from fedpriv.simulations.run.files import new_directory
-    from fedpriv.simulations.run.prepare import check, prepare
-    from fedpriv.simulations.run.release_rules import require_releasable
-
-    if resume is not None and out is not None:
-        raise ValueError("--resume continues in its own directory: give no --out.")
-    if new_ledger and (resume is not None or not release or ledger is None):
-        raise ValueError(
-            "--new-ledger is for the first --release on a data set, with --ledger PATH. A "
-            "simulation spends nothing; a run that is resumed goes on with its own ledger."
-        )
-    if resume is not None and experiment is None:
-        return session.reopen(resume, release=release, ledger=ledger)
-    if experiment is None:
-        raise ValueError("name an experiment, as in: fedpriv run quickstart.")
-    wanted = tuned(read_experiment(experiment, settings))
-    if resume is not None:
-        return session.reopen(resume, expected=wanted, release=release, ledger=ledger)
-    if release and ledger is None:
-        raise ValueError(
-            "--release spends privacy, so it needs --ledger PATH, where the spend is recorded."
-        )
-    if ledger is not None:
-        ledgers.require_ledger(ledger, new=new_ledger)
-    if release:  # before a record is read
-        require_releasable(checked(wanted))
-    prepared = prepare(wanted)
-    strategy = check(prepared, release=release)
-    plan = None if strategy is None else strategy.plan
-    if release and ledger is not None and not new_ledger:
-        ledgers.require_price(ledger, prepared.experiment, plan)
-    directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
-    if new_ledger and ledger is not None:
-        ledgers.make_ledger(ledger, prepared.experiment, plan).close()
-    return session.start(prepared, directory, strategy=strategy, release=release, ledger=ledger)
+def _silent(_done: int, _total: int, _facts: str) -> None:
+    """What a program reads has no progress in it."""
 
 
-def _carry_on(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str, Any] | None:
-    from fedpriv.simulations.run.session import carry_on, interruptible
-
-    if session.prepared.experiment.run.engine == "ray" and not session.finished:
-        return _on_ray(session, book, quiet=quiet)
-    shown: AbstractContextManager[Callable[[Record, Round], None]]
-    shown = nullcontext(lambda _record, _round: None) if quiet else _progress()
-    with interruptible() as stop, shown as on_round:
-        return carry_on(session, ledger=book, on_round=on_round, stop=stop)
-
-
-def _on_ray(session: Session, book: Ledger | None, *, quiet: bool) -> dict[str, Any] | None:
-    """In processes of their own, which end when this one is told to stop."""
-    from fedpriv.simulations.engines.ray import run_on_ray
-    from fedpriv.simulations.run.session import note
-
-    def show(done: int, total: int, facts: str) -> None:
-        if not quiet:
-            typer.echo(f"round {done} of {total}  {facts}", err=True)
-
-    with _stopped_by_sigterm():
-        try:
-            result = run_on_ray(session, on_progress=show)
-        except KeyboardInterrupt:
-            return None
-    if book is not None:
-        note(session, book, result)
-    return result
+def _tell(done: int, total: int, facts: str) -> None:
+    typer.echo(f"round {done} of {total}  {facts}", err=True)
 
 
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does."""
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[Record, Round], None]]:
-    with progress("rounds") as show:
+def _progress(*, quiet: bool) -> Iterator[Callable[[Record, Round], None]]:
+    with progress("rounds", quiet=quiet) as show:
         yield lambda record, entry: show(
             entry.round, _facts(entry), total=max(entry.round, record.strategy.rounds)
         )
@@ -226,38 +147,3 @@ def _facts(entry: Round) -> str:
     if entry.epsilon is not None:
         facts.append(f"ε {entry.epsilon:.3g}")
     return "  ".join(facts)
-
-
-def _print(result: dict[str, Any], session: Session) -> None:
-    from fedpriv.privacy.rounding import rounded_up
-
-    took = f"{result['seconds']:.2f} s (simulated)" if result["simulated"] else "released"
-    typer.echo(
-        f"{result['label']} on {result['data']}: {result['parties']} parties, "
-        f"{result['records']} records, {result['rounds']} "
-        f"round{'' if result['rounds'] == 1 else 's'}, {took}"
-    )
-    if result["epsilon"] is None:
-        typer.echo("no privacy is promised: the strategy adds no noise")
-    else:
-        typer.echo(
-            f"epsilon <= {rounded_up(result['epsilon'])} at delta = "
-            f"{rounded_up(result['delta'])}   (one record, {result['adjacency']})"
-        )
-    if result["loss"] is None:
-        typer.echo("metrics: none; there are no test records that are declared public")
-        if not session.prepared.own_test:
-            typer.echo(
-                "the records that a hash drew for testing were not used: data.test_fraction = 0 "
-                "trains on all of them"
-            )
-    elif result["accuracy"] is None:
-        typer.echo(f"loss {result['loss']:.4f} on {result['test_records']} test records")
-    else:
-        typer.echo(
-            f"accuracy {100 * result['accuracy']:.2f} %, loss {result['loss']:.4f} on "
-            f"{result['test_records']} test records"
-        )
-    if result["stopped"]:
-        typer.echo(f"stopped early: {result['stopped']}")
-    typer.echo(f"results: {session.directory}")

@@ -82,7 +82,9 @@ def show(
     rounds: Annotated[int, typer.Option(help="How many rounds share the budget.")] = 100,
     gamma: Annotated[
         float | None,
-        typer.Option(help="Contraction of a round, for dynamic and momentum; 1 - 1/kappa if left."),
+        typer.Option(
+            help="Contraction per round, for dynamic and momentum; by default 1 - 1/kappa."
+        ),
     ] = None,
     beta: Annotated[float, typer.Option(help="Momentum, for momentum.")] = 0.9,
     decay: Annotated[float, typer.Option(help="Factor of every round, for exponential.")] = 0.99,

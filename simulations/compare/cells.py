@@ -1,4 +1,4 @@
-"""Strategies × ε × parties × seeds: every combination is one run of the experiment.
+"""Cells of a comparison, strategies × ε × parties × seeds: each is one run of the experiment.
 
 A cell is an experiment of its own: what it computes follows from its own hash and seed, whoever
 computes it and in whatever order. So the numbers are the same to the bit with any number of
@@ -18,7 +18,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.rows import Row, sorted_rows
-from fedpriv.simulations.experiment.catalogue import FRAME, catalogue, inheriting
+from fedpriv.simulations.experiment.catalogue import FRAME, inheriting, strategy_info
 from fedpriv.simulations.experiment.sections import EntrySection, StrategySection, at_budget
 from fedpriv.simulations.refusals import refusals
 from fedpriv.simulations.run.files import read_json, write_json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from fedpriv.simulations.experiment.file import Experiment
 
-# One thread a worker: the last bits of a sum may depend on the number of threads.
+# One thread per worker: the last bits of a sum may depend on the number of threads.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _PATIENCE = 0.5  # seconds until Ctrl-C is noticed
 
@@ -55,7 +55,7 @@ class Cell:
 
 
 def cells(experiment: Experiment) -> list[Cell]:
-    """All cells; strategies without noise are there once, not once for every ε."""
+    """All cells of a comparison; strategies without noise occur once, not once per ε."""
     axes = experiment.compare
     if axes is None:
         raise ValueError(
@@ -70,13 +70,13 @@ def cells(experiment: Experiment) -> list[Cell]:
     epsilons = tuple(dict.fromkeys(axes.epsilons)) or (experiment.privacy.epsilon,)
     parties = tuple(dict.fromkeys(axes.parties)) or (experiment.data.parties,)
     seeds = range(experiment.run.seed, experiment.run.seed + axes.seeds)
-    found = []
+    runs = []
     for entry, number in product(entries, parties):
         data = {} if number is None else {"parties": number}
-        private = entry.name in catalogue() and catalogue()[entry.name].private
-        for epsilon in epsilons if private else epsilons[:1]:
+        info = strategy_info(entry.name, experiment.guests, key="compare.strategies")
+        for epsilon in epsilons if info.private else epsilons[:1]:
             base = _at_budget(experiment, entry, epsilon)
-            found += [
+            runs += [
                 Cell(
                     experiment=base.replaced(
                         data=data, privacy={"epsilon": epsilon}, run={"seed": seed}
@@ -84,7 +84,7 @@ def cells(experiment: Experiment) -> list[Cell]:
                 )
                 for seed in seeds
             ]
-    return found
+    return runs
 
 
 def _at_budget(experiment: Experiment, entry: EntrySection, epsilon: float) -> Experiment:

@@ -1,4 +1,4 @@
-"""What a comparison shows, in plain words: each sentence computed from the numbers beside it.
+"""Findings of a comparison in plain words, each sentence computed from the numbers beside it.
 
 A finding is said only if the seeds support it: the 95 % interval of the difference, paired by seed,
 lies on one side of what is claimed. The intervals are not widened for the number of findings. What
@@ -38,7 +38,7 @@ def findings(
         return []
     if any(len(row.results) == 1 for row in rows):
         return ["One seed has no confidence interval: give compare.seeds at least 2 for findings."]
-    found: list[str] = []
+    everything: list[str] = []
     several = len({_parties(row) for row in rows}) > 1
     for parties, group in groupby(sorted(rows, key=_parties), key=_parties):
         study = Study.of(tuple(group))
@@ -51,8 +51,8 @@ def findings(
             *study.against_paper(published or {}),
             *study.against_curves(curves or {}),
         ]
-        found += [f"With {parties} parties: {s}" if several else s for s in sentences]
-    return found
+        everything += [f"With {parties} parties: {s}" if several else s for s in sentences]
+    return everything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Study:
                 noisy.setdefault(row.label, {})[row.epsilon_budget] = row
         return cls(
             frame={row["strategy"]: row for row in rows if row.epsilon_budget is None},
-            settings=tuple(Setting(label=label, rows=found) for label, found in noisy.items()),
+            settings=tuple(Setting(label=label, rows=own) for label, own in noisy.items()),
         )
 
     def against_non_private(self) -> Iterator[str]:
@@ -147,7 +147,7 @@ class Study:
                 undecided = [e for e in gains if e not in above and e not in below]
                 if undecided:
                     parts.append(
-                        f"is not told apart from {twin.label} at {_budgets(undecided, gains)}"
+                        f"cannot be distinguished from {twin.label} at {_budgets(undecided, gains)}"
                     )
                 yield f"{setting.label} {', '.join(parts)}."
 
@@ -173,8 +173,8 @@ class Study:
                     )
                 else:
                     yield (
-                        f"Equal and proportional weights of {row['strategy']} are not told apart, "
-                        f"though {why}."
+                        f"Equal and proportional weights of {row['strategy']} cannot be "
+                        f"distinguished, though {why}."
                     )
 
     def against_alone(self) -> Iterator[str]:
@@ -184,11 +184,11 @@ class Study:
             return
         gains = {setting.label: setting.minus(alone) for setting in self.settings}
         for verdict, decided in (("better", _above), ("worse", _below)):
-            found = {
+            decisive = {
                 label: [e for e, gain in own.items() if decided(gain, 0)]
                 for label, own in gains.items()
             }
-            named = [f"{label} ({_budgets(e, gains[label])})" for label, e in found.items() if e]
+            named = [f"{label} ({_budgets(e, gains[label])})" for label, e in decisive.items() if e]
             if named:
                 yield (
                     f"A party does {verdict} than by training alone ({_percent(alone)} on average "
@@ -196,7 +196,7 @@ class Study:
                 )
 
     def against_guessing(self) -> Iterator[str]:
-        """Which settings are worse than naming the commonest class."""
+        """Which settings are worse than always naming the majority class."""
         useless: dict[str, str] = {}
         guess = 0.0
         for setting in self.settings:
@@ -206,7 +206,7 @@ class Study:
                 useless[setting.label] = _budgets(low, setting.rows)
         if useless:
             named = "; ".join(f"{label} ({budgets})" for label, budgets in useless.items())
-            yield f"Worse than always naming the commoner class ({100 * guess:.1f} %): {named}."
+            yield f"Worse than always naming the majority class ({100 * guess:.1f} %): {named}."
 
     def against_paper(self, published: Mapping[str, float]) -> Iterator[str]:
         """Whether strategies stand in the order that a paper reports."""
@@ -248,7 +248,7 @@ class Study:
                 least = min(gaps, key=lambda e: gaps[e].mean)
                 yield (
                     f"Against the published accuracy of {label}, {who} is "
-                    f"{' and '.join(parts) or 'not told apart at any ε'}; on average over ε by "
+                    f"{' and '.join(parts) or 'undecided at every ε'}; on average over ε by "
                     f"{mean:+.1f} points, least at ε = {least:g} ({_points(gaps[least])})."
                 )
 

@@ -1,4 +1,4 @@
-"""Accuracy against ε: on the terminal, and as PNG and SVG."""
+"""Plots of accuracy against ε: on the terminal, and as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from matplotlib.axes import Axes
+
     from fedpriv.simulations.compare.rows import Row
 
 _MARKS = "●■▲◆○□△◇✚✖★✦"
@@ -16,7 +18,7 @@ _HEIGHT = 16
 
 
 def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
-    """The means over seeds, one mark a strategy, and the strategies without noise as lines.
+    """The means over seeds, one mark per strategy, and the strategies without noise as lines.
 
     ε is spaced logarithmically, one column for each budget.
     """
@@ -84,7 +86,18 @@ def save_plot(rows: Sequence[Row], stem: Path, *, title: str) -> list[Path]:
     except ImportError:
         return []
     figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.add_subplot()
+    draw(figure.add_subplot(), rows, title=title)
+    figure.legend(loc="outside right upper", fontsize=8)
+    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
+    with rc_context({"svg.hashsalt": title}):  # the same numbers make the same file
+        for path in paths:
+            metadata = {"Date": None} if path.suffix == ".svg" else None
+            figure.savefig(path, dpi=150, metadata=metadata)
+    return paths
+
+
+def draw(axes: Axes, rows: Sequence[Row], *, title: str) -> None:
+    """The metric against ε with 95 % intervals; strategies without noise are lines."""
     scale = 100 if rows[0].metric == "accuracy" else 1
     by_label: dict[str, list[Row]] = {}
     for row in rows:
@@ -110,10 +123,3 @@ def save_plot(rows: Sequence[Row], stem: Path, *, title: str) -> list[Path]:
     axes.set_ylabel("accuracy on the test set (%)" if scale == 100 else "loss on the test set")
     axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize=8)
-    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
-    with rc_context({"svg.hashsalt": title}):  # the same numbers make the same file
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else None
-            figure.savefig(path, dpi=150, metadata=metadata)
-    return paths

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -18,7 +19,6 @@ from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from fedpriv.simulations.compare.rows import Row
     from fedpriv.simulations.experiment.file import Experiment
@@ -34,7 +34,7 @@ def terms(experiment: Experiment) -> str:
     """What all rows with noise have in common."""
     privacy = experiment.privacy
     return (
-        f"{experiment.data.title}, {experiment.model.name} model, λ = {experiment.model.l2:g}; at "
+        f"{experiment.data.title}, {experiment.model.title} model, λ = {experiment.model.l2:g}; at "
         f"equal (ε, δ = {privacy.delta:g}), one record, {privacy.adjacency}"
     )
 
@@ -42,7 +42,7 @@ def terms(experiment: Experiment) -> str:
 def table(rows: Sequence[Row], experiment: Experiment) -> Table:
     """The comparison for a terminal."""
     made = Table(title=terms(experiment), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    columns = _columns(rows, experiment)
+    columns = cell_columns(rows, experiment)
     for heading in columns:
         made.add_column(heading, justify="left" if heading == "strategy" else "right")
     for place, row in enumerate(rows):
@@ -69,15 +69,16 @@ def write_report(
             "partitions and first models, not for the choice of test records. "
             f"{NOISE.capitalize()}."
         ),
-        _markdown(_columns(rows, experiment)),
+        _markdown(cell_columns(rows, experiment)),
     ]
+    if experiment.guests:
+        code = (f"{Path(place).name} {digest}" for place, digest in experiment.guests.items())
+        parts.append(f"Code that is not fedpriv's: {', '.join(code)}.")
     if findings:
         parts += ["## Findings", "\n".join(f"- {finding}" for finding in findings)]
     parts.append("## Plots")
-    for parties in sorted({int(row["parties"]) for row in rows}):
-        chosen = [row for row in rows if row["parties"] == parties]
+    for parties, (title, chosen) in by_parties(rows, experiment).items():
         stem = directory / f"{chosen[0].metric}-{parties}-parties"
-        title = f"{experiment.data.title}, {parties} parties, δ = {experiment.privacy.delta:g}"
         for path in save_plot(chosen, stem, title=title)[:1]:
             parts.append(f"![{title}]({path.name})")
         plain = text_plot(chosen)
@@ -85,6 +86,15 @@ def write_report(
             parts.append(f"```text\n{plain}\n```")
     replace_file(directory / "report.md", "\n\n".join(parts) + "\n")
     return directory / "report.md"
+
+
+def by_parties(rows: Sequence[Row], experiment: Experiment) -> dict[int, tuple[str, list[Row]]]:
+    """By number of parties, the title and the rows of a plot."""
+    groups = {}
+    for parties in sorted({int(row["parties"]) for row in rows}):
+        title = f"{experiment.data.title}, {parties} parties, δ = {experiment.privacy.delta:g}"
+        groups[parties] = (title, [row for row in rows if row["parties"] == parties])
+    return groups
 
 
 def _average(rows: Sequence[Row]) -> str:
@@ -98,7 +108,7 @@ def _group(row: Row) -> tuple[int, float | None]:
     return int(row["parties"]), row.epsilon_budget
 
 
-def _columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]]:
+def cell_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]]:
     """The cells of every column; one that says nothing is left out."""
     accuracy = rows[0].metric == "accuracy"
     columns = {
@@ -120,20 +130,22 @@ def _columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]
 
 
 def _published(rows: Sequence[Row], axes: CompareSection) -> dict[str, list[str]]:
-    """What papers report, beside the same of ours: accuracies in percent, or losses of it."""
+    """Published numbers for comparison: accuracies in percent, or losses of accuracy."""
     columns = {}
     losses, curves = axes.published_losses, axes.published_accuracies
     if losses:
         columns["lost"] = [_or_dash(_lost(row, rows), ".4f") for row in rows]
         columns["published"] = [_or_dash(losses.get(row.label), ".2g") for row in rows]
     if curves:
-        found = [curves.get(row.label, {}).get(row.epsilon_budget or 0.0) for row in rows]
-        columns["published %"] = [_or_dash(None if x is None else 100 * x, ".1f") for x in found]
+        accuracies = [curves.get(row.label, {}).get(row.epsilon_budget or 0.0) for row in rows]
+        columns["published %"] = [
+            _or_dash(None if x is None else 100 * x, ".1f") for x in accuracies
+        ]
     return columns
 
 
 def _name(row: Row, experiment: Experiment) -> str:
-    """The label; a form that is known to cost more than it claims carries its true cost."""
+    """The label; with the true ε, if the mechanism is known to cost more than it claims."""
     spent, label = row["epsilon"], row.label
     if row.epsilon_budget is None:
         return label

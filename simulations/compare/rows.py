@@ -1,4 +1,4 @@
-"""One row of a comparison: one setting of one strategy, over all seeds."""
+"""Rows of a comparison: one setting of one strategy, over all seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a party joins with keys of its own: an invitation comes, a bundle goes, no secret travels.
+"""Invitations and bundles: how a party joins with keys of its own, and no secret travels.
 
 The invitation has the server's address, the CA's certificate and the proposed policy. The bundle
 has the party's public keys and its number of records, signed with its identity: nobody can enter

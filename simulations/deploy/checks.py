@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Fault(ValueError):
-    """What is wrong, and the remedy."""
+    """A fault: what is wrong, and the remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -39,7 +39,7 @@ Examination = tuple[str, "Callable[[], str]", str]
 
 
 def examined(examinations: Iterable[Examination]) -> tuple[Check, ...]:
-    """Carry out all examinations: one that fails does not keep the others from being made."""
+    """Carry out all checks: one that fails does not prevent the others."""
     return tuple(_examine(name, look, remedy) for name, look, remedy in examinations)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a member of a federation, before anyone waits for a run that fails."""
+"""The checks of `fedpriv doctor`: what is wrong with a member, before a run fails because of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _RENEW = "run `fedpriv deploy renew` where the CA's key is, and restart the serv
 def examine(
     folder: ServerFolder | PartyFolder, *, network: bool = True, now: datetime | None = None
 ) -> list[Check]:
-    """Look at everything that a member's processes depend on; ``network``: at the server, too."""
+    """Check all that a member's processes depend on; with ``network`` the server's side, too."""
     now = now or datetime.now(tz=UTC)
     if isinstance(folder, PartyFolder):
         return list(examined(_party(folder, network=network, now=now)))
@@ -94,10 +94,10 @@ def _party(folder: PartyFolder, *, network: bool, now: datetime) -> Iterator[Exa
 
 
 def _versions() -> str:
-    found = version("flwr")
-    if not found.startswith(FLOWER):
-        raise Fault(f"flwr {found}", f"install flwr {FLOWER}*: others are not tested.")
-    return f"fedpriv {version('fedpriv')}, flwr {found}"
+    installed = version("flwr")
+    if not installed.startswith(FLOWER):
+        raise Fault(f"flwr {installed}", f"install flwr {FLOWER}*: others are not tested.")
+    return f"fedpriv {version('fedpriv')}, flwr {installed}"
 
 
 def _valid(path: Path, now: datetime, remedy: str = _AGAIN) -> str:
@@ -116,7 +116,7 @@ def _valid(path: Path, now: datetime, remedy: str = _AGAIN) -> str:
 
 
 def _server_certificate(folder: ServerFolder, address: str, now: datetime) -> str:
-    found = _valid(folder.certificate, now, _RENEW)
+    validity = _valid(folder.certificate, now, _RENEW)
     certificate = read_certificate(folder.certificate)
     if not signed_by(certificate, read_certificate(folder.ca)):
         raise Fault("server.crt was not signed by ca.crt", _RENEW)
@@ -124,7 +124,7 @@ def _server_certificate(folder: ServerFolder, address: str, now: datetime) -> st
         raise Fault("server.key is not the key of server.crt", _RENEW)
     _named(certificate, address)
     _named(certificate, "127.0.0.1")
-    return found
+    return validity
 
 
 def _named(certificate: x509.Certificate, name: str) -> None:
@@ -154,14 +154,16 @@ def _complete(folder: Folder) -> str:
 
 def _node_keys(folder: ServerFolder) -> str:
     expected = {member.name: member.node for member in read_roster(folder.roster).members}
-    found = {path.stem: path.read_text().strip() for path in folder.nodes.glob("*.pub")}
-    different = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+    present = {path.stem: path.read_text().strip() for path in folder.nodes.glob("*.pub")}
+    different = sorted(
+        name for name in expected | present if expected.get(name) != present.get(name)
+    )
     if different:
         raise Fault(
             f"nodes/ and roster.toml differ for {', '.join(different)}",
-            "run `fedpriv deploy add BUNDLE` again, or delete the file of who left.",
+            "run `fedpriv deploy add BUNDLE` again, or delete the file of a party that left.",
         )
-    return f"{len(found)} keys, those of the roster"
+    return f"{len(present)} keys, those of the roster"
 
 
 def _policy(folder: PartyFolder) -> str:
@@ -174,14 +176,14 @@ def _policy(folder: PartyFolder) -> str:
 
 
 def _pinned(folder: PartyFolder, now: datetime) -> str:
-    found = _valid(folder.ca, now)
+    validity = _valid(folder.ca, now)
     pinned, present = read_party(folder.policy).policy.server, read_certificate(folder.ca)
     if fingerprint(present) != pinned:
         raise Fault(
             f"ca.crt is {fingerprint(present)}, and policy.server pins another one",
-            "find out from the federation, on another way than the server, which one is right.",
+            "find out, through another channel than the server, which one is right.",
         )
-    return found
+    return validity
 
 
 def _own(folder: PartyFolder) -> tuple[Roster, int]:
@@ -259,8 +261,8 @@ def _as_new_as_the_state(file: PartyFile) -> None:
     if mark is None:
         return
     with Ledger.open(file.ledger, read_only=True) as ledger:
-        found = ledger.hash_of(mark.rows)
-    if found != mark.head.hex():
+        head = ledger.hash_of(mark.rows)
+    if head != mark.head.hex():
         raise Fault(
             f"{file.ledger.name} is older than state/, or is another ledger: it has forgotten what "
             "was spent",

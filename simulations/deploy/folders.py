@@ -1,4 +1,4 @@
-"""Where everything of a member lies: one directory each, which is all that a machine needs."""
+"""Directory layout of a member: one directory each, which is all that its machine needs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Folder:
 
     @property
     def schema(self) -> Path:
-        """What is public about the records."""
+        """The schema of the records."""
         return self.root / "schema.toml"
 
     @property
     def secret(self) -> Path:
-        """What the node and its worker share."""
+        """The secret that the node and its worker share."""
         return self.root / "worker.secret"
 
     @property
@@ -48,7 +48,7 @@ class Folder:
 
     @property
     def processes(self) -> Path:
-        """Which processes run, and what they say."""
+        """Process ids and logs."""
         return self.root / "processes"
 
     @property
@@ -58,7 +58,7 @@ class Folder:
 
     @property
     def checklist(self) -> Path:
-        """What a person has to do."""
+        """The checklist of what a person has to do."""
         return self.root / "CHECKLIST.md"
 
 
@@ -83,7 +83,7 @@ class ServerFolder(Folder):
 
     @property
     def invitation(self) -> Path:
-        """What a party needs in order to join: public."""
+        """The invitation, which a party needs in order to join: public."""
         return self.root / "invitation.toml"
 
     @property
@@ -93,7 +93,7 @@ class ServerFolder(Folder):
 
     @property
     def runs(self) -> Path:
-        """One directory a run."""
+        """One directory per run."""
         return self.root / "runs"
 
     @property
@@ -113,12 +113,12 @@ class PartyFolder(Folder):
 
     @property
     def policy(self) -> Path:
-        """What the party insists on."""
+        """The party's own file: policy, budget and paths."""
         return self.root / "party.toml"
 
     @property
     def node(self) -> Path:
-        """Where the server is, and which port the node uses."""
+        """The node's settings: where the server is, and which port the node uses."""
         return self.root / "node.toml"
 
     @property
@@ -143,7 +143,7 @@ class PartyFolder(Folder):
 
     @property
     def bundle(self) -> Path:
-        """What the coordinator needs to know of the party: public."""
+        """The bundle, which the coordinator needs to add the party: public."""
         return self.root / "bundle.toml"
 
     @property

@@ -38,7 +38,7 @@ SCRIPT = 0o755
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Founded:
-    """What `init` made.
+    """The federation that `init` made.
 
     Attributes:
         server: The server's directory.
@@ -60,7 +60,7 @@ def found(
 
     With ``party_keys`` the keys of all parties are made here, and whoever runs this could
     impersonate them: for a trial, or where the coordinator is trusted with it. Without, parties
-    `join` and are `add`-ed.
+    `join`, and the coordinator calls `add`.
 
     Raises:
         ValueError: Something is in the way, and ``force`` is not given.
@@ -101,7 +101,7 @@ def join(
 
 
 def add(bundle: Path, server: Path, *, force: bool = False) -> tuple[Member, Roster]:
-    """Put a party that joined into the roster, and its node key among those to register.
+    """Add a party that joined to the roster, and its node key to those to register.
 
     Raises:
         ValueError: The bundle is not valid, or the party is known under other keys.
@@ -272,7 +272,7 @@ def _publish(
     authority: str,
     members: Iterable[PartyFolder] = (),
 ) -> None:
-    """Write who takes part, wherever it must be known."""
+    """Write the roster wherever it is needed."""
     for member in roster.members:
         (folder.nodes / f"{member.name}.pub").write_text(f"{member.node}\n")
     for place in (folder.roster, *(home.roster for home in members)):

@@ -42,7 +42,7 @@ def private_folder(path: Path) -> Path:
 
 
 def write_private(path: Path, data: bytes, *, force: bool = False) -> None:
-    """Write a secret that only its owner may read, at no moment anyone else.
+    """Write a secret file that at no moment anyone but its owner may read.
 
     Raises:
         ValueError: The file is there and ``force`` is not given.
@@ -78,12 +78,12 @@ def new_node_key() -> EllipticCurvePrivateKey:
 
 
 def node_private(key: EllipticCurvePrivateKey) -> bytes:
-    """OpenSSH format, which Flower reads."""
+    """A private node key in OpenSSH format, which Flower reads."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
 
 
 def node_public(key: EllipticCurvePrivateKey) -> str:
-    """One OpenSSH line."""
+    """A public node key as one OpenSSH line."""
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
@@ -105,12 +105,12 @@ def read_node_key(path: Path) -> EllipticCurvePrivateKey:
 
 
 def identity_private(key: Ed25519PrivateKey) -> bytes:
-    """PEM, PKCS 8."""
+    """A private identity in PEM, PKCS 8."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def identity_public(key: Ed25519PrivateKey) -> bytes:
-    """The 32 bytes that a roster pins."""
+    """A public identity: the 32 bytes that a roster pins."""
     return key.public_key().public_bytes_raw()
 
 

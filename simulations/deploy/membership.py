@@ -1,4 +1,4 @@
-"""Which nodes the SuperLink admits: those whose public key was registered, each once."""
+"""Membership of nodes: the SuperLink admits those whose public key was registered, each once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def is_up(folder: ServerFolder) -> bool:
 
 
 def register(folder: ServerFolder) -> tuple[str, ...]:
-    """Register the node keys that are not registered yet; whose they are.
+    """Register the node keys that are not registered yet; returns their parties.
 
     A key that was replaced is unregistered first: the old one is worth nothing from then on.
     """

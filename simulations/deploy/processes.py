@@ -86,11 +86,11 @@ def start(program: Program) -> Process:
 
 def processes(folder: Folder) -> tuple[Process, ...]:
     """The processes that were started for a member and not stopped."""
-    found = []
+    known = []
     for path in sorted(folder.processes.glob("*.pid")):
         values = read_json(path)
-        found.append(Process(name=path.stem, pid=values["pid"], started=values["started"]))
-    return tuple(found)
+        known.append(Process(name=path.stem, pid=values["pid"], started=values["started"]))
+    return tuple(known)
 
 
 def stop(folder: Folder) -> tuple[Process, ...]:
@@ -110,7 +110,7 @@ def stop(folder: Folder) -> tuple[Process, ...]:
 
 
 def wait_for(members: Sequence[Process]) -> Process:
-    """Wait until one of the processes ends; which."""
+    """Wait until one of the processes ends, and return it."""
     while True:
         for process in members:
             if not process.alive:
@@ -119,7 +119,7 @@ def wait_for(members: Sequence[Process]) -> Process:
 
 
 def log_of(folder: Folder, name: str) -> Path:
-    """Where a process of a member writes what it says."""
+    """The log file of a member's process."""
     return folder.processes / f"{name}.log"
 
 

@@ -50,7 +50,7 @@ _QUIET = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One process.
+    """The command of one process.
 
     Attributes:
         name: What it is called in pid files and logs.
@@ -66,12 +66,12 @@ class Program:
 
     @property
     def full_environment(self) -> dict[str, str]:
-        """All that the process finds."""
+        """The whole environment of the process."""
         return {**os.environ, **self.environment}
 
     @property
     def line(self) -> str:
-        """The same for a shell."""
+        """The command as a line for a shell."""
         settings = " ".join(f"{key}={quote(value)}" for key, value in self.environment.items())
         return f"env {settings} {join(self.command)}"
 

@@ -1,4 +1,4 @@
-"""What a member can see of the network: ports, the server behind its certificate, its clock."""
+"""Network checks: free ports, the server's certificate and its clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_AHEAD = float(SYSTEM_TIME_TOLERANCE)
 """Seconds that a node's clock may be ahead: the SuperLink refuses signatures of the future."""
 MOST_BEHIND = float(TIMESTAMP_TOLERANCE)
-"""Seconds that it may be behind: and old ones."""
+"""Seconds that it may be behind: the SuperLink refuses old signatures, too."""
 _SECONDS = 5.0
 
 

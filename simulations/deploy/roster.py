@@ -1,8 +1,8 @@
-"""The roster: who takes part, under which public keys. The same file at every member.
+"""The roster: the parties and their public keys. The same file at every member.
 
 Every member pins it: an identity that is not in the roster signs nothing that a party accepts. So
-the file must reach each party on a way that the server does not control; `Roster.fingerprint` is
-short enough to be compared by telephone.
+the file must reach each party through a channel that the server does not control;
+`Roster.fingerprint` is short enough to be compared by telephone.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Roster:
 
     @property
     def fingerprint(self) -> str:
-        """Equal at two members if and only if they pin the same parties, keys and sizes."""
+        """A fingerprint: equal at two members exactly if they pin the same parties, keys, sizes."""
         pinned = [member.to_dict() for member in self.members]
         return sha256(to_toml({"party": pinned}).encode()).hexdigest()[:32]
 

@@ -1,4 +1,4 @@
-"""The texts that `init` and `join` write: scripts, units and checklists."""
+"""Templates of the files that `init` and `join` write: scripts, units and checklists."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def party_values(federation: FederationFile, name: str, *, server: str) -> dict[
 
 
 def _least(parties: int, level: Level) -> int:
-    """The parties that a sum has at the least, if as many stay away as a run allows for.
+    """The least number of parties in a sum, if as many drop out as a run allows.
 
     A party that asks for more would refuse every run of the federation.
     """
@@ -65,7 +65,7 @@ def _least(parties: int, level: Level) -> int:
 
 
 def party_text(values: dict[str, Any]) -> str:
-    """The file, with a word on top about who decides."""
+    """The text of a party's own file, with a comment on top about who decides."""
     head = (
         "# What this party holds and what it is willing to answer. It decides here, on this\n"
         "# machine, whatever a server asks for. Paths are relative to this file.\n\n"
@@ -74,7 +74,7 @@ def party_text(values: dict[str, Any]) -> str:
 
 
 def start_script(role: str) -> str:
-    """Starts a member and stays until it ends; stops it when told to."""
+    """A script that starts a member, stays until it ends, and stops it when told to."""
     command = f"env PYTHONSAFEPATH=1 {quote(_fedpriv())} deploy {role}"
     return (
         "#!/bin/sh\n"
@@ -113,14 +113,14 @@ WantedBy=multi-user.target
 
 
 def server_checklist(federation: FederationFile, *, roster: str, authority: str) -> str:
-    """What the coordinator has to do."""
+    """The coordinator's checklist."""
     section = federation.server
     return f"""\
 # {federation.name}: checklist of the server
 
 1. Keep `ca/ca.key` off this machine; it is needed only to renew the server's certificate.
 2. Open port {section.port} of {section.address} to the parties, and nothing else.
-3. Tell every party, on another way than this server, the fingerprint of the CA certificate:
+3. Tell every party the fingerprint of the CA certificate, through another channel than this server:
    `{authority}`
 4. For every party that makes its own keys: send `invitation.toml`, receive `bundle.toml`, then
    `fedpriv deploy add bundle.toml --server .`
@@ -132,11 +132,11 @@ def server_checklist(federation: FederationFile, *, roster: str, authority: str)
 
 
 def party_checklist(name: str, *, authority: str) -> str:
-    """What a party has to do."""
+    """A party's checklist."""
     return f"""\
 # {name}: checklist of the party
 
-1. Compare the fingerprint of `ca.crt` with what the coordinator says on another way:
+1. Compare the fingerprint of `ca.crt` with what the coordinator tells you through another channel:
    `{authority}`
 2. Read `party.toml` and change what you do not agree to: budget, clip, noise, protection.
    It decides.

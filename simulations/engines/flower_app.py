@@ -1,4 +1,4 @@
-"""The Flower App that a run is handed to Flower as.
+"""The Flower App by which a run is handed to Flower.
 
 What it ships is a reference: every process runs the fedpriv that is installed where it is.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.engines.courier import Patience, WallClock
@@ -15,7 +16,7 @@ from fedpriv.federation.engines.simulated_keys import (
     simulated_roster,
     simulated_sampling,
 )
-from fedpriv.federation.party.client_app import client_app
+from fedpriv.federation.party.client_app import ContextStore, client_app
 from fedpriv.federation.party.guard import Policy
 from fedpriv.federation.party.host import PartyHost
 from fedpriv.federation.party.party import Party
@@ -41,7 +42,7 @@ def grid_experiment(source: str) -> Experiment:
 
 
 def protection(experiment: Experiment) -> Protection:
-    """What server and parties of a simulation agree on.
+    """The secure-aggregation level that server and parties of a simulation agree on.
 
     Where the parties bring the noise in shares, masks assume as many colluders as the shares do.
     """
@@ -108,9 +109,9 @@ def grid_federation(
         grid: Flower's, or ours.
         prepared: The experiment.
         rounds: How many sums to expect; one alone is not worth a set-up ahead.
-        done: How many sums were formed before, before the run was interrupted.
+        done: How many sums were formed before the run was interrupted.
         patience: How long to wait.
-        clock: Of the deadlines.
+        clock: The clock of the deadlines.
     """
     clock = clock or WallClock()
     leaving = dropouts(prepared)
@@ -136,7 +137,7 @@ def local_federation(prepared: Prepared, *, run: str, rounds: int, done: int = 0
         number = int(context.node_config["partition-id"])
         if number not in hosts:
             hosts[number] = party_host(prepared, number, run=run, identities=identities)
-        return hosts[number]
+        return replace(hosts[number], store=ContextStore(context.state))
 
     grid = LocalGrid(client_app(open_party), prepared.task.parties)
     return grid_federation(grid, prepared, rounds=rounds, done=done, clock=VirtualClock())

@@ -43,7 +43,7 @@ _QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
-    "OMP_NUM_THREADS": "1",  # one thread a party: Ray runs as many of them as there are processors
+    "OMP_NUM_THREADS": "1",  # one thread per party: Ray runs as many parties as processors
     "PYTHONUNBUFFERED": "1",
 }
 # What is shipped is a reference: every process runs the fedpriv that is installed where it is.
@@ -100,7 +100,7 @@ def _flwr_run(home: Path, session: Session) -> list[str]:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """What the processes find; paths of the user's mean what they mean here.
+    """The environment of the processes; the user's paths mean the same there as here.
 
     An empty entry of PYTHONPATH, which a stray colon makes, would be the working directory.
     """
@@ -161,10 +161,10 @@ def _child(
 
 
 def _end_all(home: Path) -> None:
-    """End what is left: Flower starts sessions of their own, which no process group reaches.
+    """End what is left: Flower starts processes in sessions that no process group reaches.
 
-    All of them, and nobody else, were given this home; Linux tells. Who was started by none of the
-    others comes first, and takes its own children along: Ray knows how to end what it started.
+    All of them, and no others, were given this home, as Linux shows. A process that none of the
+    others started is ended first, and ends its own children: Ray knows how to end what it started.
     """
     for number, all_of_them in (
         (signal.SIGTERM, False),
@@ -183,14 +183,14 @@ def _end_all(home: Path) -> None:
 
 def _at_home(home: Path) -> dict[int, int]:
     """The processes whose environment names this home, but for this one, and their parents."""
-    mark, found = f"FLWR_HOME={home}\0".encode(), {}
+    mark, parents = f"FLWR_HOME={home}\0".encode(), {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is somebody else's
             if mark in (folder / "environ").read_bytes():
                 parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-                found[int(folder.name)] = int(parent)
-    found.pop(os.getpid(), None)
-    return found
+                parents[int(folder.name)] = int(parent)
+    parents.pop(os.getpid(), None)
+    return parents
 
 
 def _follow(
@@ -203,8 +203,8 @@ def _follow(
     tail: list[str] = []
     with _child(command, home, environment, subprocess.PIPE) as process:
         for line in process.stdout or ():
-            _, found, facts = line.partition(PROGRESS)
-            if found:
+            _, marked, facts = line.partition(PROGRESS)
+            if marked:
                 count, _, rest = facts.strip().partition(" ")
                 done, _, total = count.partition("/")
                 on_progress(int(done), int(total), rest)
@@ -216,8 +216,8 @@ def _follow(
 
 def _result(session: Session, tail: list[str]) -> dict[str, Any]:
     if session.finished:
-        found: dict[str, Any] = read_json(session.directory / "result.json")
-        return found
+        result: dict[str, Any] = read_json(session.directory / "result.json")
+        return result
     failure = session.directory / FAILURE
     if failure.exists():
         raise ValueError(failure.read_text().strip())

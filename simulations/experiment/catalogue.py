@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedpriv._validate import require_choice
+from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.complaints import complaint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.experiment.sections import StrategySection
-    from fedpriv.strategies import StrategyInfo
+    from fedpriv.strategies import Setup, StrategyInfo
 
 PARTY_ALONE = "party-alone"
 FRAME = ("non-private", PARTY_ALONE)
@@ -39,21 +44,64 @@ def catalogue() -> dict[str, StrategyInfo]:
     return {**STRATEGIES, alone.name: alone}
 
 
-def known_options(name: object) -> set[str]:
+def strategy_info(
+    name: str, pins: Mapping[str, str], *, key: str = "strategy.name"
+) -> StrategyInfo:
+    """What a strategy tells about itself: one of fedpriv's, or the user's own.
+
+    ``pins`` are the hashes that the experiment states for code of the user's own.
+    """
+    known = catalogue()
+    if name in known:
+        return known[name]
+    if not guests.is_guest("strategy", name):
+        require_choice([*known, *guests.installed("strategy")], **{key: name})
+    return guest_info(guests.load("strategy", name, pins))
+
+
+def guest_info(guest: guests.Guest) -> StrategyInfo:
+    """The INFO and the `build` of a user's own strategy: of the class that is named, or its file.
+
+    It signs with its own name and hash, never with that of a strategy of fedpriv.
+    """
+    from fedpriv.strategies import StrategyInfo
+
+    holder = guest.value if hasattr(guest.value, "INFO") else guest.module
+    info, build = getattr(holder, "INFO", None), getattr(holder, "build", None)
+    if not isinstance(info, StrategyInfo) or not callable(build):
+        raise ValueError(
+            f"{guest.title!r} is no strategy: the class, or its file, must have INFO, a "
+            "StrategyInfo, and build(setup, options). docs/own-strategy.md has an example."
+        )
+    if info.noise_by not in ("server", "nobody") or info.shares:
+        raise ValueError(
+            f"{guest.title!r}: INFO must have noise_by = 'server' or 'nobody', and no shares: only "
+            "noise that fedpriv adds to a sum can be vouched for."
+        )
+
+    def blamed(setup: Setup, options: Any) -> SumStrategy:
+        with guest.blamed():
+            strategy: SumStrategy = build(setup, options)
+        return strategy
+
+    return replace(info, name=guest.signature, guest=blamed)
+
+
+def known_options(name: object, pins: Mapping[str, str]) -> set[str]:
     """The keys that a strategy reads beside its name; none for an unknown strategy."""
-    info = catalogue().get(str(name))
-    return set(info.options.model_fields) if info else set()
+    if name not in catalogue() and not guests.is_guest("strategy", name):
+        return set()
+    return set(strategy_info(str(name), pins).options.model_fields)
 
 
 def checked(experiment: Experiment) -> Experiment:
     """The experiment with every option of its strategy filled in, or the reason to refuse it."""
     section = experiment.strategy
-    require_choice(catalogue(), **{"strategy.name": section.name})
-    info = catalogue()[section.name]
+    info = strategy_info(section.name, experiment.guests)
     if info.convex_only and not experiment.model.convex:
         raise ValueError(
             f"strategy.name = {section.name!r} needs a convex problem, and model.name = "
-            f"{experiment.model.name!r} is none. Use gradient-perturbation, or a linear model."
+            f"{experiment.model.title!r} is none. Use gradient-perturbation, or a linear model."
         )
     if section.name == PARTY_ALONE and experiment.model.l2 == 0:
         raise ValueError("model.l2 must be positive for party-alone: it makes the minimum unique.")
@@ -62,11 +110,11 @@ def checked(experiment: Experiment) -> Experiment:
 
 def inheriting(experiment: Experiment, entry: StrategySection) -> Experiment:
     """The experiment with another strategy; options of the file that it knows still hold."""
-    require_choice(catalogue(), **{"compare.strategies": entry.name})
+    info = strategy_info(entry.name, experiment.guests, key="compare.strategies")
     shared = {
         key: value
         for key, value in experiment.strategy.options.items()
-        if key in known_options(entry.name)
+        if key in info.options.model_fields
     }
     values = {"name": entry.name, "label": entry.label, **shared, **entry.options}
     return checked(experiment.with_strategy({key: v for key, v in values.items() if v is not None}))

@@ -29,6 +29,7 @@ _RULES = {
     "less_than": "less than {lt:g}",
     "less_than_equal": "at most {le:g}",
     "literal_error": "{expected}",
+    "guest": "'path/to/file.py:Name' or the name of an installed one",
 }
 
 

@@ -28,6 +28,8 @@ from fedpriv.data import (
     read_table,
 )
 from fedpriv.data.partition import BY_RECORD
+from fedpriv.simulations.experiment.guests import pin_of
+from fedpriv.simulations.experiment.own_data import own_data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 # A data set's own split is what is asked for if it is this close to it.
 _SAME_SPLIT = 0.01
 _DEFAULT_FRACTION = 0.2
+
+# The least headroom where a hash decides who is trained on: 1 would say that all stay in place, and
+# a size that is rounded to all records of its party comes to just that.
+_BY_HASH = 1 + 2.0**-20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,7 +94,8 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
     twice the memory, and one load for all.
     """
     section = experiment.data
-    split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep)
+    pin = pin_of("data", section.name, experiment.guests)
+    split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
     rng = np.random.default_rng(experiment.seed_of("partition"))
     if section.partition == "natural":
         chosen = _chosen(split.dataset, section, rng)
@@ -110,24 +117,26 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
     totals = _declared(section, data.parties, totals)
     dealt = data.kind not in BY_RECORD and section.records is None  # in a simulation
     sizes = data.sizes if dealt else np.maximum(1, np.rint(totals * split.share))
-    in_place = split.share == 1 and data.kind != "hashed"
+    in_place = split.share == 1 and (data.kind != "hashed" or data.parties == 1)
     most = totals.sum() if data.kind == "hashed" else totals
     return Holding(
         data=data,
         sizes=tuple(map(int, sizes)),
-        headroom=1.0 if dealt or in_place else max(1.0, float((most / sizes).max())),
+        headroom=1.0 if dealt or in_place else max(_BY_HASH, float((most / sizes).max())),
         own_test=split.share == 1,
     )
 
 
-def _bounded(section: DataSection, seed: int, keep: bool) -> _Split:
-    """The data set before its partition."""
+def _bounded(section: DataSection, seed: int, keep: bool, pin: str | None) -> _Split:
+    """The data set before its partition; ``pin`` is the hash of code of the user's own."""
     bounds = Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
-    split = _split((_kept_source if keep else _loaded)(section), section, seed)
+    split = _split((_kept_source if keep else _loaded)(section, pin), section, seed)
     return replace(split, dataset=bound(split.dataset, bounds))
 
 
-def _loaded(section: DataSection) -> Dataset:
+def _loaded(section: DataSection, pin: str | None) -> Dataset:
+    if section.name is not None and pin is not None:
+        return own_data(section.name, pin)
     if section.name is not None:
         return load(section.name, root=section.root)
     dataset, _ = read_table(str(section.path), read_schema(str(section.schema_path)))

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from fedpriv._toml import read_toml
+from fedpriv._toml import parse_toml, read_toml, to_toml
+from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.complaints import complaint
+from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.sections import (
     CompareSection,
     DataSection,
-    ModelSection,
     PrivacySection,
     RunSection,
     Section,
@@ -29,7 +31,7 @@ from fedpriv.simulations.experiment.sections import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
@@ -45,6 +47,7 @@ _NOT_HASHED = {
     "secure_aggregation",
     "least_parties",
 }
+_LATER = {"loss", "shape", "options"}
 
 
 class Experiment(Section):
@@ -53,6 +56,8 @@ class Experiment(Section):
     Attributes:
         name: what its results are filed under; that of the file, if not given.
         summary: what it is for, for `fedpriv list experiments`.
+        guests: by file, or by entry point, the SHA-256 of all code of the user's own that the
+            experiment names: filled in when it is read, and compared whenever the code is loaded.
     """
 
     name: str = "experiment"
@@ -64,6 +69,18 @@ class Experiment(Section):
     run: RunSection = RunSection()
     tuning: TuningSection | None = None
     compare: CompareSection | None = None
+    guests: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pin_guests(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        run = values.get("run")
+        if isinstance(run, dict) and run.get("engine") == "deployment":
+            guests.require_no_guest(values)
+        pins = guests.pinned(values)
+        return {**values, "guests": pins} if pins else values
 
     @model_validator(mode="after")
     def _records_somewhere(self) -> Self:
@@ -83,7 +100,26 @@ class Experiment(Section):
 
     def to_dict(self) -> dict[str, Any]:
         """The experiment as JSON-ready values with nothing left out but what is not set."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if not self.guests:
+            del values["guests"]
+        if not self.model.options:
+            del values["model"]["options"]
+        return values
+
+    @property
+    def guest_code(self) -> list[dict[str, str]]:
+        """The code of the user's own that a run executes: kind, source, and SHA-256."""
+        return [
+            {
+                "kind": kind,
+                "source": guests.title(name),
+                "sha256": pin.removeprefix("sha256:"),
+            }
+            for (table, key), kind in guests.KEYS.items()
+            if (name := getattr(getattr(self, table), key)) is not None
+            and (pin := guests.pin_of(kind, name, self.guests)) is not None
+        ]
 
     @property
     def config_hash(self) -> str:
@@ -100,7 +136,7 @@ class Experiment(Section):
         server could have one party answer, and all others say nothing.
         """
         digits = None if self.run.engine == "deployment" else 12
-        return f"{self.strategy.name}-{self.config_hash[:digits]}"
+        return f"{guests.title(self.strategy.name)}-{self.config_hash[:digits]}"
 
     def seed_of(self, purpose: str) -> int:
         """A seed for one purpose that data and ``run.seed`` alone decide, whatever the strategy.
@@ -116,6 +152,12 @@ class Experiment(Section):
         values = section.model_dump(mode="json", by_alias=True, exclude=_NOT_HASHED)
         if name == "data":
             values["title"] = self.data.title
+        if name == "model":  # keys that came later leave the hash of older files as it was
+            values = {k: v for k, v in values.items() if v or k not in _LATER}
+        for (table, key), kind in guests.KEYS.items():
+            pin = guests.pin_of(kind, values.get(key), self.guests) if table == name else None
+            if pin is not None:  # by its code, wherever its file lies
+                values[key] = f"{guests.title(values[key])} {pin}"
         if name == "run":
             # All engines compute the same, up to the fixed-point step: one run, one noise.
             values["engine"] = "vectorized"
@@ -136,12 +178,20 @@ class Experiment(Section):
         return parse_experiment(values)
 
 
-def read_experiment(source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
-    """Read an experiment file, or a built-in one by name, with ``key=value`` overrides applied."""
-    path = _find(source)
-    values = read_toml(path, "experiment")
-    values.setdefault("name", path.stem)
-    _anchor(values, path.parent)
+def read_experiment(
+    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()
+) -> Experiment:
+    """An experiment: a file, a built-in one by name, or its tables, with ``key=value`` overrides.
+
+    Paths in tables, as in overrides, are relative to the working directory.
+    """
+    if isinstance(source, Mapping):
+        values = parse_toml(to_toml(source), "experiment")
+    else:
+        path = _find(source)
+        values = read_toml(path, "experiment")
+        values.setdefault("name", path.stem)
+        _anchor(values, path.parent)
     written = values.get("strategy")
     written = dict(written) if isinstance(written, dict) else {}
     for override in overrides:
@@ -188,6 +238,7 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
         for key in ("path", "schema", "root"):
             if isinstance(data.get(key), str):
                 data[key] = str((folder / data[key]).resolve())
+    guests.anchor(values, folder)
 
 
 def _anchor_protector(values: dict[str, Any]) -> None:
@@ -222,7 +273,8 @@ def _leave_behind(values: dict[str, Any], written: dict[str, Any]) -> None:
     now = values.get("strategy")
     if not isinstance(now, dict) or now.get("name") == written.get("name"):
         return
-    old, new = known_options(written.get("name")), known_options(now.get("name"))
+    pins = guests.pinned(values)
+    old, new = known_options(written.get("name"), pins), known_options(now.get("name"), pins)
     for key in old - new:
         if key in now and now[key] == written.get(key):
             del now[key]

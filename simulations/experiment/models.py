@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import nn
+
+from fedpriv.learning.loss_checks import require_not_refuted
 from fedpriv.learning.losses import (
     HuberHinge,
     HuberRegression,
@@ -13,11 +19,16 @@ from fedpriv.learning.losses import (
     Squared,
 )
 from fedpriv.learning.models import LinearModel, MlpModel, Model
+from fedpriv.learning.network import NetworkModel, seeded_module, small_cnn
+from fedpriv.simulations.experiment import guests
 
 if TYPE_CHECKING:
-    from fedpriv.data import Dataset
-    from fedpriv.simulations.experiment.sections import ModelSection
+    from collections.abc import Mapping
 
+    from fedpriv.data import Dataset, Task
+    from fedpriv.simulations.experiment.model_section import ModelSection
+
+_ANY = ("binary", "multiclass", "regression")
 _TASKS = {
     "logistic": ("binary",),
     "huber-svm": ("binary",),
@@ -25,34 +36,145 @@ _TASKS = {
     "huber-regression": ("regression",),
     "squared": ("regression",),
     "mlp": ("binary", "multiclass"),
+    "cnn": ("binary", "multiclass"),
 }
+_KEPT = 16
+_LOSS_OF = {"binary": "logistic", "multiclass": "softmax", "regression": "huber-regression"}
 
 
 def learner(
-    section: ModelSection, dataset: Dataset, *, headroom: float = 1.0
+    section: ModelSection,
+    dataset: Dataset,
+    *,
+    headroom: float = 1.0,
+    seed: int = 0,
+    pins: Mapping[str, str] | None = None,
 ) -> tuple[Model, Loss]:
     """The model and loss that ``section`` names, in the dimensions of ``dataset``.
 
-    ``headroom`` is that of the task: how many times its size a party's records may be.
+    Args:
+        section: Of the experiment.
+        dataset: Whose public facts decide the dimensions.
+        headroom: That of the task: how many times its size a party's records may be.
+        seed: Of the weights of a module of the user's own that are not trained.
+        pins: The hashes that the experiment states for code of the user's own.
     """
-    if dataset.task not in _TASKS[section.name]:
-        fitting = ", ".join(name for name, tasks in _TASKS.items() if dataset.task in tasks)
+    _require_fit("name", section.name, dataset)
+    loss = _loss(section, dataset, headroom, pins or {})
+    return _model(section, dataset, loss.outputs, seed, pins or {}), loss
+
+
+def _model(
+    section: ModelSection, dataset: Dataset, outputs: int, seed: int, pins: Mapping[str, str]
+) -> Model:
+    width = len(dataset.feature_names)
+    if section.convex:
+        return LinearModel(width=width, classes=outputs)
+    if section.name == "mlp":
+        return MlpModel(widths=(width, *section.hidden, outputs), activation=section.activation)
+    if section.name == "cnn":
+        shape = section.shape or dataset.image_shape or ()
+        if len(shape) != 3:
+            raise ValueError(
+                f"model.shape must be given for 'cnn', as in [1, 8, 8]: {dataset.name} does not "
+                "say what channels, height and width its images have."
+            )
+        _require_width(shape, dataset)
+        return small_cnn(shape=shape, classes=outputs)
+    return _own_model(section, dataset, outputs, seed, pins)
+
+
+def _own_model(
+    section: ModelSection, dataset: Dataset, outputs: int, seed: int, pins: Mapping[str, str]
+) -> NetworkModel:
+    """A module of the user's own, made twice: whoever makes it must get the same one."""
+    guest, width = guests.load("model", section.name, pins), len(dataset.feature_names)
+    if not callable(guest.value):
+        raise ValueError(f"{guest.title!r} must be a class or function, got {guest.value!r}.")
+
+    def make() -> nn.Module:
+        made: Any = guest.value(features=width, classes=outputs, **section.options)
+        if not isinstance(made, nn.Module):
+            raise ValueError(f"{guest.title!r} must make a torch.nn.Module, got {made!r}.")
+        return made
+
+    with guest.blamed():
+        module, again = (seeded_module(make, seed=seed) for _ in range(2))
+        _require_same(module, again, guest.title)
+        stated = getattr(module, "input_shape", None)
+        shape = section.shape or (tuple(map(int, stated)) if stated else (width,))
+        _require_width(shape, dataset)
+        return NetworkModel(module=module, input_shape=shape, classes=outputs)
+
+
+def _require_same(module: nn.Module, again: nn.Module, title: str) -> None:
+    one, other = module.state_dict(), again.state_dict()
+    differing = [key for key in one if key not in other or not torch.equal(one[key], other[key])]
+    if differing or len(one) != len(other):
         raise ValueError(
-            f"model.name = {section.name!r} does not fit {dataset.name}, a {dataset.task} task. "
+            f"{title!r} must make the same module whenever it is called, and {differing[:1]} "
+            "differs: parties would compute with different weights. Draw random numbers from "
+            "torch's own generator, which fedpriv seeds, and read no clock."
+        )
+
+
+def _require_width(shape: tuple[int, ...], dataset: Dataset) -> None:
+    width = len(dataset.feature_names)
+    if prod(shape) == width:
+        return
+    extra = dataset.feature_names[-1] == "intercept" and prod(shape) == width - 1
+    remedy = " The last one is the constant feature: set data.intercept = 0." if extra else ""
+    raise ValueError(
+        f"the shape of a record, {shape}, must have as many numbers as {dataset.name} has features,"
+        f" {width}; got {prod(shape)}.{remedy}"
+    )
+
+
+def _require_fit(key: str, name: str | None, dataset: Dataset) -> None:
+    """Refuse a built-in model or loss for another kind of task."""
+    if dataset.task not in _TASKS.get(name or "", _ANY):
+        fitting = ", ".join(known for known, tasks in _TASKS.items() if dataset.task in tasks)
+        raise ValueError(
+            f"model.{key} = {name!r} does not fit {dataset.name}, a {dataset.task} task. "
             f"Models for it: {fitting}."
         )
-    width, classes = len(dataset.feature_names), len(dataset.classes)
-    if section.name == "mlp":
-        outputs = classes if dataset.task == "multiclass" else 1
-        widths = (width, *section.hidden, outputs)
-        network = MlpModel(widths=widths, activation=section.activation)
-        return network, Softmax(classes=classes) if outputs > 1 else Logistic()
-    loss = _convex_loss(section, classes, headroom)
-    return LinearModel(width=width, classes=loss.outputs), loss
 
 
-def _convex_loss(section: ModelSection, classes: int, headroom: float) -> Loss:
-    match section.name:
+def _loss(
+    section: ModelSection, dataset: Dataset, headroom: float, pins: Mapping[str, str]
+) -> Loss:
+    """The loss that the section names; of a network, if it names none, that of the task."""
+    name = section.loss or (section.name if section.convex else _LOSS_OF[dataset.task])
+    _require_fit("loss", name, dataset)
+    if name not in _TASKS:
+        outputs = len(dataset.classes) if dataset.task == "multiclass" else 1
+        return _own_loss(name, guests.pin_of("loss", name, pins), dataset.task, outputs)
+    return _built_in_loss(name, section, len(dataset.classes), headroom)
+
+
+@lru_cache(maxsize=_KEPT)
+def _own_loss(name: str, pin: str | None, task: Task, outputs: int) -> Loss:
+    """A loss of the user's own, whose declared constants a search did not refute.
+
+    Kept: a comparison has many runs with one loss, and the search takes a second.
+    """
+    guest = guests.load("loss", name, {} if pin is None else guests.as_pins("loss", name, pin))
+    with guest.blamed():
+        loss: Any = guest.value() if callable(guest.value) else guest.value
+    if not isinstance(loss, Loss):
+        raise ValueError(f"{guest.title!r} must be a Loss of fedpriv.learning, got {loss!r}.")
+    if loss.outputs != outputs:
+        raise ValueError(
+            f"{guest.title!r} must have outputs = {outputs} for a {task} task with so many scores, "
+            f"got {loss.outputs}."
+        )
+    with guest.blamed():
+        require_not_refuted(loss, task=task, name=guest.title)
+    return loss
+
+
+def _built_in_loss(name: str, section: ModelSection, classes: int, headroom: float) -> Loss:
+    match name:
         case "huber-svm":
             return HuberHinge(smoothing=section.smoothing)
         case "huber-regression":

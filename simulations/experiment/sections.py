@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from fedpriv.simulations.experiment import guests
+
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -25,7 +27,7 @@ class DataSection(Section):
     """Which records, and who holds them.
 
     Attributes:
-        name: a built-in data set; or else ``path``.
+        name: a built-in data set, or a function of one's own, ``file.py:Name``; or else ``path``.
         path: a CSV or Parquet file, relative to the experiment file; in a deployment, that of a
             public test set, if there is one.
         schema_path: its schema (key ``schema``); alone in a deployment, where parties hold the
@@ -83,37 +85,9 @@ class DataSection(Section):
     @property
     def title(self) -> str:
         """What reports call the data."""
-        return self.name or Path(str(self.path or self.schema_path)).stem
-
-
-class ModelSection(Section):
-    """What is learned.
-
-    Attributes:
-        name: ``logistic``, ``huber-svm``, ``huber-regression``, ``squared`` and ``softmax`` are
-            linear, with a convex loss; ``mlp`` is a network.
-        l2: λ, the regulariser.
-        smoothing: h of ``huber-svm``.
-        threshold: of ``huber-regression``.
-        label_bound: of ``squared``.
-        hidden: widths of the hidden layers of ``mlp``.
-        activation: of ``mlp``.
-    """
-
-    name: Literal["logistic", "huber-svm", "huber-regression", "squared", "softmax", "mlp"] = (
-        "logistic"
-    )
-    l2: Annotated[float, Field(ge=0)] = 1e-3
-    smoothing: Positive = 0.5
-    threshold: Positive = 1.0
-    label_bound: Positive = 1.0
-    hidden: Annotated[tuple[Count, ...], Sequence] = (20,)
-    activation: str = "sigmoid"
-
-    @property
-    def convex(self) -> bool:
-        """Whether the risk has one minimum."""
-        return self.name != "mlp"
+        if self.name is not None:
+            return guests.title(self.name)
+        return Path(str(self.path or self.schema_path)).stem
 
 
 class StrategySection(Section):
@@ -135,7 +109,7 @@ class StrategySection(Section):
     @property
     def title(self) -> str:
         """What tables call it."""
-        return self.label or self.name
+        return self.label or guests.title(self.name)
 
 
 class PrivacySection(Section):

@@ -1,1 +1,1 @@
-"""What may look at public data: tuning, probing of schedules, training of protectors."""
+"""Work on public data: tuning, probing of schedules, training of protectors."""

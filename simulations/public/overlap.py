@@ -1,4 +1,4 @@
-"""Whether a data set is public beside a private one: no record may be in both."""
+"""Overlap of data sets: a public one may share no record with the private one."""
 
 from __future__ import annotations
 

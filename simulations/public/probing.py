@@ -1,4 +1,4 @@
-"""The influence of every round, measured on public data instead of derived from a bound.
+"""Probing: the influence of every round, measured on public data instead of derived from a bound.
 
 Noise in round t reaches the last model through the steps after it. To first order a step at θ_s
 multiplies it by J_s = I − η(H_s + λI), with H_s the Hessian of the public risk at the noiseless
@@ -35,7 +35,7 @@ _PROBES = 16
 
 
 def with_influence(options: dict[str, Any], prepared: Prepared) -> dict[str, Any]:
-    """The options, with an influence to be measured on public data replaced by the measured one."""
+    """The options with their influence measured on public data, where they ask for that."""
     schedule = options.get("schedule")
     if not isinstance(schedule, dict) or schedule.get("name") != "influence":
         return options
@@ -87,14 +87,14 @@ def influence(task: Task, X: Tensor, y: Tensor, *, rounds: int, rate: float) -> 
     """q_1 … q_T of plain descent from zero on these records; the largest is 1.
 
     Args:
-        task: model, loss and λ; one score a record.
+        task: model, loss and λ; one score per record.
         X: features, (n, d).
         y: labels, (n,).
         rounds: T.
         rate: η.
     """
     if task.loss.outputs != 1:
-        raise ValueError("an influence is measured for a loss of one score a record.")
+        raise ValueError("an influence is measured for a loss of one score per record.")
     n, d = X.shape
     theta = torch.zeros(d, dtype=torch.float64)
     curvatures = []
@@ -108,10 +108,10 @@ def influence(task: Task, X: Tensor, y: Tensor, *, rounds: int, rate: float) -> 
     # Columns with covariance H_T + λI.
     shaken = X.T @ (last.sqrt()[:, None] * torch.from_numpy(rng.normal(size=(n, _PROBES))))
     probes = shaken + task.regulariser**0.5 * torch.from_numpy(rng.normal(size=(d, _PROBES)))
-    found = [float(probes.square().sum())]
+    traces = [float(probes.square().sum())]
     for curvature in reversed(curvatures[1:]):
         pulled = X.T @ (curvature[:, None] * (X @ probes)) + task.regulariser * probes
         probes = probes - rate * pulled
-        found.append(float(probes.square().sum()))
-    values = np.array(found[::-1])
+        traces.append(float(probes.square().sum()))
+    values = np.array(traces[::-1])
     return list(np.maximum(values / values.max(), 1e-30).tolist())

@@ -42,7 +42,7 @@ _RUNS, _RECORDS = 8, 3000  # by which horizons are judged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to train a protector for, and how long.
+    """An order for a protector: what to train it for, and how long.
 
     Attributes:
         on: A built-in, public data set with two classes.
@@ -92,7 +92,7 @@ def train_protector(
     on_epoch: Callable[[EpochReport], None] = lambda _report: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Card | None:
-    """Train, and write ``out``; None if ``stop`` said so, and ``resume`` takes it up.
+    """Train a protector and write ``out``; None if ``stop`` ended it, and ``resume`` continues.
 
     Until the end, the state after every epoch lies beside ``out``. The same order gives the same
     bytes, interrupted or not.

@@ -1,4 +1,4 @@
-"""Hyper-parameters chosen on public data: the records that privacy protects are not looked at.
+"""Tuning of hyper-parameters on public data: the records that privacy protects are not used.
 
 What is learned about private records by trying settings on them is a release like any other, and
 would have to be paid for. So a grid is tried on another, public data set, in simulation, and the

@@ -52,11 +52,6 @@ class Evaluator:
             labels=from_dlpack(records.y),
         )
 
-    @property
-    def classifies(self) -> bool:
-        """Whether there are classes to be right about."""
-        return self.loss.outputs > 1 or isinstance(self.loss, MarginLoss)
-
     def score(self, theta: NDArray[np.float64]) -> Score | None:
         """Metrics of the model with parameters ``theta``; None without test records."""
         if not len(self.labels):
@@ -66,22 +61,29 @@ class Evaluator:
             loss = float(self.loss.value(scores, self.labels).mean(dtype=torch.float64))
         if not loss < _WORST:  # NaN, too
             loss = _WORST
-        if not self.classifies:
+        if not classifies(self.loss):
             return Score(accuracy=None, loss=loss)
-        right = self._classes(scores) == self.labels
+        right = classes_of(scores, self.loss) == self.labels
         return Score(accuracy=int(right.count_nonzero()) / len(self.labels), loss=loss)
 
     def majority(self) -> float | None:
         """The accuracy of always naming the commonest class of the test set."""
-        if not self.classifies or not len(self.labels):
+        if not classifies(self.loss) or not len(self.labels):
             return None
         _, counts = np.unique(self.labels.numpy(), return_counts=True)
         return int(counts.max()) / len(self.labels)
 
-    def _classes(self, scores: Tensor) -> Tensor:
-        if self.loss.outputs > 1:
-            return scores.argmax(1)
-        return torch.where(scores >= 0, 1.0, -1.0)
+
+def classifies(loss: Loss) -> bool:
+    """Whether there are classes to be right about."""
+    return loss.outputs > 1 or isinstance(loss, MarginLoss)
+
+
+def classes_of(scores: Tensor, loss: Loss) -> Tensor:
+    """The class that scores stand for, as labels have it: an index, or −1 and +1."""
+    if loss.outputs > 1:
+        return scores.argmax(1)
+    return torch.where(scores >= 0, 1.0, -1.0)
 
 
 def rounds_between(*, test_records: int, train_records: int) -> int:

@@ -110,6 +110,9 @@ def write_metrics(directory: Path, rows: Sequence[Mapping[str, float | None]]) -
 
 def write_arrays(path: Path, **arrays: Any) -> None:
     """A file of arrays that loads without pickle."""
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:  # numpy would pickle it
+            raise TypeError(f"{name} must be an array of numbers or text.")
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     replace_file(path, buffer.getvalue())

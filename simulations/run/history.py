@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.engines.grid import GridFederation
-from fedpriv.federation.queries.bounds import answer_width
 from fedpriv.simulations.run.evaluation import Score, rounds_between
 from fedpriv.simulations.run.noise import acting_noise
 
@@ -127,7 +126,7 @@ class Record:
         """Bytes from one party to the server since the last sum, on average over the parties."""
         task, report = self.prepared.task, self.report
         if report is None:
-            return answer_width(query, task) * query.grid.bits // 8
+            return query.answer_width(task) * query.grid.bits // 8
         before, self._received = self._received, report.total.received
         return round((self._received - before) / task.parties)
 

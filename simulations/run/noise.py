@@ -11,7 +11,7 @@ from math import sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from fedpriv.federation.queries.bounds import local_mechanism, objective_mechanism
+from fedpriv.federation.queries.bounds import objective_mechanism
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
@@ -65,6 +65,6 @@ def _of_release(query: Query, mechanism: Mechanism, plan: Plan, task: Task) -> f
 def _of_parties(query: Query, task: Task) -> float:
     variance = 0.0
     for size, count in Counter(task.sizes).items():
-        mechanism = local_mechanism(query, task, size)
+        mechanism = query.local_mechanism(task, size)
         variance += count * mechanism.noise_stddev**2 if mechanism else 0.0
     return sqrt(variance)

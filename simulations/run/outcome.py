@@ -33,6 +33,7 @@ RESULT: dict[str, Origin] = {
             "experiment", "config_hash", "fedpriv", "simulated", "data", "model", "strategy",
             "label", "options", "private", "unit", "engine", "secure_aggregation", "parties",
             "records", "smallest_party", "dimension", "delta", "adjacency", "epsilon_budget",
+            "guests",
         ),
         _PUBLIC,
     ),
@@ -50,15 +51,24 @@ ROUND: dict[str, Origin] = {
 }
 """The columns of metrics.csv and metrics.json: one row per release."""
 
-MODEL: dict[str, Origin] = {"theta": _NOISY, "features": _PUBLIC, "classes": _PUBLIC}
-"""The arrays of model.npz."""
+MODEL: dict[str, Origin] = {
+    "theta": _NOISY,
+    **dict.fromkeys(
+        (
+            "format", "model", "guests", "seed", "task", "features", "classes", "image_shape",
+            "schema", "max_norm", "feature_norm", "intercept", "scaling",
+        ),
+        _PUBLIC,
+    ),
+}  # fmt: skip
+"""The arrays of model.npz: the parameters, and how a raw table becomes their features."""
 
 FILES: dict[str, str] = {
     "config.toml": "the experiment",
     "plan.json": "noise and events of every release",
     "metrics.csv": "per release: what was spent so far, and metrics on public test records",
     "metrics.json": "the same",
-    "model.npz": "the released parameters",
+    "model.npz": "the released parameters, and how a raw table is scaled for them",
     "statement.txt": "what the run guarantees",
     "statement.json": "the same",
     "statement.yaml": "the same, for a public registry",

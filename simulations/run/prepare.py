@@ -10,7 +10,7 @@ from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.federation.task import Task
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
-from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, catalogue, checked
+from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
@@ -65,7 +65,13 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         )
     holding = party_records(resolved, keep=keep)
     data = holding.data
-    model, loss = learner(resolved.model, data.dataset, headroom=holding.headroom)
+    model, loss = learner(
+        resolved.model,
+        data.dataset,
+        headroom=holding.headroom,
+        seed=resolved.run.seed,
+        pins=resolved.guests,
+    )
     task = Task(
         model=model,
         loss=loss,
@@ -76,7 +82,7 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
     )
     return Prepared(
         experiment=resolved,
-        info=catalogue()[resolved.strategy.name],
+        info=strategy_info(resolved.strategy.name, resolved.guests),
         data=data,
         task=task,
         evaluator=Evaluator.of(model, loss, data.dataset.test),
@@ -94,7 +100,7 @@ def build_strategy(
     privacy, info = prepared.experiment.privacy, prepared.info
     budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta) if info.private else None
     return strategies.build(
-        info.name,
+        info,
         task=prepared.task,
         budget=budget,
         adjacency=Adjacency(privacy.adjacency),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from fedpriv.data import read_schema
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.tables.release_rules import require_releasable as require_releasable_schema
-from fedpriv.simulations.experiment.catalogue import catalogue
+from fedpriv.simulations.experiment.catalogue import strategy_info
+from fedpriv.simulations.experiment.guests import is_guest
 
 if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def require_releasable(experiment: Experiment) -> None:
     """Refuse to publish what has no guarantee, or what depends on records beside its noise."""
-    info = catalogue()[experiment.strategy.name]
+    info = strategy_info(experiment.strategy.name, experiment.guests)
     if not info.private:
         raise ValueError(
             f"--release needs a strategy with a guarantee, and {info.name!r} adds no noise: its "
@@ -56,6 +57,12 @@ def _require_one_place(experiment: Experiment) -> None:
 def _require_public_facts(experiment: Experiment) -> None:
     """Refuse data of which counts, parties or test records follow from more than one record."""
     data, replaced = experiment.data, experiment.privacy.adjacency == "replace-one"
+    if is_guest("data", data.name):
+        raise ValueError(
+            f"--release takes no records from a function, got data.name = {data.title!r}: scale, "
+            "classes and parties may follow from the records there. Write the records to a table, "
+            "and their public bounds to a schema: data.path and data.schema."
+        )
     if data.partition not in BY_RECORD:
         raise ValueError(
             f"--release needs data.partition = 'natural' or 'hashed', got {data.partition!r}: it "
@@ -81,4 +88,10 @@ def _require_public_facts(experiment: Experiment) -> None:
             "planned, or a round number near it."
         )
     if data.path is not None:
+        if experiment.model.name == "squared" and experiment.model.label_bound < 1:
+            raise ValueError(
+                "--release with model.name = 'squared' needs model.label_bound of at least 1, got "
+                f"{experiment.model.label_bound:g}: labels lie in [-1, 1] by the schema, and "
+                "whether one is beyond a smaller bound would show in whether there is a release."
+            )
         require_releasable_schema(read_schema(str(data.schema_path)), deployed=False)

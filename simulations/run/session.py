@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from threading import current_thread, main_thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ from fedpriv.simulations.run.files import (
 )
 from fedpriv.simulations.run.history import Record
 from fedpriv.simulations.run.ledgers import mark_of, require_known
-from fedpriv.simulations.run.outcome import MODEL, ROUND, sift
+from fedpriv.simulations.run.model_file import model_arrays
+from fedpriv.simulations.run.outcome import ROUND, sift
 from fedpriv.simulations.run.prepare import (
     Prepared,
     build_federation,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
+    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.history import Round
 
@@ -226,8 +229,7 @@ def carry_on(
     )
     record.follow(parties)
     planned = strategy.plan
-    if planned is not None:
-        write_json(directory / "plan.json", planned.to_dict())
+    _write_plan(session, planned)
     # A real release saves every round: its ledger waits for the disk anyway.
     pause = 0.0 if identity.release else prepared.experiment.run.checkpoint_seconds
     saved, last = perf_counter(), strategy.round
@@ -246,18 +248,14 @@ def carry_on(
 
     if not train(strategy, parties, watch):
         return None
-    if strategy.plan is not None and strategy.plan is not planned:  # with the noise as chosen
-        write_json(directory / "plan.json", strategy.plan.to_dict())
+    if strategy.plan is not planned:  # with the noise as chosen
+        _write_plan(session, strategy.plan)
     result, rows = summary(record, run=identity.run), [asdict(entry) for entry in record.rounds]
     if identity.release:
         rows = [sift(row, ROUND) for row in rows]
         write_costs(directory, costs(record))
-    arrays = {
-        "theta": strategy.theta,
-        "features": list(prepared.data.dataset.feature_names),
-        "classes": list(prepared.data.dataset.classes),
-    }
-    write_arrays(directory / "model.npz", **sift(arrays, MODEL))
+    arrays = model_arrays(strategy.theta, prepared.experiment, prepared.data.dataset)
+    write_arrays(directory / "model.npz", **arrays)
     write_metrics(directory, rows)
     write_statement(
         directory,
@@ -270,6 +268,14 @@ def carry_on(
     if ledger is not None and not identity.release:
         note(session, ledger, result)
     return _finish(session, result)
+
+
+def _write_plan(session: Session, plan: Plan | None) -> None:
+    """Write plan.json, with the hashes of code that is not fedpriv's; nothing without a plan."""
+    if plan is not None:
+        code = session.prepared.experiment.guest_code
+        values = {**plan.to_dict(), **({"guests": code} if code else {})}
+        write_json(session.directory / "plan.json", values)
 
 
 def note(session: Session, ledger: Ledger, result: dict[str, Any]) -> None:
@@ -297,8 +303,11 @@ def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Whether the user asked to stop: the current round is finished first, a second Ctrl-C is not.
 
-    Only a round boundary can be resumed from to the bit.
+    Only a round boundary can be resumed from to the bit. Signals are heard in the main thread only.
     """
+    if current_thread() is not main_thread():
+        yield lambda: False
+        return
     asked = False
 
     def ask(number: int, _frame: object) -> None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from fedpriv.privacy.ledger import Ledger
     from fedpriv.privacy.planning.plan import Plan
-    from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.experiment.sections import TuningSection
     from fedpriv.simulations.run.prepare import Prepared
 
@@ -47,10 +46,9 @@ def write_statement(
     if plan is None:
         _write_nothing(directory, prepared, run)
         return
-    experiment = prepared.experiment
     statement = make_statement(
         plan,
-        facts=_facts(experiment, plan, run=run, simulated=ledger is None),
+        facts=_facts(prepared, plan, run=run, simulated=ledger is None),
         trust=_trust(prepared, plan, real=ledger is not None, also=server_also_sees),
         ledger=None if ledger is None else _ledger_facts(ledger, run),
     )
@@ -76,7 +74,8 @@ def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustMod
     )
 
 
-def _facts(experiment: Experiment, plan: Plan, *, run: str, simulated: bool) -> RunFacts:
+def _facts(prepared: Prepared, plan: Plan, *, run: str, simulated: bool) -> RunFacts:
+    experiment = prepared.experiment
     return RunFacts(
         run=run,
         data=experiment.data.title,
@@ -88,9 +87,34 @@ def _facts(experiment: Experiment, plan: Plan, *, run: str, simulated: bool) -> 
         outcome="" if simulated else SENTENCE,
         # A simulation shows metrics on records that the parties hold; a real release does not.
         metrics_published=simulated and not experiment.data.public_test,
+        guests=tuple(map(_guest_sentence, experiment.guest_code)),
+        assumptions=_assumptions(prepared),
         # A simulation can be repeated to the letter, hence carries no date.
         date=None if simulated else datetime.now(tz=UTC).date().isoformat(),
     )
+
+
+def _guest_sentence(guest: dict[str, str]) -> str:
+    """Whose code it is, and what was looked at before it was used."""
+    sentence = f"{guest['kind']} {guest['source']}, sha256 {guest['sha256']}"
+    if guest["kind"] in ("model", "loss"):
+        sentence += "; that it treats every record on its own was tested, not proved"
+    return sentence
+
+
+def _assumptions(prepared: Prepared) -> tuple[str, ...]:
+    """What a guarantee about minimisers takes from the author of a loss; clipping takes nothing."""
+    own = next((g for g in prepared.experiment.guest_code if g["kind"] == "loss"), None)
+    if own is None or not prepared.info.convex_only:
+        return ()
+    loss = prepared.task.loss
+    sentence = (
+        f"the noise is calibrated to constants of the loss {own['source']} (gradient bound "
+        f"{loss.lipschitz:g}, smoothness {loss.smoothness:g}, convexity) that were declared by its "
+        "author and not refuted by a search, which is no proof: if they are wrong, the stated "
+        "epsilon does not hold"
+    )
+    return (sentence,)
 
 
 def tuning_sentence(tuning: TuningSection | None) -> str:
@@ -119,12 +143,14 @@ def _part_of(name: str, run: str) -> bool:
 
 
 def _write_nothing(directory: Path, prepared: Prepared, run: str) -> None:
+    code = prepared.experiment.guest_code
     values = {
         "status": SIMULATED,
         "guarantee": None,
         "reason": _NOTHING,
         "run": {"run": run, "data": prepared.experiment.data.title, "simulated": True},
         "strategy": prepared.info.name,
+        **({"guests": code} if code else {}),
     }
     text = f"{SIMULATED}\n{_NOTHING}.\nStrategy {prepared.info.name}, run {run}.\n"
     replace_file(directory / "statement.txt", text)

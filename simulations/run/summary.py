@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import fedpriv
+from fedpriv.privacy.rounding import rounded_up
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
 from fedpriv.simulations.run.history import Record
 from fedpriv.simulations.run.outcome import RESULT, sift
@@ -18,6 +19,8 @@ from fedpriv.simulations.run.party_alone import train_alone
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from fedpriv.privacy.planning.plan import Plan
@@ -111,10 +114,11 @@ def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any
         "fedpriv": fedpriv.__version__,
         "simulated": simulated,
         "data": experiment.data.title,
-        "model": experiment.model.name,
+        "model": experiment.model.title,
         "strategy": prepared.info.name,
         "label": experiment.strategy.title,
         "options": experiment.strategy.options,
+        "guests": experiment.guest_code or None,
         "private": prepared.info.private,
         "unit": "record",
         "engine": experiment.run.engine,
@@ -154,3 +158,39 @@ def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
         "adjacency": plan.adjacency.value,
         "epsilon_budget": prepared.experiment.privacy.epsilon,
     }
+
+
+def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str]:
+    """A result in a few lines for people; bounds are rounded up, never down.
+
+    ``drawn_test`` says that a hash drew test records, which a release makes no use of.
+    """
+    rounds = result["rounds"]
+    took = f"{result['seconds']:.2f} s (simulated)" if result["simulated"] else "released"
+    lines = [
+        (
+            f"{result['label']} on {result['data']}: {result['parties']} parties, "
+            f"{result['records']} records, {rounds} round{'' if rounds == 1 else 's'}, {took}"
+        )
+    ]
+    if result["epsilon"] is None:
+        lines.append("no privacy is promised: the strategy adds no noise")
+    else:
+        lines.append(
+            f"epsilon <= {rounded_up(result['epsilon'])} at delta = "
+            f"{rounded_up(result['delta'])}   (one record, {result['adjacency']})"
+        )
+    if result["loss"] is None:
+        lines.append("metrics: none; there are no test records that are declared public")
+        if drawn_test:
+            lines.append(
+                "the records that a hash drew for testing were not used: data.test_fraction = 0 "
+                "trains on all of them"
+            )
+    else:
+        accuracy = result["accuracy"]
+        share = "" if accuracy is None else f"accuracy {100 * accuracy:.2f} %, "
+        lines.append(f"{share}loss {result['loss']:.4f} on {result['test_records']} test records")
+    if result["stopped"]:
+        lines.append(f"stopped early: {result['stopped']}")
+    return lines

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
-    from fedpriv.federation.strategy.base import Run
+    from collections.abc import Callable
+
+    from fedpriv.federation.strategy.base import Run, SumStrategy
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.budget import Budget
@@ -39,6 +41,7 @@ class StrategyInfo:
             depends on it, so every strategy must say.
         options: What can be set.
         shares: Whether the parties can bring its noise in shares.
+        guest: What builds a strategy from a file of the user's own; None for those of fedpriv.
     """
 
     name: str
@@ -47,6 +50,7 @@ class StrategyInfo:
     convex_only: bool
     options: type[BaseModel]
     shares: bool = False
+    guest: Callable[[Setup, Any], SumStrategy] | None = None
 
     @property
     def private(self) -> bool:
@@ -64,6 +68,7 @@ class Setup:
         run: The run that it is part of.
         allowance: (ε, δ) of the run; None for a strategy that promises nothing.
         sharing: Who brings shares of the noise; None if the server adds it.
+        signature: What the plan of a user's own strategy calls it; empty for those of fedpriv.
     """
 
     task: Task
@@ -71,6 +76,7 @@ class Setup:
     run: Run
     allowance: Budget | None = None
     sharing: Sharing | None = None
+    signature: str = ""
 
     @property
     def budget(self) -> Budget:

@@ -12,7 +12,6 @@ from fedpriv.federation.queries.bounds import (
     certain_tolerance,
     gradient_sensitivity,
     headroom,
-    local_mechanism,
     model_sensitivity,
     objective_mechanism,
     share_mechanism,
@@ -119,7 +118,7 @@ def sampled(task: Task, adjacency: Adjacency) -> Case:
 
 def with_own_noise(task: Task, query: GradientQuery | ErmQuery, law: Any, on: Adjacency) -> Case:
     query = replace(query, local=LocalNoise(law=law, relative_noise=20.0, adjacency=on))
-    mechanism = local_mechanism(query, task, N)
+    mechanism = query.local_mechanism(task, N)
     assert mechanism is not None
     return replace(query, event=mechanism.event()), sensitivity_of(mechanism) / GRID.step
 

@@ -16,7 +16,6 @@ from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.party import party as answering
 from fedpriv.federation.party.answers import draw
 from fedpriv.federation.party.guard import QueryRefused
-from fedpriv.federation.party.memory import Memory
 from fedpriv.federation.protocol.wire import Join, Request
 from fedpriv.secagg import FixedPoint
 from tests.audit.deployed_cases import SCHEMA
@@ -90,8 +89,8 @@ def exact_answers() -> Iterator[list[NDArray[np.int64]]]:
     def everybody(
         query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream, *, records: int
     ) -> Any:
-        found = draw(query, task, sizes, stream, records=records)
-        return found if found.sample is None else replace(found, sample=np.arange(records))
+        drawn = draw(query, task, sizes, stream, records=records)
+        return drawn if drawn.sample is None else replace(drawn, sample=np.arange(records))
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(FixedPoint, "encode_sum", noted)
@@ -144,13 +143,13 @@ class Scene:
         with random_numbers(seed), exact_answers() as exact:
             for ask in (self.join, *(self.answering(query, round_) for round_ in (0, 1))):
                 try:
-                    found = ask()
+                    answer = ask()
                 except Exception as error:  # as Flower tells it: by its kind, unless it refuses
                     said.append(str(error) if isinstance(error, QueryRefused) else type(error))
                     continue
-                said.append(found if isinstance(found, bytes) else (found.shape, found.dtype))
-                if not isinstance(found, bytes):
-                    given.append((found, exact[-1]))
+                said.append(answer if isinstance(answer, bytes) else (answer.shape, answer.dtype))
+                if not isinstance(answer, bytes):
+                    given.append((answer, exact[-1]))
         noise = b"".join((vector - before.view(vector.dtype)).tobytes() for vector, before in given)
         return Seen(
             said=tuple(said),
@@ -163,8 +162,8 @@ class Scene:
 
     def join(self) -> bytes:
         """What the party says when a run invites it."""
-        request = Request(records=(Join(run=b"n" * 32, round=0, party=0),)).to_bytes()
-        return self.deployment.host("north").handle(Memory(), request)[1]
+        request = Request(messages=(Join(run=b"n" * 32, round=0, party=0),)).to_bytes()
+        return self.deployment.host("north").handle(request)
 
     def answering(self, query: Query, round_: int) -> Callable[[], Any]:
         """Ask for a release, of a fresh process."""

@@ -1,4 +1,4 @@
-"""What an observer, or the proof of a guarantee, would find wrong with a way to make a release."""
+"""The audit examines a release: what an observer, or the proof, would find wrong with it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def findings(case: Case, laboratory: Laboratory, folder: Path) -> list[str]:
     """What an observer, or the proof of a guarantee, would find wrong with a way to release."""
     rows = table(case.task)
     one = laboratory.run(case, rows, folder / "one")
-    found = [] if one.code else unlawful(one)
+    problems = [] if one.code else unlawful(one)
     pairs = list(neighbours(case, rows))
     if not STRESS:  # the first row and the extreme record, and one more by turns
         turn = 3 + sum(case.name.encode()) % (len(pairs) - 3)
@@ -44,35 +44,35 @@ def findings(case: Case, laboratory: Laboratory, folder: Path) -> list[str]:
         other = laboratory.run(case, others, folder / f"other{number}", script=one)
         if (other.code, one.code) != (0, 0):
             if (other.code, other.said) != (one.code, one.said):
-                found.append(f"{name}: refused, or not, by what the table holds: {other.said}")
+                problems.append(f"{name}: refused, or not, by what the table holds: {other.said}")
             continue
-        found += [f"{name}: {what}" for what in difference(case, one, other)]
-    return found
+        problems += [f"{name}: {what}" for what in difference(case, one, other)]
+    return problems
 
 
 def difference(case: Case, one: Watch, other: Watch) -> list[str]:
     """What one record shows beside the noise, or by more than the noise hides."""
     adaptive = case.strategy["name"] in ADAPTIVE
     here, there = (public_part(watch, adaptive=adaptive) for watch in (one, other))
-    found = [
+    problems = [
         f"{name} differs"
         for name in here.keys() | there.keys()
         if here.get(name) != there.get(name)
     ]
     if len(one.releases) != len(other.releases) or len(one.selections) != len(other.selections):
-        return [*found, "another number of releases"]
+        return [*problems, "another number of releases"]
     for a, b in zip(one.releases, other.releases, strict=True):
         if a.mechanism != b.mechanism:
-            found.append("the noise depends on a record")
+            problems.append("the noise depends on a record")
         elif not isinstance(a.mechanism, ObjectiveMechanism) and moved(a, b) > limit(a):
-            found.append(f"a sum moved by {moved(a, b):.4g}, more than {limit(a):.4g}")
+            problems.append(f"a sum moved by {moved(a, b):.4g}, more than {limit(a):.4g}")
     for c, d in zip(one.selections, other.selections, strict=True):
         apart = np.abs(c.scores - d.scores).max()
         if c.selection != d.selection or apart > c.selection.sensitivity * (1 + 1e-9):
-            found.append(f"a score moved by {apart:.4g}")
+            problems.append(f"a score moved by {apart:.4g}")
         if c.selection.monotone and np.ptp(np.sign(np.round(c.scores - d.scores, 9))) > 1:
-            found.append("scores moved both ways")
-    return found + exact_gradients(case, one, other)
+            problems.append("scores moved both ways")
+    return problems + exact_gradients(case, one, other)
 
 
 def limit(release: Released) -> float:
@@ -87,20 +87,20 @@ def exact_gradients(case: Case, one: Watch, other: Watch) -> list[str]:
     """Objective perturbation rests on gradients: at every point a sum of them moves by 2G, or G."""
     if case.strategy["name"] != "objective-perturbation":
         return []
-    found = []
+    problems = []
     federations = (one.federation, other.federation)
     queries = [query for query in one.queries if isinstance(query, RiskGradientQuery)]
     for query in (*queries[:3], *queries[-2:]):
         try:
             here, there = (f.sum(query).value for f in federations if f is not None)
         except QueryRefused as refusal:
-            found.append(f"what is asked of one is refused by the other: {refusal}")
+            problems.append(f"what is asked of one is refused by the other: {refusal}")
             continue
         apart = float(np.linalg.norm(here - there))
         most = 2.0 if case.adjacency == "replace-one" else 1.0
         if apart > most * (1 + 1e-6):  # G = 1 for all losses that are allowed
-            found.append(f"a sum of exact gradients moved by {apart:.4g}, more than {most:g}")
-    return found
+            problems.append(f"a sum of exact gradients moved by {apart:.4g}, more than {most:g}")
+    return problems
 
 
 def unlawful(watch: Watch) -> list[str]:
@@ -108,7 +108,7 @@ def unlawful(watch: Watch) -> list[str]:
 
     Standardised, the sum over all draws of a run is gamma-distributed for each law.
     """
-    found = []
+    problems = []
     for kind in (GaussianMechanism, L1LaplaceMechanism, L2LaplaceMechanism):
         total = shape = 0.0
         for release in watch.releases:
@@ -127,8 +127,8 @@ def unlawful(watch: Watch) -> list[str]:
                     total += float(np.linalg.norm(noise)) * law.epsilon / law.sensitivity
                     shape += law.dimension
         if shape and not lawful(total, shape):
-            found.append(f"{kind.name} noise is off: {total / shape:.3g} of what is stated")
-    return found
+            problems.append(f"{kind.name} noise is off: {total / shape:.3g} of what is stated")
+    return problems
 
 
 def lawful(total: float, shape: float) -> bool:

@@ -245,9 +245,9 @@ class Watch:
 
     def files(self) -> dict[str, bytes]:
         """The outcome: all files but those of the owner."""
-        found = {path.name: path for path in self.directory.iterdir()} if self.code == 0 else {}
-        found.pop("private", None)
-        return {name: path.read_bytes() for name, path in found.items()}
+        paths = {path.name: path for path in self.directory.iterdir()} if self.code == 0 else {}
+        paths.pop("private", None)
+        return {name: path.read_bytes() for name, path in paths.items()}
 
     def json(self, name: str) -> Any:
         return json.loads((self.directory / name).read_text())
@@ -332,7 +332,7 @@ def public_part(watch: Watch, *, adaptive: bool) -> dict[str, Any]:
     What follows from noisy releases is left out: of a plan that is fixed beforehand, the model
     and metrics on public test records; of an adaptive one, also its noise and its end.
     """
-    found: dict[str, Any] = {}
+    part: dict[str, Any] = {}
     run = watch.json("result.json")["run"]
     ledger = watch.json("statement.json")["ledger"] or {}
     noisy = {outcome.Origin.TESTED, *({outcome.Origin.NOISY} if adaptive else ())}
@@ -340,10 +340,10 @@ def public_part(watch: Watch, *, adaptive: bool) -> dict[str, Any]:
         if name == "model.npz":
             with np.load(watch.directory / name) as arrays:
                 kept = {key: arrays[key].tolist() for key in arrays if key != "theta"}
-                found[name] = (kept, arrays["theta"].shape)
+                part[name] = (kept, arrays["theta"].shape)
         elif name in ("metrics.csv", "metrics.json"):
             rows = watch.json("metrics.json")
-            found[name] = (
+            part[name] = (
                 sorted({key for row in rows for key in row})
                 if adaptive
                 else [
@@ -360,8 +360,8 @@ def public_part(watch: Watch, *, adaptive: bool) -> dict[str, Any]:
                 text = json.dumps({k: v for k, v in values if outcome.RESULT[k] not in noisy})
             for drawn in (run, str(ledger.get("head")), str(watch.directory.parent)):
                 text = text.replace(drawn, "…")
-            found[name] = text
-    return found
+            part[name] = text
+    return part
 
 
 def moved(one: Released, other: Released) -> float:

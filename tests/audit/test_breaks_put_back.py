@@ -1,4 +1,4 @@
-"""The breaks of releases that the audit is for, put back one at a time: each is found."""
+"""Privacy faults that the audit is for, put back one at a time: it finds each of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_test_split_by_position_is_found(
 
     monkeypatch.setattr(fedpriv.simulations.experiment.data, "hold_out", by_position)
     case = Case(name="split", strategy=GRADIENTS, adjacency="add-remove")
-    assert any("a sum moved" in found for found in findings(case, laboratory, tmp_path))
+    assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
 
 
 def test_a_loss_with_no_bound_outside_a_ball_is_found(
@@ -45,7 +45,9 @@ def test_a_loss_with_no_bound_outside_a_ball_is_found(
     case = Case(
         name="squared", strategy=OBJECTIVE, model={"name": "squared", "l2": 0.01}, epsilon=0.1
     )
-    assert any("exact gradients moved" in found for found in findings(case, laboratory, tmp_path))
+    assert any(
+        "exact gradients moved" in finding for finding in findings(case, laboratory, tmp_path)
+    )
 
 
 def test_a_published_number_of_exchanges_is_found(
@@ -53,7 +55,7 @@ def test_a_published_number_of_exchanges_is_found(
 ) -> None:
     monkeypatch.setattr(Record, "made", property(lambda self: self.exchanges))
     case = Case(name="exchanges", strategy={**OUTPUT, "fit": "joint"}, model={"l2": 0.003})
-    assert any("result.json differs" in found for found in findings(case, laboratory, tmp_path))
+    assert any("result.json differs" in finding for finding in findings(case, laboratory, tmp_path))
 
 
 @pytest.mark.parametrize("strategy", [GRADIENTS, OBJECTIVE], ids=lambda each: each["name"])
@@ -69,11 +71,11 @@ def test_a_published_number_of_records_is_found(
         lambda _section, _parties, counted: counted,
     )
     case = Case(name="count", strategy=strategy, adjacency="add-remove")
-    found = findings(case, laboratory, tmp_path)
-    assert any("result.json differs" in what for what in found)
-    assert any("plan.json differs" in what for what in found)
+    problems = findings(case, laboratory, tmp_path)
+    assert any("result.json differs" in what for what in problems)
+    assert any("plan.json differs" in what for what in problems)
     if strategy is OBJECTIVE:  # its noise is for n records: another n, another law
-        assert any("the noise depends on a record" in what for what in found)
+        assert any("the noise depends on a record" in what for what in problems)
 
 
 def test_parties_that_are_dealt_out_by_label_are_found(
@@ -84,13 +86,13 @@ def test_parties_that_are_dealt_out_by_label_are_found(
     case = Case(name="dealt", strategy=OUTPUT, data=data)
     rows = table("binary")
     one = laboratory.run(case, rows, tmp_path / "one")
-    found = []
+    problems = []
     for place in range(6):  # which flips move how many others is a matter of luck
         flipped = [dict(row) for row in rows]
         flipped[place]["outcome"] = "no" if rows[place]["outcome"] == "yes" else "yes"
         other = laboratory.run(case, flipped, tmp_path / f"{place}", script=one)
-        found += difference(case, one, other)
-    assert any("a sum moved" in what or "differs" in what for what in found)
+        problems += difference(case, one, other)
+    assert any("a sum moved" in what or "differs" in what for what in problems)
 
 
 def test_a_label_that_is_not_declared_is_found(

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fedpriv.federation.deployed import guard as party_guard
 from fedpriv.federation.deployed import party as deployed_party
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.party import party as answering
 from fedpriv.federation.party.answers import draw_local_noise
 from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.queries import erm
 from fedpriv.federation.queries.kinds import ErmQuery
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.privacy.randomness import RandomStream
@@ -215,7 +215,7 @@ def test_a_tolerance_that_only_short_draws_reach_is_refused_and_found_if_put_bac
     low = replace(query, tolerance=scene.task.certain_tolerance(LAMBDA))
     compare(scene, NEIGHBOURS[R]["first row"], (low, 0.0), answered=False)
     monkeypatch.setattr(
-        party_guard,
+        erm,
         "certain_tolerance",
         lambda task, regulariser, **_: task.certain_tolerance(regulariser),
     )

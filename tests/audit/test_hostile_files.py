@@ -1,4 +1,4 @@
-"""Attempts to see a record of a release made in one place, other than through its noise."""
+"""Attacks on a release made in one place, by hostile files: to see a record despite the noise."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def test_one_row_swallows_no_others_by_a_quote(row: str, tmp_path: Path) -> None
     """A quote that is not closed, in a clamped or an ignored column, made one value of the rest."""
     lines = ["0.5,1,u,note"] * 10
     assert rows_of(tmp_path, lines) == 10
-    with pytest.raises(DataError, match="line 4: a quotation mark is out of place") as found:
+    with pytest.raises(DataError, match="line 4: a quotation mark is out of place") as refusal:
         rows_of(tmp_path, [*lines[:2], row, *lines[3:]])
-    assert "said" not in str(found.value)
+    assert "said" not in str(refusal.value)
 
 
 def test_quotes_as_they_should_be_are_read(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_no_record_moves_the_minimiser_of_another_party(
     X = rng.normal(size=(parties * records, width))
     X /= 1.001 * np.linalg.norm(X, axis=1, keepdims=True)
     y = rng.integers(0, 3, len(X)) if loss.outputs > 1 else rng.choice([-1.0, 1.0], len(X))
-    found = []
+    minimisers = []
     for scale in (1.0, 0.3, 0.0):  # of all records of the first party: it is easier and easier
         features = X.copy()
         features[:records] *= scale
@@ -169,9 +169,9 @@ def test_no_record_moves_the_minimiser_of_another_party(
             loss=loss,
             regulariser=1e-3,
         )
-        found.append(solve(problem, tolerance=1e-4).theta[1:])
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+        minimisers.append(solve(problem, tolerance=1e-4).theta[1:])
+    assert torch.equal(minimisers[0], minimisers[1])
+    assert torch.equal(minimisers[0], minimisers[2])
 
 
 def test_records_with_equal_hashes_keep_their_marks_when_one_leaves(

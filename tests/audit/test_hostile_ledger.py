@@ -1,4 +1,4 @@
-"""A second budget for the same people: by the file of a ledger, or by how its spend adds up."""
+"""Attacks on the ledger: a second budget for the same people, by its file or its composition."""
 
 from __future__ import annotations
 

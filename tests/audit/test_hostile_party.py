@@ -58,16 +58,16 @@ def every_write(happened: Callable[[], None]) -> Iterator[None]:
 @contextmanager
 def secrets_used() -> Iterator[list[bytes]]:
     """The secrets that releases are drawn from, one for each time that an answer is computed."""
-    found: list[bytes] = []
+    used: list[bytes] = []
     opened = RandomStream.from_secret
 
     def noted(secret: bytes, *labels: str | int) -> RandomStream:
-        found.append(secret)
+        used.append(secret)
         return opened(secret, *labels)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(RandomStream, "from_secret", noted)
-        yield found
+        yield used
 
 
 class _Party:
@@ -88,8 +88,8 @@ class _Party:
 
     def answer(self, query: Query) -> Ring:
         with Journal(self.home / "state").held():
-            found: Ring = self.deployment.host("north").party.answer(query)  # type: ignore[attr-defined]
-            return found
+            answer: Ring = self.deployment.host("north").party.answer(query)  # type: ignore[attr-defined]
+            return answer
 
     def files(self) -> dict[str, bytes]:
         kept = [*self.home.glob("north.ledger*"), *(self.home / "state").rglob("*")]
@@ -191,21 +191,21 @@ def test_a_state_directory_put_back_without_its_answers_opens_no_release_twice(
     tmp_path: Path, answers: bool
 ) -> None:
     """Put the state back to before an opening: whole, it opens twice; without answers, once."""
-    villain = Villain(shares_of_five(tmp_path))
-    villain.joined()
-    query = shared(villain)
-    villain.answered(villain.round(3), query)
-    state, copy = villain.deployment.home("north") / "state", tmp_path / "copy"
+    hostile = Villain(shares_of_five(tmp_path))
+    hostile.joined()
+    query = shared(hostile)
+    hostile.answered(hostile.round(3), query)
+    state, copy = hostile.deployment.home("north") / "state", tmp_path / "copy"
     shutil.copytree(state, copy)
 
     def revealed(three: tuple[int, ...]) -> set[int]:
-        told = {party: villain.survivors(party, three) for party in three}
-        signed = {m.party: m.signature for m in villain.tell(told) if isinstance(m, Confirm)}
+        told = {party: hostile.survivors(party, three) for party in three}
+        signed = {m.party: m.signature for m in hostile.tell(told) if isinstance(m, Confirm)}
         lists = {
             party: Confirmations(run=RUN, round=1, party=party, signatures=signed)
             for party in three
         }
-        return {m.party for m in villain.tell(lists) if isinstance(m, Reveal)}
+        return {m.party for m in hostile.tell(lists) if isinstance(m, Reveal)}
 
     assert revealed((0, 1, 2)) == {0, 1, 2}
     assert revealed((0, 3, 4)) == set()  # as long as it remembers
@@ -216,7 +216,7 @@ def test_a_state_directory_put_back_without_its_answers_opens_no_release_twice(
     assert revealed((0, 3, 4)) == ({0, 3, 4} if answers else set())
     if not answers:
         with Journal(state).held():
-            party: Any = villain.host(0).party
+            party: Any = hostile.host(0).party
             with pytest.raises(QueryRefused, match="answered already"):
                 party.answer(query)
-            party.answer(shared(villain, round=1))
+            party.answer(shared(hostile, round=1))

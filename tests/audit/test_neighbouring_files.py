@@ -144,7 +144,7 @@ def everything() -> list[Case]:
         {"data": {"test_fraction": 0.0}},
         {"data": {"partition": "hashed", "parties": 3, "records": [20, 15, 15]}},
     ]
-    found = []
+    cases = []
     for strategy, model, adjacency, holding in product(
         strategies, models, ("replace-one", "add-remove"), holdings
     ):
@@ -156,7 +156,7 @@ def everything() -> list[Case]:
         section = {"name": model, **({"hidden": [3]} if model == "mlp" else {})}
         rate = {"learning_rate": 0.1} if model == "mlp" and "rounds" in strategy else {}
         name = "/".join([*map(str, strategy.values()), model, adjacency, str(holding)])
-        found.append(
+        cases.append(
             Case(
                 name=name,
                 strategy={**strategy, **rate},
@@ -166,7 +166,7 @@ def everything() -> list[Case]:
                 **more,
             )
         )
-    return found
+    return cases
 
 
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)

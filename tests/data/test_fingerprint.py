@@ -1,4 +1,4 @@
-"""Whose records these are, whatever is done with them."""
+"""The identity of a data set: the same people, whatever is done with their records."""
 
 from pathlib import Path
 

@@ -11,7 +11,6 @@ from fedpriv.data.dataset import Dataset, Records
 from fedpriv.data.partition import PartitionedDataset
 from fedpriv.federation.federation import Sum
 from fedpriv.federation.party.answers import draw_local_noise
-from fedpriv.federation.queries.bounds import answer_width
 from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import LinearModel
@@ -98,7 +97,7 @@ class SilentFederation:
 
     def sum(self, query: Query) -> Sum:
         noise = draw_local_noise(query, self.task, self.sizes, self.sampling(query.round))
-        zero = np.zeros(answer_width(query, self.task), np.int64)
+        zero = np.zeros(query.answer_width(self.task), np.int64)
         return Sum(total=zero if noise is None else noise, step=query.grid.step, sizes=self.sizes)
 
 

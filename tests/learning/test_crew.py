@@ -1,4 +1,4 @@
-"""Work that the caller shares with helpers."""
+"""The crew: threads that share the caller's work."""
 
 import gc
 import os
@@ -21,9 +21,9 @@ def test_results_come_in_the_order_of_the_parts_and_the_caller_takes_the_first()
         return part, get_ident()
 
     for _ in range(3):
-        found = crew.each(work, [10, 20, 30])
-        assert [part for part, _ in found] == [10, 20, 30]
-        threads = [thread for _, thread in found]
+        results = crew.each(work, [10, 20, 30])
+        assert [part for part, _ in results] == [10, 20, 30]
+        threads = [thread for _, thread in results]
         assert threads[0] == get_ident()
         assert len(set(threads)) == 3
 

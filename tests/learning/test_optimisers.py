@@ -62,11 +62,11 @@ def _gradients(steps: int = 50) -> Vector:
 
 def _iterates(optimiser: Optimiser, gradients: Vector, start: Vector = START) -> list[Vector]:
     theta, state = start, optimiser.start(start)
-    found = []
+    iterates = []
     for gradient in gradients:
         theta, state = optimiser.step(theta, gradient, state)
-        found.append(theta)
-    return found
+        iterates.append(theta)
+    return iterates
 
 
 @pytest.mark.parametrize(("ours", "peer"), PEERS, ids=lambda x: repr(x) if x in ALL else "")

@@ -1,4 +1,4 @@
-"""No two computations hold the same copy, and the original is left as it was."""
+"""Replicas: no two computations hold the same copy, and the original is left as it was."""
 
 from __future__ import annotations
 

@@ -98,9 +98,9 @@ def test_rate_one_takes_all_and_no_records_give_no_sample() -> None:
 
 def test_the_sample_is_a_function_of_the_uniforms() -> None:
     uniforms = np.array([0.4, 0.6, 0.1, 0.5])
-    found = poisson_sample(4, rate=0.5, uniforms=lambda _: uniforms)
-    assert found.tolist() == [0, 2]
-    assert found.dtype == np.int64
+    indices = poisson_sample(4, rate=0.5, uniforms=lambda _: uniforms)
+    assert indices.tolist() == [0, 2]
+    assert indices.dtype == np.int64
 
 
 def test_bad_rates_and_sources_are_refused() -> None:
@@ -110,5 +110,5 @@ def test_bad_rates_and_sources_are_refused() -> None:
             poisson_sample(3, rate=rate, uniforms=rng.random)
     with pytest.raises(ValueError, match="records must be finite and at least 0"):
         poisson_sample(-1, rate=0.5, uniforms=rng.random)
-    with pytest.raises(ValueError, match="uniforms must return one number a record"):
+    with pytest.raises(ValueError, match="uniforms must return one number per record"):
         poisson_sample(3, rate=0.5, uniforms=lambda _: np.zeros(2))

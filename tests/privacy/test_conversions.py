@@ -150,9 +150,9 @@ def test_group_privacy_is_what_chaining_neighbours_gives(
 ) -> None:
     """Oracle: k steps of P(A) <= e^eps Q(A) + delta, composed one at a time."""
     chained = sum(exp(step * epsilon) for step in range(size)) * delta
-    found = group_privacy(epsilon=epsilon, delta=delta, size=size)
-    assert found.epsilon == pytest.approx(size * epsilon)
-    assert found.delta == pytest.approx(min(1, chained), rel=1e-9)
+    loss = group_privacy(epsilon=epsilon, delta=delta, size=size)
+    assert loss.epsilon == pytest.approx(size * epsilon)
+    assert loss.delta == pytest.approx(min(1, chained), rel=1e-9)
 
 
 def test_rdp_conversion_ignores_orders_without_a_bound() -> None:

@@ -1,4 +1,4 @@
-"""A state machine plays a malicious server, with one corrupt party, against honest ones.
+"""A state machine plays a hostile server, with one corrupt party, against honest ones.
 
 It keeps everything it ever saw, of two rounds, and sends any of it to anybody at any time. After
 every move three promises are checked: an honest party never releases both kinds of share for one
@@ -55,7 +55,7 @@ SETTINGS = settings(max_examples=60, stateful_step_count=20)
 UNTIL_CAUGHT = settings(SETTINGS, max_examples=300, phases=[Phase.generate])
 
 
-class MaliciousServer(RuleBasedStateMachine):
+class HostileServer(RuleBasedStateMachine):
     """Honest parties 0 to 3 and the corrupt party 4, whose keys the server knows."""
 
     mode = Mode.ACTIVE
@@ -97,7 +97,7 @@ class MaliciousServer(RuleBasedStateMachine):
 
     def _dice(self) -> Dice:
         self.moves += 1
-        return Dice("adversary", self.moves)
+        return Dice("hostile", self.moves)
 
     def _try(self, r: int, i: int, step: str, *arguments: Any) -> Any:
         """The message sent, or None if the party refused; the state moves only if it did not."""
@@ -241,7 +241,7 @@ class MaliciousServer(RuleBasedStateMachine):
         assert len({r for r, _ in agreed}) == len(agreed), "two sets of survivors opened"
 
 
-class CuriousServer(MaliciousServer):
+class CuriousServer(HostileServer):
     mode = Mode.SEMI_HONEST
 
 
@@ -275,7 +275,7 @@ class Forgetful(Party):
         return state, message
 
 
-class AgainstGullible(MaliciousServer):
+class AgainstGullible(HostileServer):
     party_type = Gullible
 
 
@@ -287,9 +287,9 @@ class AgainstForgetful(CuriousServer):
     party_type = Forgetful
 
 
-@pytest.mark.parametrize("machine", [MaliciousServer, CuriousServer])
+@pytest.mark.parametrize("machine", [HostileServer, CuriousServer])
 def test_no_server_makes_an_honest_party_break_its_promises(
-    machine: type[MaliciousServer],
+    machine: type[HostileServer],
 ) -> None:
     reached: set[type] = set()
 
@@ -312,6 +312,6 @@ def test_no_server_makes_an_honest_party_break_its_promises(
         (AgainstForgetful, "revealed twice"),
     ],
 )
-def test_the_adversary_has_teeth(machine: type[MaliciousServer], promise: str) -> None:
+def test_the_hostile_server_has_teeth(machine: type[HostileServer], promise: str) -> None:
     with pytest.raises(AssertionError, match=promise):
         run_state_machine_as_test(machine, settings=UNTIL_CAUGHT)

@@ -1,4 +1,4 @@
-"""What parties and the network send wrongly is set aside; the round goes on while it can."""
+"""Hostile parties and a faulty network: wrong messages are set aside, the round goes on."""
 
 from dataclasses import replace
 from typing import Any
@@ -211,9 +211,9 @@ IN_RANGE = bytes(34)
 
 @BOTH
 @pytest.mark.parametrize("share", [OUT_OF_RANGE, IN_RANGE])
-@pytest.mark.parametrize("liars", [{0}, {2, 6}])
+@pytest.mark.parametrize("hostile", [{0}, {2, 6}])
 def test_wrong_shares_are_found_out_and_another_set_is_tried(
-    mode: Mode, share: bytes, liars: set[int]
+    mode: Mode, share: bytes, hostile: set[int]
 ) -> None:
     game = play(mode, parties=7, threshold=4)
     game.collect_keys(game.advertise())
@@ -221,10 +221,10 @@ def test_wrong_shares_are_found_out_and_another_set_is_tried(
     game.collect_answers(game.answer(gone={5}))
     if mode is Mode.ACTIVE:
         game.collect_consent(game.confirm())
-    sent = [twisted(m, set(range(7)), share) if m.party in liars else m for m in game.reveal()]
+    sent = [twisted(m, set(range(7)), share) if m.party in hostile else m for m in game.reveal()]
     total = game.finish(sent)
     assert (total.vector == ideal(game.answers, (0, 1, 2, 3, 4, 6))).all()
-    assert total.wrong == liars
+    assert total.wrong == hostile
 
 
 def test_shares_swapped_between_owners_are_found_out() -> None:
@@ -263,8 +263,8 @@ def test_a_share_of_the_wrong_kind_is_set_aside() -> None:
 def test_a_mask_key_that_is_not_the_advertised_one_is_not_used() -> None:
     """A corrupt party shares a key that is not its own, then drops out: no wrong sum comes out."""
     game = play("semi-honest").until("share")
-    lying = replace(game.states[4], mask_key=Dice("another key")(32))
-    game.states[4] = lying
+    hostile = replace(game.states[4], mask_key=Dice("another key")(32))
+    game.states[4] = hostile
     game.collect_shares(game.share())
     game.collect_answers(game.answer(gone={4}))
     with pytest.raises(TooFewParties, match="party 4 are wrong"):
@@ -280,20 +280,20 @@ def test_a_seed_that_was_not_committed_to_is_not_used() -> None:
         game.finish(game.reveal())
 
 
-def test_ten_liars_in_a_hundred_are_found() -> None:
+def test_ten_hostile_holders_in_a_hundred_are_found() -> None:
     """Threshold 56, as planned for a hundred parties in active mode."""
     secrets = {owner: Dice("secret", owner)(32) for owner in (3, 70)}
-    liars = set(range(0, 100, 10))
+    hostile = set(range(0, 100, 10))
     puzzles = []
     for owner, secret in secrets.items():
         points = shamir.points(range(100))
         values = shamir.split(shamir.limbs(secret), points, 56, Dice("poly", owner))
         packed = dict(enumerate(shamir.pack(values)))
-        packed.update(dict.fromkeys(liars, IN_RANGE))
+        packed.update(dict.fromkeys(hostile, IN_RANGE))
         puzzles.append(Puzzle(owner=owner, shares=packed, fits=secret.__eq__))
-    found, wrong = recover(puzzles, 56)
-    assert found == secrets
-    assert wrong == liars
+    recovered, wrong = recover(puzzles, 56)
+    assert recovered == secrets
+    assert wrong == hostile
 
 
 def test_nothing_to_recover_is_no_error() -> None:

@@ -1,4 +1,4 @@
-"""A server that picks whom it invites and what it asks each of them."""
+"""A hostile server that picks whom it invites and what it asks each of them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_answers_to_different_questions_stay_masked(mode: Mode, apart: set[int])
         about=lambda i: b"another" if i in apart else b"the query",
     )
     total = game.run()
-    # Uniform in 64 bits: one coordinate below 2^32 of eight has a probability of 2^-29 a case,
+    # Uniform in 64 bits: one coordinate below 2^32 of eight has a probability of 2^-29 per case,
     # and the dice of these tests are always the same.
     assert (total.vector.view(np.int64) != 0).all()
     assert np.abs(total.vector.view(np.int64).astype(float)).min() > 2.0**32
@@ -82,19 +82,19 @@ def test_a_plan_counts_the_corrupt_parties_of_the_whole_roster(
 ) -> None:
     roster = parties + absent
     try:
-        found = Parameters.plan(
+        planned = Parameters.plan(
             mode=mode, parties=parties, roster=roster, corrupt=corrupt, dropout=dropout
         )
     except ValueError:
         return
     bad = int(corrupt * roster + 1e-9)
-    assert found.minimum - bad >= 2
+    assert planned.minimum - bad >= 2
     if mode is Mode.ACTIVE:
         # Two openings over any cohorts: fewer than roster - bad honest parties, so one in both.
-        assert 2 * (found.threshold - bad) > roster - bad
-        assert found.minimum >= found.threshold
+        assert 2 * (planned.threshold - bad) > roster - bad
+        assert planned.minimum >= planned.threshold
     else:
-        assert bad < found.threshold
+        assert bad < planned.threshold
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -104,8 +104,8 @@ def test_a_large_cohort_that_could_be_all_corrupt_is_refused(mode: Mode) -> None
 
 
 def test_a_large_active_cohort_is_most_of_its_roster() -> None:
-    found = Parameters.plan(mode="active", parties=180, roster=200)
-    assert found.minimum == 162
+    planned = Parameters.plan(mode="active", parties=180, roster=200)
+    assert planned.minimum == 162
     with pytest.raises(ValueError, match="no threshold is secure"):
         Parameters.plan(mode="active", parties=300, roster=500)  # half of 500 is most of 300
 

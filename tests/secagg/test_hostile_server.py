@@ -1,4 +1,4 @@
-"""Whatever the server says, an honest party refuses what could expose anybody."""
+"""A hostile server: whatever it says, an honest party refuses what could expose anybody."""
 
 from dataclasses import replace
 from itertools import combinations

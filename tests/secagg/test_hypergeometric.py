@@ -27,9 +27,9 @@ def test_every_tail_is_the_exact_one_to_nine_digits(
     population: int, marked: int, drawn: int
 ) -> None:
     """Far beyond what an event of probability 2^-40 needs, and below what doubles could show."""
-    found = log_tails(population=population, marked=marked, drawn=drawn)
-    assert found.shape == (drawn + 2,)
-    for x, tail in enumerate(found):
+    tails = log_tails(population=population, marked=marked, drawn=drawn)
+    assert tails.shape == (drawn + 2,)
+    for x, tail in enumerate(tails):
         exact = exact_tail(x, population=population, marked=marked, drawn=drawn)
         if exact == 0:
             assert tail == -inf

@@ -17,10 +17,10 @@ def test_the_finder_reproduces_the_specified_values(
 ) -> None:
     """10 % corrupt, 10 % drop-out, σ = 40, η = 20."""
     for mode, expected in ((Mode.SEMI_HONEST, curious), (Mode.ACTIVE, active)):
-        found = Parameters.plan(mode=mode, parties=parties)
-        assert (found.holders, found.threshold) == expected
-        assert found.minimum == parties - parties // 10
-        assert not found.complete
+        planned = Parameters.plan(mode=mode, parties=parties)
+        assert (planned.holders, planned.threshold) == expected
+        assert planned.minimum == parties - parties // 10
+        assert not planned.complete
 
 
 @pytest.mark.parametrize("parties", range(2, COMPLETE + 1, 9))
@@ -121,10 +121,10 @@ def test_partners_are_symmetric_and_include_all_holders() -> None:
     announced = sparse().announced()
     holders = {i: frozenset(choose_holders(announced, i, Dice("h", i))) for i in range(20)}
     present = set(range(20)) - {3, 8}
-    found = partners(holders, present)
+    neighbours = partners(holders, present)
     owners = owners_of(holders)
-    assert set(found) == present
+    assert set(neighbours) == present
     for party in present:
         expected = ((holders[party] | owners.get(party, set())) & present) - {party}
-        assert found[party] == expected
-        assert all(party in found[partner] for partner in found[party])
+        assert neighbours[party] == expected
+        assert all(party in neighbours[partner] for partner in neighbours[party])

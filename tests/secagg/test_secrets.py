@@ -19,13 +19,13 @@ SOURCE = Path(fedpriv.secagg.__file__).parent
 
 def secrets_of(game: Play) -> list[bytes]:
     """Every secret there is in a game: drawn by a party, or in its state."""
-    found = []
+    secrets = []
     for i, party in game.parties.items():
-        found += [Dice("advertise", 1, i)(32), Dice("share", 1, i)(32)]
-        found += [party.identity.private_bytes_raw(), party.channel_key.private_bytes_raw()]
+        secrets += [Dice("advertise", 1, i)(32), Dice("share", 1, i)(32)]
+        secrets += [party.identity.private_bytes_raw(), party.channel_key.private_bytes_raw()]
         state = game.states.get(i)
-        found += [row for name in ("links", "held") for row in getattr(state, name, {}).values()]
-    return found
+        secrets += [row for name in ("links", "held") for row in getattr(state, name, {}).values()]
+    return secrets
 
 
 def shown(secret: bytes, text: str) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
-from fedpriv.federation.queries.bounds import gradient_sensitivity, local_mechanism
+from fedpriv.federation.queries.bounds import gradient_sensitivity
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.privacy.adjacency import Adjacency
@@ -211,13 +211,13 @@ def test_local_noise_covers_the_grid(weights: Any, size: int) -> None:
     rounding = sqrt(3) * 2.0**-6
     gradient = GradientQuery(theta=np.zeros(WIDTH), clip_norm=0.05, **common)
     factor = 25 / size if weights == "equal" else 1.0
-    mechanism = local_mechanism(gradient, TASK, size)
+    mechanism = gradient.local_mechanism(TASK, size)
     assert isinstance(mechanism, GaussianMechanism)
     expected = clipped_sum(0.05, ONE, 40) * factor + rounding
     assert mechanism.sensitivity == pytest.approx(expected, rel=EXACT)
     assert mechanism.stddev == pytest.approx(3.0 * expected, rel=EXACT)
     minimiser = ErmQuery(regulariser=2.0, tolerance=1e-3, **common)
-    mechanism = local_mechanism(minimiser, TASK, size)
+    mechanism = minimiser.local_mechanism(TASK, size)
     weight = 1 / 2 if weights == "equal" else size / N
     expected = weight * (2 / (size * 2.0) + 2 * 1e-3 / 2.0) + rounding
     assert mechanism is not None

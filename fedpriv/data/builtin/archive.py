@@ -36,7 +36,7 @@ _SHA256 = {
     "mnist": "b3997ef8f6237065fa41080854cd59d76aac1ac5b57eea6c98194f3e1223800f",
 }
 
-# Round physiological ranges, not fitted to the file: years, mm Hg, mg/dl, beats a minute, and mm of
+# Round physiological ranges, not fitted to the file: years, mm Hg, mg/dl, beats/min, and mm of
 # depression of the ST segment.
 _HEART_RANGES = {
     "age": (0.0, 100.0),
@@ -178,10 +178,10 @@ def _read(name: str, root: Path | None) -> Arrays:
     if not path.is_file():
         raise DataError(f"{path} does not exist: {VARIABLE}, or root, must name its folder.")
     content = path.read_bytes()
-    found = sha256(content).hexdigest()
-    if found != _SHA256[name]:
+    digest = sha256(content).hexdigest()
+    if digest != _SHA256[name]:
         raise DataError(
-            f"{path} is not the {name} this version knows: its SHA-256 begins {found[:12]}, "
+            f"{path} is not the {name} this version knows: its SHA-256 begins {digest[:12]}, "
             f"expected {_SHA256[name][:12]}. Fetch the file again."
         )
     with np.load(BytesIO(content), allow_pickle=False) as arrays:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from math import sqrt
+from math import isqrt, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +44,7 @@ def digit_dataset(
         return Records(X=np.divide(pixels, white, dtype=np.float32), y=y)
 
     pixels = train[0].shape[1]
+    side = isqrt(pixels)
     return Dataset(
         name=f"{name}:{variant}" if variant else name,
         task="binary" if pair else "multiclass",
@@ -52,6 +53,7 @@ def digit_dataset(
         feature_names=tuple(f"pixel-{i}" for i in range(pixels)),
         max_norm=sqrt(pixels),
         classes=(str(pair[1]), str(pair[0])) if pair else tuple("0123456789"),
+        image_shape=(1, side, side),
     )
 
 

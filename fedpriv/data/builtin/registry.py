@@ -1,4 +1,4 @@
-"""Data sets by name. A name stands for one fixed data set: same records, same scale, own split."""
+"""Registry of built-in data sets: a name stands for fixed records, a fixed scale and split."""
 
 from __future__ import annotations
 

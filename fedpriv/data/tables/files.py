@@ -1,7 +1,7 @@
-"""A schema and a table, from the disk; or as they were read before, if the files are the same.
+"""Schema and table files, read from disk, or kept in memory while the files are unchanged.
 
-For a process that hands copies of itself one piece of work each: what it has read before, no copy
-needs to read.
+For a process that forks a copy of itself for every piece of work: no copy needs to read again what
+the process has read before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TICK = 2 * 10**9  # ns: the coarsest clock of a file system that is in use
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """What tells a file from what it was: no edit leaves all of it as it was, once it is `settled`.
+    """The version of a file: once it is `settled`, any later edit changes one of these fields.
 
     Not covered: a program that changes the file in memory (mmap), until the system writes it back;
     a network disk that shows an old state of the file.
@@ -39,7 +39,7 @@ class Version:
         inode: Another one if the file was replaced.
         size: In bytes.
         modified: When it was written, in ns; whoever writes may set it back.
-        changed: When anything about it was changed, in ns; which nobody sets.
+        changed: When anything about it was changed, in ns; nobody can set this.
     """
 
     path: Path
@@ -51,28 +51,28 @@ class Version:
 
     @classmethod
     def of(cls, path: Path) -> Version | None:
-        """The version of a file now; None if there is none to be seen."""
+        """The present version of a file; None if it cannot be seen."""
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             return None
         return cls(
             path=path,
-            device=found.st_dev,
-            inode=found.st_ino,
-            size=found.st_size,
-            modified=found.st_mtime_ns,
-            changed=found.st_ctime_ns,
+            device=status.st_dev,
+            inode=status.st_ino,
+            size=status.st_size,
+            modified=status.st_mtime_ns,
+            changed=status.st_ctime_ns,
         )
 
     @property
     def settled(self) -> bool:
-        """Whether an edit from now on has another time than the last one, by any clock."""
+        """Whether the next edit is sure to have a later time than the last one, by any clock."""
         return time_ns() - self.changed > _TICK
 
 
 class Files:
-    """Reads what it is asked for, whenever it is asked."""
+    """Reads schema and table files anew whenever it is asked."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class KeptFiles(Files):
-    """Gives what it holds while the files are those that it was read from, and else reads them.
+    """Schema and table kept in memory; read anew when their files have changed.
 
     Attributes:
         data: The version of the table when it was read; None if there was none.
@@ -114,14 +114,14 @@ class KeptFiles(Files):
         return Files.table(self, path, schema=schema)
 
     def holds(self, path: Path, *, schema: Path) -> bool:
-        """Whether these files are as they were when they were read, or were tried to be."""
+        """Whether these files are unchanged since they were read, or could not be."""
         return (Version.of(path), Version.of(schema)) == (self.data, self.layout)
 
 
 def keep(path: Path, *, schema: Path) -> KeptFiles:
-    """A table and its schema, read by another process. What cannot be read is not kept.
+    """Keep a table, read by another process, and its schema. What cannot be read is not kept.
 
-    Nor is what was edited a moment ago: the next edit might not show.
+    Nor is a file that was edited a moment ago: the next edit might not show.
 
     Readers start threads, and a copy of a process that has threads may wait for a lock that no
     thread of its own will ever release. Here none are started.
@@ -129,35 +129,35 @@ def keep(path: Path, *, schema: Path) -> KeptFiles:
     data, layout = Version.of(path), Version.of(schema)
     if not all(version is None or version.settled for version in (data, layout)):
         return KeptFiles()
-    found = None
+    description = None
     with suppress(DataError, OSError):
-        found = read_schema(schema)
-    table = None if found is None else _read_elsewhere(path, found)
+        description = read_schema(schema)
+    table = None if description is None else _read_elsewhere(path, description)
     if (data, layout) != (Version.of(path), Version.of(schema)):
         return KeptFiles()  # edited meanwhile: which version was read, nobody knows
-    return KeptFiles(data=data, layout=layout, kept_schema=found, kept_table=table)
+    return KeptFiles(data=data, layout=layout, kept_schema=description, kept_table=table)
 
 
 def _read_elsewhere(path: Path, schema: Schema) -> Dataset | None:
-    """The records of a table, or None; what is wrong with them is told to who needs them."""
+    """The records of a table, or None; whoever needs them is told what is wrong with them."""
     fork = get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)
     reader = fork.Process(target=_send, args=(sender, path, schema))
     reader.start()
     sender.close()
-    found: Dataset | None = None
+    dataset: Dataset | None = None
     with receiver, suppress(EOFError, OSError):  # the other process was killed, or halfway through
-        found = receiver.recv()
+        dataset = receiver.recv()
     reader.join()
     reader.close()
-    if found is None:
+    if dataset is None:
         return None
     # Made again: arrays that come out of a pipe are not read-only.
-    return replace(found, train=replace(found.train), test=replace(found.test))
+    return replace(dataset, train=replace(dataset.train), test=replace(dataset.test))
 
 
 def _send(sender: Connection, path: Path, schema: Schema) -> None:
-    found = None
+    dataset = None
     with suppress(DataError, OSError, MemoryError):
-        found = read_table(path, schema)[0]
-    sender.send(found)
+        dataset = read_table(path, schema)[0]
+    sender.send(dataset)

@@ -1,4 +1,4 @@
-"""CSV and Parquet files as columns of text or numbers.
+"""CSV and Parquet readers: a file as columns of text or numbers.
 
 The libraries underneath quote the offending cell in their errors. Here such errors are replaced:
 a message names file, column and row, and never a value.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import csv
 import mmap
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +21,11 @@ from fedpriv.data.errors import DataError, import_optional
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
 _BLOCK = 1 << 20  # bytes that are parsed at a time
+_TABLE = "the table"  # in memory, for messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -50,8 +52,10 @@ class Source:
         column = self._columns[name]
         if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
             column = pc.cast(column, pa.string())
+        elif pa.types.is_floating(column.type):
+            column = _codes(column)
         elif not _is_text(column):
-            raise self._wrong_type(name, "text, integers, or true and false")
+            raise self._wrong_type(name, "text, numbers, or true and false")
         column = pc.utf8_trim_whitespace(column)
         absent = pc.is_in(column, value_set=pa.array(["", *self.missing_values], column.type))
         return pc.if_else(absent, pa.scalar(None, column.type), column)
@@ -81,8 +85,8 @@ class Source:
         return values
 
     def _wrong_type(self, name: str, wanted: str) -> DataError:
-        found = self._columns[name].type
-        return DataError(f"{self.file}, column {name!r}: holds {found}, not {wanted}.")
+        kind = self._columns[name].type
+        return DataError(f"{self.file}, column {name!r}: holds {kind}, not {wanted}.")
 
 
 def read_source(
@@ -95,7 +99,7 @@ def read_source(
     if path.suffix not in (".csv", ".parquet"):
         raise DataError(f"{path.name}: the name of the file must end in .csv or .parquet.")
     content = None
-    # Raised outside the handler: the errors of the libraries, which quote cells, do not ride along.
+    # Raised outside the handler, so that no library error, which may quote cells, is chained to it.
     with suppress(pa.ArrowException, UnicodeDecodeError, csv.Error):
         read = _read_csv if path.suffix == ".csv" else _read_parquet
         content = read(path, wanted, delimiter)
@@ -114,6 +118,51 @@ def read_source(
         missing_values=missing_values,
         _columns={name: _decoded(table[name]) for name in wanted},
     )
+
+
+def table_source(
+    table: Any,
+    wanted: Sequence[str],
+    *,
+    delimiter: str = ",",
+    missing_values: tuple[str, ...] = (),
+) -> Source:
+    """The ``wanted`` columns of a file, a DataFrame, an Arrow table or a mapping of columns."""
+    if isinstance(table, str | Path):
+        return read_source(Path(table), wanted, delimiter=delimiter, missing_values=missing_values)
+    # An Arrow table has its columns' names elsewhere than a DataFrame.
+    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    header = list(table) if isinstance(table, Mapping) else None if names is None else list(names)
+    if header is None:
+        raise DataError(
+            "a table must be a DataFrame, an Arrow table, a mapping of columns, or the path of a "
+            f"CSV or Parquet file; got {type(table).__name__}."
+        )
+    _check_header(_TABLE, header, wanted)
+    columns = {name: _decoded(_arrow(name, table[name])) for name in wanted}
+    counts = {len(column) for column in columns.values()}
+    if len(counts) > 1 or 0 in counts:
+        raise DataError(f"{_TABLE}: columns must have the same number of rows, at least one.")
+    return Source(
+        file=_TABLE,
+        rows=counts.pop(),
+        ignored=tuple(str(name) for name in header if name not in wanted),
+        missing_values=missing_values,
+        _columns=columns,
+    )
+
+
+def _arrow(name: str, values: Any) -> Any:
+    """A column in memory as Arrow has it; one without a type is missing throughout."""
+    pa = import_optional("pyarrow", extra="data")
+    column = None
+    with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+        if not isinstance(values, pa.ChunkedArray):
+            values = pa.chunked_array([pa.array(values, from_pandas=True)])
+        column = values.cast(pa.string()) if pa.types.is_null(values.type) else values
+    if column is None:
+        raise DataError(f"{_TABLE}, column {name!r}: must be a list of values of one type.")
+    return column
 
 
 def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any]:
@@ -176,8 +225,8 @@ def _check_quotes(path: Path, delimiter: str) -> None:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content.find(b'"') < 0:
             return
-        found = rows.match(content)
-        end = 0 if found is None else found.end()
+        well_formed = rows.match(content)
+        end = 0 if well_formed is None else well_formed.end()
         if end == len(content):
             return
         line = content[:end].count(b"\n") + 1
@@ -195,14 +244,14 @@ def _read_parquet(path: Path, wanted: Sequence[str], _delimiter: str) -> tuple[l
     return header, parquet.read_table(path, columns=list(wanted))
 
 
-def _check_header(file: str, header: list[str], wanted: Sequence[str]) -> None:
+def _check_header(file: str, header: list[Any], wanted: Sequence[str]) -> None:
     """Quote no name that the schema does not hold: a forgotten header makes names of cells."""
     for place, name in enumerate(header):
         if name in header[:place]:
             raise DataError(
                 f"{file}: columns {header.index(name) + 1} and {place + 1} have the same name."
             )
-    folded = {name.casefold() for name in header}
+    folded = {str(name).casefold() for name in header}
     for name in wanted:
         if name not in header:
             hint = " Upper and lower case differ." if name.casefold() in folded else ""
@@ -210,10 +259,26 @@ def _check_header(file: str, header: list[str], wanted: Sequence[str]) -> None:
 
 
 def _decoded(column: Any) -> Any:
+    """Without a dictionary; a column that holds nothing at all, and so has no type, as text."""
     pa = import_optional("pyarrow", extra="data")
     if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    return column
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string()) if pa.types.is_null(column.type) else column
+
+
+def _codes(column: Any) -> Any:
+    """Floating-point numbers as text, whole ones as integers, NaN as null.
+
+    Parquet gives a column one type. A column of integers in which one is missing is often written
+    as floating-point numbers: a single record would decide whether the table can be read.
+    """
+    pa = import_optional("pyarrow", extra="data")
+    pc = import_optional("pyarrow.compute", extra="data")
+    numbers = column.cast(pa.float64())
+    whole = pc.and_(pc.equal(numbers, pc.trunc(numbers)), pc.less(pc.abs(numbers), 2.0**53))
+    integers = pc.if_else(whole, numbers, 0.0).cast(pa.int64()).cast(pa.string())
+    text = pc.if_else(whole, integers, numbers.cast(pa.string()))
+    return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.string()), text)
 
 
 def _is_text(column: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Which schemas a release may be made under: those that leave nothing to the file as a whole.
+"""Release rules for schemas: facts about the whole file must not decide about a release.
 
 A record is a row that the schema admits: whether one row is admitted follows from that row and the
 schema alone. A file that holds another row is no data set of the guarantee, under any rule. What
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def require_releasable(schema: Schema, *, deployed: bool) -> None:
-    """Refuse a schema under which facts of a whole file decide about a release.
+    """Refuse a schema under which facts about the whole file decide about a release.
 
     Reads no record: the same schema passes, or does not, whatever the file holds.
 

@@ -1,4 +1,4 @@
-"""What is publicly known about a table: its columns, their bounds, the label, the parties.
+"""The schema: what is publicly known about a table, its columns, bounds, label and parties.
 
 A schema is written before anyone looks at the records and is the same for all parties:
 
@@ -105,7 +105,7 @@ class NumberColumn(_Table):
 
 
 class CategoryColumn(_Table):
-    """One of finitely many public values, encoded as one column of 0 and 1 a value.
+    """One of finitely many public values, encoded as one column of 0 and 1 per value.
 
     Attributes:
         kind: ``category``.
@@ -139,7 +139,7 @@ class Schema(_Table):
 
     Attributes:
         label: The column to predict.
-        columns: The features, in the order they get. The label and the party may be described
+        columns: The features, in their order. The label and the party may be described
             here too: a category then lists all labels, or all parties, that may occur.
         positive: The label that becomes +1; all others become −1.
         party: The column that names the party holding a record.

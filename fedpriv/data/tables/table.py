@@ -1,4 +1,4 @@
-"""A user's own table, with a schema, as a data set.
+"""`read_table`: a user's own table, with its schema, as a data set.
 
 All scales come from the schema, which is public. Values that break its rules are counted by column,
 and reported by count and row number, never by value. No Python loop runs over records.
@@ -16,7 +16,7 @@ import numpy as np
 from fedpriv.data.bounds import to_unit_interval
 from fedpriv.data.dataset import Dataset, Records, signs
 from fedpriv.data.errors import DataError, import_optional
-from fedpriv.data.tables.readers import Source, read_source
+from fedpriv.data.tables.readers import Source, read_source, table_source
 from fedpriv.data.tables.schema import CategoryColumn, NumberColumn, Schema
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    """What the rules of a schema did to a file. Exact counts: for the owner of the file only.
+    """Report on a loaded table: what the schema's rules did. Exact counts, for its owner only.
 
     Attributes:
         rows_read: Rows of the file.
@@ -74,17 +74,7 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
         missing_values=schema.missing_values,
     )
     reader = _Reader(schema, source)
-    X = np.zeros((source.rows, len(schema.feature_names)), np.float32)
-    first = 0
-    for name, column in features.items():
-        if isinstance(column, NumberColumn):
-            X[:, first] = reader.numbers(name, column)
-            first += 1
-        else:
-            codes = reader.codes(name, column)
-            rows = np.flatnonzero(codes >= 0)
-            X[rows, first + codes[rows]] = 1
-            first += len(column.values)
+    X = reader.features()
     y, classes = reader.labels()
     party, party_names = reader.parties()
     reader.raise_problems()
@@ -104,6 +94,7 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
         max_norm=sqrt(len(features)),
         party_names=party_names,
         classes=classes,
+        schema=schema,
     )
     report = LoadReport(
         rows_read=source.rows,
@@ -113,6 +104,26 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
         ignored_columns=source.ignored,
     )
     return dataset, report
+
+
+def encode_features(table: Any, schema: Schema) -> NDArray[np.float32]:
+    """The scaled features of a raw table that need not have labels, as `read_table` makes them.
+
+    Every row is kept: a missing value without a fill is refused, whatever the schema does with it
+    in training.
+    """
+    wanted, codes = tuple(schema.features), schema.missing_values
+    source = table_source(table, wanted, delimiter=schema.delimiter, missing_values=codes)
+    reader = _Reader(schema.model_copy(update={"missing": "drop"}), source)
+    X = reader.features()
+    reader.raise_problems()
+    if reader.dropped.any():
+        raise DataError(
+            f"{source.file}: rows with a missing value that the schema has no fill for: "
+            f"{int(reader.dropped.sum())}, first row {reader.dropped.argmax() + 1}. Fill or remove "
+            "them before predicting."
+        )
+    return X
 
 
 class _Reader:
@@ -129,6 +140,21 @@ class _Reader:
     def raise_problems(self) -> None:
         if self._problems:
             raise DataError(f"{self._source.file}: " + " ".join(self._problems))
+
+    def features(self) -> NDArray[np.float32]:
+        """All features, scaled and encoded, in the order of the schema."""
+        X = np.zeros((self._source.rows, len(self._schema.feature_names)), np.float32)
+        first = 0
+        for name, column in self._schema.features.items():
+            if isinstance(column, NumberColumn):
+                X[:, first] = self.numbers(name, column)
+                first += 1
+            else:
+                codes = self.codes(name, column)
+                rows = np.flatnonzero(codes >= 0)
+                X[rows, first + codes[rows]] = 1
+                first += len(column.values)
+        return X
 
     def numbers(self, name: str, column: NumberColumn) -> NDArray[np.float64]:
         values = self._source.numbers(name)
@@ -175,8 +201,8 @@ class _Reader:
         if isinstance(column, CategoryColumn):
             return self._declared_codes(name, column), column.values
         pc = import_optional("pyarrow.compute", extra="data")
-        found = pc.unique(self._source.text(name).drop_null()).to_pylist()
-        declared = CategoryColumn(kind="category", values=tuple(sorted(found)) or ("none",))
+        names = pc.unique(self._source.text(name).drop_null()).to_pylist()
+        declared = CategoryColumn(kind="category", values=tuple(sorted(names)) or ("none",))
         return self._declared_codes(name, declared), declared.values
 
     def tested(self) -> Mask:
@@ -195,13 +221,13 @@ class _Reader:
         pc = import_optional("pyarrow.compute", extra="data")
         text = self._source.text(name)
         self._meet_missing(name, _to_mask(pc.is_null(text)), filled=False)
-        found = pc.unique(text.drop_null()).to_pylist()
+        labels = pc.unique(text.drop_null()).to_pylist()
         remedy = f"List the labels in [columns.{name}] with kind = 'category'."
-        if len(found) > 2:
+        if len(labels) > 2:
             self._problems.append(
-                f"Label {name!r} has {len(found)} different values, not 2. {remedy}"
+                f"Label {name!r} has {len(labels)} different values, not 2. {remedy}"
             )
-        elif self._schema.positive not in found:
+        elif self._schema.positive not in labels:
             self._problems.append(f"Label {name!r} is never equal to positive. {remedy}")
         return _to_mask(
             pc.fill_null(pc.equal(text, pa.scalar(self._schema.positive, text.type)), False)

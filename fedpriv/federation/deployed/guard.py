@@ -1,4 +1,4 @@
-"""What a deployed party checks before it uses a record: the run, the query, and what it costs.
+"""Guard of a deployed party: the run, the query and its cost, checked before a record is used.
 
 What is charged. A party's ledger is charged with the cost of the release *as seen by the worst
 observer that its policy does not trust*:
@@ -33,18 +33,18 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
+from fedpriv.federation.party.guard import (
+    Policy,
+    QueryRefused,
+    check_certain,
+    check_query,
+    check_weighted,
+)
 from fedpriv.federation.protocol.level import LEVELS
-from fedpriv.federation.queries.bounds import certain_tolerance, local_mechanism, record_bound
-from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
-from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     DistributedGaussianEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    PoissonGaussianEvent,
     PoissonPureEvent,
     PureEvent,
     SkellamEvent,
@@ -56,19 +56,12 @@ if TYPE_CHECKING:
     from fedpriv.data import Bounds
     from fedpriv.federation.deployed.policy import PartyPolicy
     from fedpriv.federation.protocol.level import Protection
-    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
+    from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
 
 
-# Noise on a vector of bounded L2 sensitivity; ρ-zCDP is discrete Gaussian noise.
-_ON_A_VECTOR: tuple[type[Event], ...] = (GaussianEvent, ZcdpEvent, PureEvent, LaplaceEvent)
-_EVENTS: dict[type[Query], tuple[type[Event], ...]] = {
-    GradientQuery: (*_ON_A_VECTOR, PoissonGaussianEvent, PoissonPureEvent),
-    ErmQuery: (*_ON_A_VECTOR, ApproximateEvent),  # (ε, δ): objective perturbation
-    RiskGradientQuery: (*_ON_A_VECTOR, ApproximateEvent),
-    LossQuery: (BoundedRangeEvent, PureEvent),  # a selection, which has no noise on a vector
-}
 _EVENTS_OF_SHARES: tuple[type[Event], ...] = (SkellamEvent, DistributedGaussianEvent)
 
 
@@ -160,7 +153,7 @@ def relative_noise(event: Event) -> float:
 
 def _check_kind(query: Query, event: Event) -> None:
     """An event is charged for the kind of release that its theorem is about, and for no other."""
-    allowed = _EVENTS_OF_SHARES if query.share is not None else _EVENTS[type(query)]
+    allowed = _EVENTS_OF_SHARES if query.share is not None else query.events
     if type(event) not in allowed:
         what = "with shares of noise " if query.share is not None else ""
         raise QueryRefused(
@@ -171,52 +164,35 @@ def _check_kind(query: Query, event: Event) -> None:
 
 def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:
     """One record's part in the answer, and in whether there is one; and the sampling."""
-    if (part := record_bound(query, task)) > policy.max_clip:
+    if (part := query.record_bound(task)) > policy.max_clip:
         raise QueryRefused(
             f"the query bounds one record's part in the answer by {part:g}, and this party allows "
             f"at most {policy.max_clip:g}."
         )
-    if isinstance(query, ErmQuery):
-        certain = certain_tolerance(task, regulariser=query.regulariser, objective=query.objective)
-        if not query.tolerance >= certain:
-            raise QueryRefused(
-                f"the query asks for a gradient norm of {query.tolerance:g}, and with less than "
-                f"{certain:.3g} the records of this party, or its noise, would decide whether it "
-                "answers."
-            )
+    check_certain(query, task)
     counted_on = getattr(event, "sampling_rate", 1.0)
-    sampled = getattr(query, "sampling_rate", 1.0)
-    if counted_on < sampled:
+    if counted_on < query.sampling_rate:
         raise QueryRefused(
             f"the event counts on a sample of {counted_on:g} of the records, and the query asks "
-            f"for {sampled:g} of them."
+            f"for {query.sampling_rate:g} of them."
         )
-    weighted = isinstance(query, ErmQuery) or (
-        isinstance(query, GradientQuery) and query.weights == "equal"
-    )
-    if weighted and event.adjacency is not Adjacency.REPLACE_ONE:
-        raise QueryRefused(
-            "the adjacency must be 'replace-one' where an answer rests on its party's true number "
-            "of records: a minimiser, or equal weights."
-        )
+    check_weighted(query, event.adjacency)
 
 
 def _check_noise(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:
-    mechanism = local_mechanism(query, task, task.smallest)
+    mechanism = query.local_mechanism(task, task.smallest)
     if mechanism is not None and not mechanism.sound:
         raise QueryRefused(
             f"the law {mechanism.name!r} is for study: it does not give the guarantee that it "
             "states, and no deployed party adds it."
         )
-    own = any(getattr(query, name, None) is not None for name in ("share", "local", "objective"))
-    if policy.noise_at == "parties" and not own:
-        what = "loss sums, which get" if isinstance(query, LossQuery) else "a sum that gets"
+    if policy.noise_at == "parties" and not query.noise_by_party:
         raise QueryRefused(
-            f"the query asks for {what} its noise at the server, and this party answers only where "
-            "the parties add it."
+            f"the {query.kind} query asks for a sum that gets its noise at the server, and this "
+            "party answers only where the parties add it."
         )
-    if (found := relative_noise(event)) < policy.min_noise:
+    if (noise := relative_noise(event)) < policy.min_noise:
         raise QueryRefused(
-            f"the release would have noise of {found:.6g} sensitivities, and this party insists "
+            f"the release would have noise of {noise:.6g} sensitivities, and this party insists "
             f"on {policy.min_noise:g}."
         )

@@ -1,4 +1,4 @@
-"""What a deployed party must not forget, in a directory of its own disk.
+"""Journal of a deployed party: what it must not forget, in a directory of its own disk.
 
 A deployed ClientApp is a fresh process for every message, and its machine may fail between any two.
 The directory survives both. Every file is replaced whole, is durable before anything that follows
@@ -23,85 +23,27 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
 
+from fedpriv.federation.party.answered import Given
 from fedpriv.federation.party.memory import Memory
-from fedpriv.federation.protocol.wire import pack, unpack
-from fedpriv.privacy.randomness import SECRET_BYTES
-from fedpriv.secagg.errors import MalformedMessage, WrongRound
-from fedpriv.secagg.primitives.codec import Fixed, Ids, Layout, Number, Record, Vector
+from fedpriv.secagg.errors import WrongRound
+from fedpriv.secagg.primitives.codec import Fixed, Layout, Number, Packed
+from fedpriv.secagg.primitives.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from fedpriv.secagg.numbers.fixed_point import Ring
-
-SALT_BYTES = 32
-_ERASED = bytes(SECRET_BYTES)
 _OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
 _ANSWERS = 64  # runs whose latest answer is kept: a server must not fill the disk with them
 _FOLDER, _FILE = 0o700, 0o600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class Given(Record):
-    """The answer to one query of a run, before its masks, or how it will be drawn: private.
-
-    Attributes:
-        release: Which release of the run the query serves.
-        query: SHA-256 of the query.
-        salt: Random: the digest of an answer must not tell the answer.
-        secret: All randomness of the answer follows from it; zeros once the answer is here, and
-            where it has no randomness.
-        vector: The answer; empty where asking again gets it computed again, without randomness.
-        shared: 1 if it carries a share of the noise of the sum, else 0.
-        seat: The 32 bytes of the masked run that it was last given in; zeros if in the clear.
-        masks: The round of masks there.
-        opened: The parties over which a sum with this answer in it was opened; empty if none was.
-    """
-
-    kind: ClassVar[int] = 96
-    layout: ClassVar[Layout] = {
-        "release": Number(8),
-        "query": Fixed(32),
-        "salt": Fixed(SALT_BYTES),
-        "secret": Fixed(SECRET_BYTES),
-        "vector": Vector(),
-        "shared": Number(1),
-        "seat": Fixed(32),
-        "masks": Number(4),
-        "opened": Ids(),
-    }
-    release: int
-    query: bytes
-    salt: bytes
-    vector: Ring
-    shared: int
-    secret: bytes = _ERASED
-    seat: bytes = bytes(32)
-    masks: int = 0
-    opened: tuple[int, ...] = ()
-
-    @property
-    def pending(self) -> bool:
-        """Whether the answer is still to come, from the secret."""
-        return self.secret != _ERASED
-
-    def answered(self, vector: Ring) -> Given:
-        """The same, with its answer, and without the secret."""
-        return replace(self, vector=vector, secret=_ERASED)
-
-    @property
-    def digest(self) -> bytes:
-        """What a ledger keeps of it: proof that it was this answer, and nothing about it."""
-        return sha256(self.salt + self.query + self.vector.tobytes()).digest()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=True)
-class LedgerMark(Record):
+class LedgerMark(Packed):
     """A ledger at one time: whatever it is later, it begins like this.
 
     Attributes:
@@ -109,49 +51,17 @@ class LedgerMark(Record):
         head: The hash of the last of them.
     """
 
-    kind: ClassVar[int] = 97
+    kind: ClassVar[int] = Kind.LEDGER_MARK
     layout: ClassVar[Layout] = {"rows": Number(8), "head": Fixed(32)}
     rows: int
     head: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """A party's place in a run of the protocol: secret.
-
-    Attributes:
-        channel: Its X25519 key for this run.
-        terms: SHA-256 of what it joined: which experiment, under which protection.
-        name: The run as queries call it; empty before the first one.
-        memory: Its place in the protocol.
-    """
-
-    channel: bytes = field(repr=False)
-    terms: bytes
-    name: str = ""
-    memory: Memory = field(default_factory=Memory, repr=False)
-
-    def to_bytes(self) -> bytes:
-        """`from_bytes` inverts it."""
-        return pack([self.channel, self.terms, self.name.encode(), self.memory.to_bytes()])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Seat:
-        """Read back what `to_bytes` wrote."""
-        parts = unpack(data)
-        if len(parts) != 4:
-            raise MalformedMessage("A seat has four parts.")
-        channel, terms, name, memory = parts
-        return cls(
-            channel=channel,
-            terms=terms,
-            name=name.decode(),
-            memory=Memory.from_bytes(memory),
-        )
-
-
 class Journal:
-    """The directory. Every method that writes has written when it returns, or raises `OSError`."""
+    """`fedpriv.federation.party.memory.Store` on a disk.
+
+    Every method that writes has written when it returns, or raises `OSError`.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -189,8 +99,8 @@ class Journal:
         finally:
             os.close(lock)
 
-    def seat(self, run: bytes) -> Seat | None:
-        """The place in a run; None if it was never joined.
+    def memory(self, run: bytes) -> Memory:
+        """The place in a run, or a new one to join it with.
 
         Raises:
             WrongRound: The run is over, and was left for good.
@@ -198,13 +108,13 @@ class Journal:
         data = _read(self._seats / run.hex())
         if data == b"":
             raise WrongRound("The run is over: this party has left it for good.")
-        return None if data is None else Seat.from_bytes(data)
+        return Memory() if data is None else Memory.from_bytes(data)
 
-    def sit(self, run: bytes, seat: Seat) -> None:
+    def keep(self, memory: Memory) -> None:
         """Replace the place in a run. A new run may push the oldest ones out, for good."""
-        path = self._seats / run.hex()
+        path = self._seats / memory.run.hex()
         new = not path.exists()
-        _write(path, seat.to_bytes())
+        _write(path, memory.to_bytes())
         if new:
             kept = (other for other in self._seats.glob("[!.]*") if other.stat().st_size)
             for old in _oldest(kept, newest=path)[:-_OPEN_SEATS]:

@@ -1,4 +1,4 @@
-"""A party of a deployment: it pays from its own budget before it uses a record, and answers once.
+"""Deployed party: it pays from its own budget before it uses a record, and answers once.
 
 The order of an answer; what is written is durable before the next step:
 
@@ -28,19 +28,15 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from functools import cached_property
-from hashlib import sha256
 from logging import getLogger
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fedpriv.data import Files, bound, require_releasable, table_identity
 from fedpriv.federation.deployed.guard import check_terms
-from fedpriv.federation.deployed.journal import SALT_BYTES, Given, LedgerMark
-from fedpriv.federation.party.guard import Policy, QueryRefused
+from fedpriv.federation.deployed.journal import LedgerMark
+from fedpriv.federation.party.answered import SALT_BYTES, Given, recalled
+from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.party import Party
-from fedpriv.federation.queries import encoding as codec
-from fedpriv.federation.queries.kinds import RiskGradientQuery
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import BudgetExceeded
@@ -54,13 +50,13 @@ if TYPE_CHECKING:
     from fedpriv.federation.deployed.guard import Engagement
     from fedpriv.federation.deployed.journal import Journal
     from fedpriv.federation.deployed.policy import PartyFile
-    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.party.answered import Answers
+    from fedpriv.federation.queries.base import Query
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger import Reservation
     from fedpriv.secagg.numbers.fixed_point import Ring
 
 _LOG = getLogger("fedpriv.party")
-_FIT = sha256(b"every exchange of a joint fit").digest()
 
 
 class DeployedParty:
@@ -106,38 +102,36 @@ class DeployedParty:
         """n_j, as the roster states it: public, and not read off the records."""
         return self._size
 
-    def answer(self, query: Query) -> Ring:
-        """The answer to ``query``, in fixed point, paid for.
+    def answer(self, query: Query, answers: Answers | None = None) -> Ring:
+        """The answer to ``query``, in fixed point, paid for. It is kept in the journal.
 
         Raises:
             QueryRefused: The policy, the budget, the ledger or the journal forbids it, and no
                 record was used; or the records are not those of the ledger and the roster, and
                 nothing was paid.
         """
-        file = self._file
+        file, journal = self._file, self._journal
+        if answers is not None and answers is not journal:
+            raise ValueError("answers must be the journal of the party: they must outlive it.")
         event = check_terms(query, self._engagement, file.policy, file.adjacency)
-        fit = isinstance(query, RiskGradientQuery)
-        asked = _FIT if fit else sha256(codec.to_bytes(query)).digest()
         with _faults(file.name), self._ledger() as ledger:
-            found = self._journal.given(query.run)
-            if found is not None and (found.release, found.query) != (query.round, asked):
-                _require_later(query, found)
-                found = None
-            _require_one_draw(query, found, _foreseen(ledger, query, event))
-            if found is not None and not found.pending and not fit:
-                reservation, vector = _reserve(ledger, query, event), found.vector
+            given = recalled(query, journal.given(query.run))
+            _require_one_draw(query, given, _foreseen(ledger, query, event))
+            if given is not None and not given.pending and not query.joint_fit:
+                reservation, vector = _reserve(ledger, query, event), given.vector
             else:
                 records = self._checked(ledger)
-                if found is None:
-                    found = _begun(query, asked, fit=fit)
-                    self._journal.give(query.run, found)
+                if given is None:
+                    given = _begun(query)
+                    journal.give(query.run, given)
                 reservation = _reserve(ledger, query, event)
-                vector = self._party(records, found.secret if found.pending else None).answer(query)
-                if found.pending:
-                    found = found.answered(vector)
-                    self._journal.give(query.run, found)
-            ledger.commit(reservation, found.digest)
-            self._journal.mark(_mark(ledger))
+                party = self._party(records, given.secret if given.pending else None)
+                vector = party.compute(query)
+                if given.pending:
+                    given = given.answered(vector)
+                    journal.give(query.run, given)
+            ledger.commit(reservation, given.digest)
+            journal.mark(_mark(ledger))
         return vector
 
     def _checked(self, ledger: Ledger) -> Records:
@@ -185,7 +179,6 @@ class DeployedParty:
                 task=self._engagement.task,
                 sampling=lambda _: stream("sample"),
                 noise=lambda _: stream("noise"),
-                policy=Policy(queries=self._file.policy.queries),
             )
 
     @contextmanager
@@ -221,16 +214,12 @@ class DeployedParty:
             )
 
 
-def _begun(query: Query, asked: bytes, *, fit: bool) -> Given:
+def _begun(query: Query) -> Given:
     """A release before anything is computed: its one draw, unless it has no randomness."""
-    return Given(
-        release=query.round,
-        query=asked,
-        salt=os.urandom(SALT_BYTES),
-        secret=bytes(SECRET_BYTES) if fit else os.urandom(SECRET_BYTES),
-        vector=np.zeros(0, np.uint64),
-        shared=int(query.share is not None),
-    )
+    salt = os.urandom(SALT_BYTES)
+    if query.joint_fit:
+        return Given.to(query, salt=salt)
+    return Given.to(query, salt=salt, secret=os.urandom(SECRET_BYTES))
 
 
 def _mark(ledger: Ledger) -> LedgerMark:
@@ -264,23 +253,14 @@ def _unpaid(query: Query, event: Event) -> Iterator[None]:
         ) from None
 
 
-def _require_later(query: Query, last: Given) -> None:
-    if query.round <= last.release:
-        what = "begun" if last.pending else "answered"
-        raise QueryRefused(
-            f"release {last.release} of this run was {what} already: what is asked now for "
-            f"release {query.round} would be a second answer."
-        )
-
-
-def _require_one_draw(query: Query, found: Given | None, status: str) -> None:
+def _require_one_draw(query: Query, given: Given | None, status: str) -> None:
     """Refuse a release that the ledger knows, and whose draw the journal does not."""
-    if status == "committed" and (found is None or found.pending):
+    if status == "committed" and (given is None or given.pending):
         raise QueryRefused(
             f"release {query.round} of this run was answered already, and the answer is not "
             "in the state directory any more. Another one would be a second draw of noise."
         )
-    if status == "reserved" and found is None:
+    if status == "reserved" and given is None:
         raise QueryRefused(
             f"release {query.round} of this run was begun already, and its draw is not in the "
             "state directory any more. Another one would be a second draw of noise."

@@ -1,4 +1,4 @@
-"""A party's own file, ``party.toml``: which data it holds, and what it is willing to answer.
+"""Party policy, the party's own file ``party.toml``: which data it has, and what it answers.
 
 The file is read on the party's machine and decides there, whatever a server asks for.
 

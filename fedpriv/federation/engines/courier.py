@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.exchange_report import Tally
     from fedpriv.federation.protocol.wire import Request
 
-RECORD = "fedpriv"
+ENVELOPE = "fedpriv"
 _GONE = (
     ErrorCode.NODE_UNAVAILABLE,
     ErrorCode.MESSAGE_UNAVAILABLE,
@@ -79,13 +79,13 @@ class Patience:
 
 def envelope(data: bytes) -> RecordDict:
     """Bytes as the content of a Flower message."""
-    return RecordDict({RECORD: ConfigRecord({RECORD: data})})
+    return RecordDict({ENVELOPE: ConfigRecord({ENVELOPE: data})})
 
 
 def opened(message: Message) -> bytes:
     """The bytes that `envelope` put into a message."""
     try:
-        data = message.content.config_records[RECORD][RECORD]
+        data = message.content.config_records[ENVELOPE][ENVELOPE]
     except (KeyError, ValueError):
         raise MalformedMessage("The message has no envelope.") from None
     if not isinstance(data, bytes):

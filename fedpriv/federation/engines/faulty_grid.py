@@ -165,9 +165,9 @@ def _step(message: Message) -> str:
 def _number(data: bytes) -> int:
     """Which party says that it joined; -1 if these bytes say nothing of the kind."""
     with suppress(MalformedMessage):
-        for record in Reply.from_bytes(data).records:
-            if isinstance(record, Joined):
-                return record.party
+        for message in Reply.from_bytes(data).messages:
+            if isinstance(message, Joined):
+                return message.party
     return -1
 
 

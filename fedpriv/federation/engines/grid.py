@@ -14,7 +14,6 @@ from fedpriv.federation.protocol.level import LEVELS
 from fedpriv.federation.protocol.masked_rounds import MaskedRounds
 from fedpriv.federation.protocol.wire import Ask, ClearAnswer, Join, Joined, Request
 from fedpriv.federation.queries import encoding as codec
-from fedpriv.federation.queries.bounds import answer_width
 from fedpriv.secagg import SecureAggregationError
 from fedpriv.secagg.round import RUN_BYTES
 
@@ -121,7 +120,7 @@ class GridFederation:
             RoundFailed: Too few are left. Nothing was revealed.
         """
         minimum = 0 if query.share is None else query.share.minimum
-        width = answer_width(query, self._task)
+        width = query.answer_width(self._task)
         data, grid = codec.to_bytes(query), query.grid
         self._members.gather()
         try:
@@ -148,19 +147,19 @@ class GridFederation:
         heard: set[int] = set()
         requests = {
             party: Request(
-                records=(Ask(run=self._run, round=self._asked, party=party),), query=query
+                messages=(Ask(run=self._run, round=self._asked, party=party),), query=query
             )
             for party in self._members.present()
         }
-        for record in self._members.exchange("ask", requests):
+        for message in self._members.exchange("ask", requests):
             if (
-                isinstance(record, ClearAnswer)
-                and record.round == self._asked
-                and record.party not in heard
-                and (record.vector.shape, record.vector.dtype) == (total.shape, total.dtype)
+                isinstance(message, ClearAnswer)
+                and message.round == self._asked
+                and message.party not in heard
+                and (message.vector.shape, message.vector.dtype) == (total.shape, total.dtype)
             ):
-                total += record.vector
-                heard.add(record.party)
+                total += message.vector
+                heard.add(message.party)
             else:
                 self._tally.reject("wrong answer")
         if not heard:
@@ -185,7 +184,7 @@ class _Members:
         self._level = LEVELS.index(protection.level)
         self._tally = tally
         self._run = run
-        self._join = Request(records=(Join(run=run, round=0, party=0),))
+        self._join = Request(messages=(Join(run=run, round=0, party=0),))
         self._nodes: dict[int, int] = {}
         self._asked: set[int] = set()
 
@@ -212,7 +211,7 @@ class _Members:
         return tuple(sorted(party for party, node in self._nodes.items() if node not in silent))
 
     def exchange(self, step: str, requests: Mapping[int, Request]) -> Iterator[Bound]:
-        """The parties' replies, as they come, each record from the party that it names.
+        """The parties' replies, as they come, each message from the party that it names.
 
         Who has been silent is asked for a sign of life, and not waited for.
         """
@@ -221,11 +220,11 @@ class _Members:
         absent = (self._courier.silent & party_of.keys()) - outgoing.keys()
         outgoing |= dict.fromkeys(absent, self._join)
         for node, reply in self._courier.exchange(step, outgoing, unawaited=absent):
-            for record in reply.records:
-                if node in absent and isinstance(record, Joined):
+            for message in reply.messages:
+                if node in absent and isinstance(message, Joined):
                     continue
-                if (record.run, record.party) == (self._run, party_of[node]):
-                    yield record
+                if (message.run, message.party) == (self._run, party_of[node]):
+                    yield message
                 else:
                     self._tally.reject("stranger")
 
@@ -234,20 +233,20 @@ class _Members:
         self._asked.update(nodes)
         if nodes:
             for node, reply in self._courier.exchange("join", dict.fromkeys(nodes, self._join)):
-                for record in reply.records:
-                    self._admit(node, record)
+                for message in reply.messages:
+                    self._admit(node, message)
 
-    def _admit(self, node: int, record: Bound) -> None:
+    def _admit(self, node: int, message: Bound) -> None:
         """Take a party in, if it is one of the task and no other node has its place."""
         if (
-            not isinstance(record, Joined)
-            or record.run != self._run
-            or record.party >= len(self._sizes)
-            or record.size != self._sizes[record.party]
-            or self._nodes.get(record.party, node) != node
+            not isinstance(message, Joined)
+            or message.run != self._run
+            or message.party >= len(self._sizes)
+            or message.size != self._sizes[message.party]
+            or self._nodes.get(message.party, node) != node
         ):
             self._tally.reject("stranger")
-        elif record.level != self._level:
+        elif message.level != self._level:
             self._tally.reject("other protection")
         else:
-            self._nodes[record.party] = node
+            self._nodes[message.party] = node

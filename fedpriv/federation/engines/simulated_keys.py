@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from fedpriv.federation.party.host import Keys
 from fedpriv.privacy.randomness import RandomStream
@@ -33,7 +32,6 @@ def simulated_keys(seed: int, party: int, roster: tuple[bytes, ...]) -> Keys:
     """The keys of one party."""
     return Keys(
         identity=Ed25519PrivateKey.from_private_bytes(_secret(seed, "identity", party)),
-        channel=X25519PrivateKey.from_private_bytes(_secret(seed, "channel", party)),
         roster=roster,
     )
 

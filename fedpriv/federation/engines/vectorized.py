@@ -22,12 +22,7 @@ from fedpriv.federation.federation import Sum
 from fedpriv.federation.party.answers import Holdings, draw, draw_local_noise
 from fedpriv.federation.party.guard import Policy, check_query
 from fedpriv.federation.party.stack import stack
-from fedpriv.federation.queries.bounds import (
-    answer_bound,
-    answer_width,
-    require_minimum,
-    summed_in_float64,
-)
+from fedpriv.federation.queries.bounds import require_minimum, summed_in_float64
 from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.learning.clipping.linear import in_one_pass
 from fedpriv.learning.crew import Crew, processors
@@ -69,10 +64,24 @@ class _Chunk:
 
 
 class VectorizedFederation:
-    """Thousands of parties in one process.
+    """The vectorized federation: thousands of parties in one process.
 
     Guarantee. The sum is the sum that the real protocol yields on the same answers, to the bit;
     two runs agree to the bit on one machine, whatever ``workers`` is.
+
+    >>> from fedpriv.simulations.experiment.file import parse_experiment
+    >>> from fedpriv.simulations.run.prepare import build_strategy, prepare
+    >>> study = {"data": {"name": "synthetic"}, "strategy": {"name": "output-perturbation"}}
+    >>> prepared = prepare(parse_experiment(study))
+    >>> strategy = build_strategy(prepared, run="example")
+    >>> from fedpriv.privacy.randomness import RandomStream
+    >>> federation = VectorizedFederation(
+    ...     prepared.data,
+    ...     task=prepared.task,
+    ...     sampling=lambda number: RandomStream.seeded(0, "sampling", number),
+    ... )
+    >>> federation.sum(strategy.ask())
+    Sum(11 coordinates of 20 parties)
 
     Args:
         data: The records, sorted by party; a party may hold more or fewer than its size says.
@@ -122,7 +131,7 @@ class VectorizedFederation:
         stream = self._sampling(query.round)
         draws = draw(query, task, task.sizes, stream, records=int(self._data.offsets[-1]))
         answer = partial(self._answer, query, draws, present)
-        total = np.zeros(answer_width(query, task), grid.dtype)
+        total = np.zeros(query.answer_width(task), grid.dtype)
         counts: Counter[str] = Counter()
         for ring, more in self._crew.each(partial(_add_up, answer), self._stripes(query)):
             total += ring
@@ -175,7 +184,7 @@ class VectorizedFederation:
     ) -> tuple[Ring, Counter[str]]:
         """Σ over a chunk of the quantised answers, and what a simulation counts."""
         answers = chunk.holdings.answer(query, draws.of(chunk.parties, chunk.records))
-        bound = max(answer_bound(query, self._task, size) for size in chunk.sizes)
+        bound = max(query.answer_bound(self._task, size) for size in chunk.sizes)
         vectors = answers.vectors if present is None else answers.vectors[present[chunk.parties]]
         return query.grid.encode_sum(vectors, bound=bound), Counter(answers.counts)
 

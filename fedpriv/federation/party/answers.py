@@ -1,4 +1,4 @@
-"""What parties answer: one row a party, from records that are stacked party by party.
+"""Answers of parties to each kind of query, one row per party, from records stacked by party.
 
 The same code serves one party alone and thousands in one process. It knows nothing of noise on a
 sum; noise that parties add themselves, their own or a share, is drawn in `draw_local_noise`.
@@ -10,20 +10,15 @@ the number that the task states for it, whether it has as many records, or more,
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from fedpriv.federation.queries.bounds import (
-    answer_bound,
-    local_mechanism,
-    objective_mechanism,
-    summed_in_float64,
-)
+from fedpriv.federation.queries.bounds import objective_mechanism, summed_in_float64
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
@@ -36,12 +31,12 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.samplers import rounded_normals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.randomness import RandomStream
 
@@ -85,12 +80,12 @@ class Answers:
     """The exact answers of m parties. **Private**, all of it.
 
     Attributes:
-        vectors: float64 (m, d), one row a party.
+        vectors: float64 (m, d), one row per party.
         counts: What a simulation reports: records in the sum, and clipped ones among them.
     """
 
     vectors: NDArray[np.float64]
-    counts: Mapping[str, int]
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class Holdings:
@@ -108,7 +103,7 @@ class Holdings:
     ) -> None:
         if len(sizes) != batch.parties:
             raise ValueError(
-                f"sizes must be one a party, {batch.parties}, got {len(sizes)} of them."
+                f"sizes must be one per party, {batch.parties}, got {len(sizes)} of them."
             )
         self._task = task
         self._batch = batch
@@ -121,10 +116,12 @@ class Holdings:
 
     def answer(self, query: Query, draws: Draws) -> Answers:
         """The answer of every party, before fixed point: at most `answer_bound` of its size."""
-        answers = self._computed(query, draws)
-        if isinstance(query, RiskGradientQuery) or not self._crowded:
+        if query.kind not in ANSWERED:
+            raise ValueError(f"how to answer a query of kind {query.kind!r} is unknown here.")
+        answers = ANSWERED[query.kind](self, query, draws)
+        if query.joint_fit or not self._crowded:
             return answers
-        bounds = _column([answer_bound(query, self._task, size) for size in self._sizes])
+        bounds = _column([query.answer_bound(self._task, size) for size in self._sizes])
         return replace(answers, vectors=answers.vectors.clip(-bounds, bounds))
 
     @cached_property
@@ -141,19 +138,8 @@ class Holdings:
         """
         return bool((self._batch.segments.offsets.diff() > torch.tensor(self._sizes)).any())
 
-    def _computed(self, query: Query, draws: Draws) -> Answers:
-        match query:
-            case GradientQuery():
-                return self._clipped_gradients(query, draws)
-            case ErmQuery():
-                return Answers(vectors=self._minimisers(query, draws), counts={})
-            case RiskGradientQuery():
-                return Answers(vectors=self._exact_gradients(query), counts={})
-            case LossQuery():
-                return Answers(vectors=self._clipped_losses(query), counts={})
-        raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
-
-    def _clipped_gradients(self, query: GradientQuery, draws: Draws) -> Answers:
+    def clipped_gradients(self, query: GradientQuery, draws: Draws) -> Answers:
+        """`GradientQuery`."""
         vectors, measures = self._gradient_sums(query, draws)
         if query.weights == "equal":
             weights = [self._task.gradient_weight("equal", size) for size in self._sizes]
@@ -170,23 +156,27 @@ class Holdings:
         clipped = len(kept) - int(np.count_nonzero(kept))
         return Answers(vectors=vectors, counts={"records": len(kept), "clipped": clipped})
 
-    def _clipped_losses(self, query: LossQuery) -> NDArray[np.float64]:
-        """Sums of integers: every record's loss in steps of the grid, rounded down."""
+    def clipped_losses(self, query: LossQuery, _draws: Draws) -> Answers:
+        """`LossQuery`. Sums of integers: every loss in steps of the grid, rounded down."""
         step, points = query.grid.step, torch.tensor(query.points)
         sums = np.zeros((self._batch.parties, len(points)), np.int64)
         for parties, part in self._batch.parts(_WIDE_NUMBERS // len(points) + 1):
             losses = self._losses(points, part).double().nan_to_num(nan=query.clip)
             levels = (losses.clamp(0, query.clip) / step).floor().to(torch.int64)
             sums[parties] += _party_sums(levels, part.segments.offsets)
-        return sums * np.float64(step)
+        return Answers(vectors=sums * np.float64(step))
 
     def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
         """The loss of every record at every point, (n, k)."""
         model, loss = self._task.model, self._task.loss
-        if isinstance(model, LinearModel) and model.classes == 1:  # one pass for all points
+        if isinstance(model, LinearModel):  # one pass for all points
             from fedpriv.learning.row_scores import row_scores  # it loads a compiler
 
-            return loss.value(row_scores(batch.features, points), batch.labels[:, None])
+            scores = row_scores(batch.features, points.reshape(-1, model.width))
+            if model.classes == 1:
+                return loss.value(scores, batch.labels[:, None])
+            labels = batch.labels[:, None].expand(-1, len(points))
+            return loss.value(scores.reshape(len(scores), len(points), model.classes), labels)
         columns = [
             loss.value(model.scores(point, batch.features), batch.labels) for point in points
         ]
@@ -221,10 +211,10 @@ class Holdings:
         sums = gradient(torch.from_numpy(theta))
         return sums.value.numpy(), sums.measures
 
-    def _exact_gradients(self, query: RiskGradientQuery) -> NDArray[np.float64]:
-        """Sums in float64, clipped at twice the bound on a gradient: at nothing that can occur."""
+    def exact_gradients(self, query: RiskGradientQuery, _draws: Draws) -> Answers:
+        """`RiskGradientQuery`. In float64, clipped at twice the bound: where nothing can be."""
         clipping = Clipping(clip_norm=2 * self._task.gradient_bound(query.theta))
-        return self._wide_sums(query.theta, self._batch, clipping)[0]
+        return Answers(vectors=self._wide_sums(query.theta, self._batch, clipping)[0])
 
     def _wide_sums(
         self, theta: NDArray[np.float64], batch: RecordBatch, clipping: Clipping
@@ -249,7 +239,8 @@ class Holdings:
             return vectors, (batch.squares,)
         return vectors, tuple(torch.cat(column) for column in zip(*measures, strict=True))
 
-    def _minimisers(self, query: ErmQuery, draws: Draws) -> NDArray[np.float64]:
+    def minimisers(self, query: ErmQuery, draws: Draws) -> Answers:
+        """`ErmQuery`."""
         problem = ErmProblem(
             features=self._batch.features,
             labels=self._batch.labels,
@@ -267,8 +258,16 @@ class Holdings:
             failed = tuple(self._first + index for index in error.parties)
             raise ToleranceNotReachedError(query.tolerance, failed) from None
         weights = [self._task.model_weight(query.weights, size) for size in self._sizes]
-        vectors: NDArray[np.float64] = theta.reshape(len(theta), -1).numpy() * _column(weights)
-        return vectors
+        return Answers(vectors=theta.reshape(len(theta), -1).numpy() * _column(weights))
+
+
+ANSWERED: dict[str, Callable[[Holdings, Any, Draws], Answers]] = {
+    GradientQuery.kind: Holdings.clipped_gradients,
+    ErmQuery.kind: Holdings.minimisers,
+    RiskGradientQuery.kind: Holdings.exact_gradients,
+    LossQuery.kind: Holdings.clipped_losses,
+}
+"""How parties compute the answers to each kind of query, in exact arithmetic up to rounding."""
 
 
 def draw(
@@ -278,18 +277,17 @@ def draw(
 
     A sample is one of the ``records`` that they really have, together; a term follows from sizes.
     """
-    match query:
-        case GradientQuery(sampling_rate=rate) if rate < 1:
-            sample = poisson_sample(records, rate=rate, uniforms=stream.uniform)
-            return Draws(sample=sample)
-        case ErmQuery(objective=objective) if objective is not None:
-            linear = np.empty((len(sizes), task.dimension))
-            extra = np.empty(len(sizes))
-            for size, members in _by_size(sizes).items():
-                mechanism = objective_mechanism(query, objective, task, size)
-                linear[members] = mechanism.draw_linear((len(members), task.dimension), stream)
-                extra[members] = mechanism.extra_regulariser
-            return Draws(linear=linear, extra_regulariser=extra)
+    if query.sampling_rate < 1:
+        sample = poisson_sample(records, rate=query.sampling_rate, uniforms=stream.uniform)
+        return Draws(sample=sample)
+    if isinstance(query, ErmQuery) and query.objective is not None:
+        linear = np.empty((len(sizes), task.dimension))
+        extra = np.empty(len(sizes))
+        for size, members in _by_size(sizes).items():
+            mechanism = objective_mechanism(query, query.objective, task, size)
+            linear[members] = mechanism.draw_linear((len(members), task.dimension), stream)
+            extra[members] = mechanism.extra_regulariser
+        return Draws(linear=linear, extra_regulariser=extra)
     return Draws()
 
 
@@ -297,13 +295,14 @@ def draw_local_noise(
     query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream
 ) -> NDArray[np.int64] | None:
     """Σ of the integer noise that parties with ``sizes`` add to their answers; None if none."""
+    d = query.answer_width(task)
     if query.share is not None:
-        return query.share.draw_sum(len(sizes), dimension=task.dimension, stream=stream)
-    members = {size: local_mechanism(query, task, size) for size in set(sizes)}
+        return query.share.draw_sum(len(sizes), dimension=d, stream=stream)
+    members = {size: query.local_mechanism(task, size) for size in set(sizes)}
     if not any(members.values()):
         return None
     mechanisms = [mechanism for size in sizes if (mechanism := members[size]) is not None]
-    step, d = query.grid.step, task.dimension
+    step = query.grid.step
     total = np.zeros(d, np.int64)
     if all(isinstance(mechanism, GaussianMechanism) for mechanism in mechanisms):
         # One table for all standard deviations, instead of one for each.

@@ -1,17 +1,21 @@
-"""The ClientApp: Flower's messages in, Flower's messages out, and a party host in between."""
+"""ClientApp of Flower around a party host: Flower's messages in, Flower's messages out."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from fedpriv.federation.engines.courier import envelope, opened
-from fedpriv.federation.party.memory import Memory
+from fedpriv.federation.party.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from flwr.app import RecordDict
+
 
 STEPS = ("join", "ask", "advertise", "share", "answer", "confirm", "reveal")
 """The exchanges that a party knows: ``query.join`` and so on."""
@@ -22,9 +26,32 @@ _MEMORY = "fedpriv"
 class Host(Protocol):
     """A party that handles requests, such as `fedpriv.federation.party.host.PartyHost`."""
 
-    def handle(self, memory: Memory, data: bytes) -> tuple[Memory, bytes]:
-        """The reply to a request, and what to remember before it leaves."""
+    def handle(self, data: bytes) -> bytes:
+        """The reply to a request; what it must remember, it has stored."""
         ...
+
+
+class ContextStore(MemoryStore):
+    """`Store` in the state of a Flower `Context`: it survives where every message has a process.
+
+    Args:
+        state: Of the context; replaced before a reply leaves.
+    """
+
+    def __init__(self, state: RecordDict) -> None:
+        super().__init__()
+        self._state = state
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Read the state before a message, and replace it after."""
+        if _MEMORY in self._state:
+            data = self._state.config_records[_MEMORY][_MEMORY]
+            if not isinstance(data, bytes):
+                raise ValueError("the memory of a party must be bytes.")
+            self.read(data)
+        yield
+        self._state[_MEMORY] = ConfigRecord({_MEMORY: self.to_bytes()})
 
 
 class PartyFailed(RuntimeError):
@@ -32,32 +59,17 @@ class PartyFailed(RuntimeError):
 
 
 def client_app(open_party: Callable[[Context], Host]) -> ClientApp:
-    """A ClientApp whose node is the party that ``open_party`` finds for a context.
-
-    The party's memory is in `Context.state`, because a deployed ClientApp is a fresh process for
-    every message. It is replaced before the reply is returned.
-    """
+    """A ClientApp whose node is the party that ``open_party`` finds for a context."""
     app = ClientApp()
 
     def handle(message: Message, context: Context) -> Message:
         try:
-            host = open_party(context)
-            memory, reply = host.handle(_remembered(context), opened(message))
+            reply = open_party(context).handle(opened(message))
         except Exception as error:
             # Flower tells the server the text of an exception, which may have met a record.
             raise PartyFailed(f"the party failed: {type(error).__name__}.") from error
-        context.state[_MEMORY] = ConfigRecord({_MEMORY: memory.to_bytes()})
         return Message(envelope(reply), reply_to=message)
 
     for step in STEPS:
         app.query(step)(handle)
     return app
-
-
-def _remembered(context: Context) -> Memory:
-    if _MEMORY not in context.state:
-        return Memory()
-    data = context.state.config_records[_MEMORY][_MEMORY]
-    if not isinstance(data, bytes):
-        raise ValueError("the memory of a party must be bytes.")
-    return Memory.from_bytes(data)

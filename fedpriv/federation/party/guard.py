@@ -1,4 +1,4 @@
-"""What a party insists on before it answers, and what it makes sure of before it lets go.
+"""Guard of a party: the rules by which it refuses a query, before any record is used.
 
 A party does not trust a query because it came from the server. The message of a refusal names the
 rule and public numbers, never anything about a record.
@@ -6,33 +6,21 @@ rule and public numbers, never anything about a record.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from math import isclose
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fedpriv._validate import require_choice, require_count, require_delta
-from fedpriv.federation.queries.bounds import (
-    fits,
-    headroom,
-    local_mechanism,
-    objective_mechanism,
-    share_mechanism,
-)
-from fedpriv.federation.queries.kinds import (
-    QUERIES,
-    ErmQuery,
-    GradientQuery,
-    LossQuery,
-    RiskGradientQuery,
-)
-from fedpriv.learning.erm.problem import require_lipschitz_minimiser
+from fedpriv.federation.queries.bounds import fits, share_mechanism
+from fedpriv.federation.queries.kinds import QUERIES
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms.shares import colluders_of
 
 if TYPE_CHECKING:
-    from fedpriv.federation.queries.kinds import Query
+    from collections.abc import Iterator
+
+    from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.events import Event
 
@@ -73,19 +61,8 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
         raise QueryRefused(f"this party does not answer queries of kind {query.kind!r}.")
     if query.event is None and not policy.unpaid:
         raise QueryRefused("this party answers no query that states no privacy event.")
-    theta = getattr(query, "theta", None)
-    if theta is not None and not (theta.shape == (task.dimension,) and np.isfinite(theta).all()):
-        raise QueryRefused(
-            f"theta must be finite with {task.dimension} coordinates, got shape {theta.shape}."
-        )
-    if isinstance(query, LossQuery) and query.points.shape[1] != task.dimension:
-        raise QueryRefused(
-            f"points must have {task.dimension} coordinates, got shape {query.points.shape}."
-        )
-    if isinstance(query, ErmQuery):
-        _check_loss(query, task)
-    if isinstance(query, RiskGradientQuery):
-        _check_headroom(query, task)
+    with _refusing():
+        query.check(task)
     if not fits(query, task):
         raise QueryRefused(
             f"the sum of all answers could wrap around: a step of {query.grid.step:g} in "
@@ -95,42 +72,34 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
     _check_share(query, task, policy)
 
 
-def _check_loss(query: ErmQuery, task: Task) -> None:
-    """The loss must be one for which the sensitivity of a minimiser, or the rule of b, is proved.
-
-    It follows from the query and the task, so it is known before a record is used.
-    """
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What a query itself finds wrong with it is a refusal."""
     try:
-        task.require_convex("a minimiser")
-        if query.objective is not None:
-            objective_mechanism(query, query.objective, task, task.smallest)
-        else:
-            require_lipschitz_minimiser(task.loss, query.regulariser)
+        yield
     except ValueError as error:
         raise QueryRefused(str(error)) from None
 
 
-def _check_headroom(query: RiskGradientQuery, task: Task) -> None:
-    """With less, how many records the party has would decide whether its sum has room."""
-    event = query.event
-    if event is not None and query.headroom < (least := headroom(event.adjacency, task)):
+def check_certain(query: Query, task: Task) -> None:
+    """Raise `QueryRefused` if records, or noise, could decide whether the party answers."""
+    with _refusing():
+        query.check_certain(task)
+
+
+def check_weighted(query: Query, adjacency: Adjacency) -> None:
+    """Raise `QueryRefused` if the answer rests on a number of records that is private."""
+    if query.weighted and adjacency is not Adjacency.REPLACE_ONE:
         raise QueryRefused(
-            f"headroom must be at least {least:g} under {event.adjacency.value!r} adjacency, got "
-            f"{query.headroom:g}."
+            "the adjacency must be 'replace-one' where an answer rests on its party's true number "
+            "of records: a minimiser, or equal weights."
         )
 
 
 def _check_local_noise(query: Query, task: Task) -> None:
     """The event must be that of the noise which the party is told to add itself."""
-    size = task.smallest
-    if isinstance(query, ErmQuery) and query.objective is not None:
-        found: Event = objective_mechanism(query, query.objective, task, size).event()
-    else:
-        mechanism = local_mechanism(query, task, size)
-        if mechanism is None:
-            return
-        found = mechanism.event()
-    if query.event is None or not _same(found, query.event):
+    event = query.local_event(task)
+    if event is not None and (query.event is None or not _same(event, query.event)):
         raise QueryRefused(
             "the event of the query is not that of the noise which the party is asked to add."
         )
@@ -153,19 +122,12 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
             f"the fraction {policy.colluding:g} of the parties, and one at least: every party "
             "knows its own share."
         )
-    weighted = isinstance(query, ErmQuery) or (
-        isinstance(query, GradientQuery) and query.weights == "equal"
-    )
-    found = share_mechanism(query, task)
-    if found is None or query.event is None or not _same(found.event(), query.event):
+    mechanism = share_mechanism(query, task)
+    if mechanism is None or query.event is None or not _same(mechanism.event(), query.event):
         raise QueryRefused(
             "the event of the query is not that of the shares of noise which the parties add."
         )
-    if weighted and found.adjacency is not Adjacency.REPLACE_ONE:
-        raise QueryRefused(
-            "the adjacency must be 'replace-one' where an answer rests on its party's true number "
-            "of records: a minimiser, or equal weights."
-        )
+    check_weighted(query, mechanism.adjacency)
 
 
 def _same(one: Event, other: Event) -> bool:

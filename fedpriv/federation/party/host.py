@@ -1,7 +1,8 @@
-"""A party at its end of the line: from the bytes of a request to those of a reply. No transport.
+"""Host of a party: from the bytes of a request to those of a reply. No transport.
 
 The party trusts its own records, keys, roster and protection. From the server it takes the run,
-the round, the cohort and the query; the state machine of `fedpriv.secagg` says what may follow.
+the round, the cohort and the query; the state machine of `fedpriv.secagg` says what may follow, and
+`fedpriv.federation.party.answered` what is answered and opened, once.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from fedpriv.federation.party.answered import require_opening
 from fedpriv.federation.party.guard import QueryRefused
-from fedpriv.federation.party.memory import NoisyAnswer
+from fedpriv.federation.party.memory import MemoryStore
 from fedpriv.federation.protocol.level import LEVELS
 from fedpriv.federation.protocol.wire import (
     Announce,
@@ -32,15 +36,11 @@ from fedpriv.secagg.messages import Confirmations, Delivery, KeyList, Reveal, Su
 from fedpriv.secagg.party_state import Advertised, Answered, Confirmed, Shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    from fedpriv.federation.party.memory import Memory
+    from fedpriv.federation.party.memory import Memory, Store
     from fedpriv.federation.party.party import Respondent
     from fedpriv.federation.protocol.level import Protection
-    from fedpriv.federation.queries.kinds import Query
     from fedpriv.secagg.numbers.fixed_point import Ring
     from fedpriv.secagg.party_state import PartyState
     from fedpriv.secagg.round import Bound
@@ -52,12 +52,10 @@ class Keys:
 
     Attributes:
         identity: The private Ed25519 key that the roster pins for this party.
-        channel: A private X25519 key, which may live for a run.
         roster: Every party's identity key, exchanged out of band; a party is its position.
     """
 
     identity: Ed25519PrivateKey = field(repr=False)
-    channel: X25519PrivateKey = field(repr=False)
     roster: tuple[bytes, ...] = field(repr=False)
 
 
@@ -70,159 +68,169 @@ class PartyHost:
         party: Its records and the guard before them.
         protection: What it insists on.
         keys: Its own, and the roster; None if answers travel in the clear.
-        enrol: Called with the id of a run before the party takes part in it, and may refuse. A
-            deployment remembers the runs that it joined, for good, and joins none twice.
+        store: What it remembers, and which runs it joins.
     """
 
     number: int
     party: Respondent
     protection: Protection
     keys: Keys | None = None
-    enrol: Callable[[bytes], None] = lambda _run: None
+    store: Store = field(default_factory=MemoryStore)
 
     def __post_init__(self) -> None:
         if self.protection.masked and self.keys is None:
             raise ValueError("keys must be given to mask answers, got None.")
 
-    def handle(self, memory: Memory, data: bytes) -> tuple[Memory, bytes]:
-        """The reply to a request, and the memory that must replace ``memory`` before it leaves.
+    def handle(self, data: bytes) -> bytes:
+        """The reply to a request; what follows from it is in the store before it is returned.
 
         A step that is refused changes nothing and does not keep the others from being taken.
 
         Raises:
-            MalformedMessage: These bytes are no request. Nothing was done.
+            MalformedMessage: These bytes are no request of one run. Nothing was done.
         """
-        digest = sha256(data).digest()
-        if digest in memory.replies:
-            return memory, memory.replies[digest]
-        request = Request.from_bytes(data)
+        request, digest = Request.from_bytes(data), sha256(data).digest()
+        run = request.run
         done: list[Bound] = []
         refusal = ""
-        for record in request.records:
+        with self.store.held():
             try:
-                memory, result = self._step(memory, record, request.query)
+                memory = self._place(run)
             except (SecureAggregationError, QueryRefused) as error:
-                refusal = f"{type(error).__name__}: {error}"
-            else:
-                done.append(result)
-        reply = Reply(records=tuple(done), refusal=refusal).to_bytes()
-        return memory.replied(digest, reply), reply
+                return self._reply((), f"{type(error).__name__}: {error}")
+            if digest in memory.replies:
+                return memory.replies[digest]
+            for message in request.messages:
+                try:
+                    memory, result = self._step(memory, message, request.query)
+                except (SecureAggregationError, QueryRefused) as error:
+                    refusal = f"{type(error).__name__}: {error}"
+                else:
+                    done.append(result)
+            reply = self._reply(tuple(done), refusal)
+            if memory.run:  # joined, now or before
+                self.store.keep(memory.replied(digest, reply))
+        return reply
 
-    def _step(self, memory: Memory, record: Bound, query: bytes) -> tuple[Memory, Bound]:
-        if memory.run not in (b"", record.run):
-            raise WrongRound("The message is of another run than the one that was joined.")
-        match record:
-            case Join():
-                return self._join(memory, record)
-            case Ask():
-                return self._answer_in_the_clear(memory, record, query)
-            case Announce():
-                return self._advertise(memory, record)
-            case Delivery():
-                return self._answer_masked(memory, record, query)
-        announced, state = memory.state(record.round)
-        survivors = survivors_of(state, record)
-        memory.require_unopened(record.round, survivors)
-        after, message = self._go_on(announced, state, record)
-        if isinstance(message, Reveal):
-            memory = memory.opened(record.round, survivors)
-        return memory.moved(announced, after), message
+    def _place(self, run: bytes) -> Memory:
+        """The party's place in a run, or a new one, if it may take part in it."""
+        return self.store.memory(run)
 
-    def _join(self, memory: Memory, record: Join) -> tuple[Memory, Joined]:
+    def _reply(self, results: tuple[Bound, ...], refusal: str) -> bytes:
+        return Reply(messages=results, refusal=refusal).to_bytes()
+
+    def _step(self, memory: Memory, message: Bound, query: bytes) -> tuple[Memory, Bound]:
+        if isinstance(message, Join):
+            return self._join(memory, message)
         if not memory.run:
-            self.enrol(record.run)
+            raise OutOfOrder("No run was joined yet.")
+        match message:
+            case Ask():
+                return self._answer_in_the_clear(memory, message, query)
+            case Announce():
+                masking = self._masking(memory, message)
+                keyed, advertised = masking.advertise(memory.last(self.number), os.urandom)
+                return memory.moved(message, keyed), advertised
+            case Delivery():
+                return self._answer_masked(memory, message, query)
+            case Survivors() | Confirmations():
+                return self._open(memory, message)
+        announced, state = memory.state(message.round)
+        after, result = self._go_on(memory, announced, state, message)
+        return memory.moved(announced, after), result
+
+    def _join(self, memory: Memory, message: Join) -> tuple[Memory, Joined]:
         level = LEVELS.index(self.protection.level)
         joined = Joined(
-            run=record.run, round=0, party=self.number, size=self.party.size, level=level
+            run=message.run, round=0, party=self.number, size=self.party.size, level=level
         )
-        return replace(memory, run=record.run), joined
+        return replace(memory, run=message.run), joined
 
     def _answer_in_the_clear(
-        self, memory: Memory, record: Ask, query: bytes
+        self, memory: Memory, message: Ask, query: bytes
     ) -> tuple[Memory, ClearAnswer]:
         if self.protection.masked:
             raise OutOfOrder("This party answers under masks only.")
         # Nobody enforces a minimum where the server sees every answer.
         memory, vector = self._answer(memory, query, minimum=1)
-        answer = ClearAnswer(run=record.run, round=record.round, party=self.number, vector=vector)
+        answer = ClearAnswer(run=message.run, round=message.round, party=self.number, vector=vector)
         return memory, answer
 
     def _answer_masked(
-        self, memory: Memory, record: Delivery, query: bytes
+        self, memory: Memory, message: Delivery, query: bytes
     ) -> tuple[Memory, Bound]:
-        announced, state = memory.state(record.round)
-        masking = self._masking(announced)
+        announced, state = memory.state(message.round)
+        masking = self._masking(memory, announced)
         here = masking.announced
         shared = rules.expect(state, Shared, here, self.number)
         # Before a record is touched: nothing is computed for a delivery out of order.
-        rules.require_delivery(here, shared, rules.expect(record, Delivery, here, self.number))
+        rules.require_delivery(here, shared, rules.expect(message, Delivery, here, self.number))
         memory, vector = self._answer(memory, query, minimum=here.parameters.minimum)
-        after, message = masking.answer(shared, record, vector, about=query)
-        memory = memory.given(sha256(query).digest(), record.round)
-        return memory.moved(announced, after), message
+        after, answer = masking.answer(shared, message, vector, about=query)
+        given = self.store.given(memory.name)
+        if given is None:
+            raise QueryRefused("the answer was not kept where it must be.")
+        self.store.give(memory.name, replace(given, seat=message.run, masks=message.round))
+        return memory.moved(announced, after), answer
 
-    def _advertise(self, memory: Memory, announced: Announce) -> tuple[Memory, Bound]:
-        if not memory.run:
-            raise OutOfOrder("No run was joined yet.")
-        masking = self._masking(announced)
-        state, message = masking.advertise(memory.last(self.number), os.urandom)
-        return memory.moved(announced, state), message
+    def _open(self, memory: Memory, message: Survivors | Confirmations) -> tuple[Memory, Bound]:
+        """A step towards the sum over the parties that this party signs, or is told."""
+        announced, state = memory.state(message.round)
+        if isinstance(state, Confirmed):
+            survivors = state.survivors
+        else:
+            survivors = message.survivors if isinstance(message, Survivors) else ()
+        given = require_opening(
+            self.store.given(memory.name),
+            run=message.run,
+            masks=message.round,
+            survivors=survivors,
+        )
+        after, result = self._go_on(memory, announced, state, message)
+        if isinstance(result, Reveal):
+            self.store.give(memory.name, replace(given, opened=survivors))
+        return memory.moved(announced, after), result
 
     def _go_on(
-        self, announced: Announce, state: PartyState, record: Bound
+        self, memory: Memory, announced: Announce, state: PartyState, message: Bound
     ) -> tuple[PartyState, Bound]:
         """The step that a message of the protocol asks for, if the state allows it."""
-        masking = self._masking(announced)
+        masking = self._masking(memory, announced)
         here = masking.announced
-        match record:
+        match message:
             case KeyList():
                 advertised = rules.expect(state, Advertised, here, self.number)
-                return masking.share(advertised, record, os.urandom)
+                return masking.share(advertised, message, os.urandom)
             case Survivors() if here.parameters.mode is Mode.ACTIVE:
-                return masking.confirm(rules.expect(state, Answered, here, self.number), record)
+                return masking.confirm(rules.expect(state, Answered, here, self.number), message)
             case Survivors():
-                return masking.reveal(rules.expect(state, Answered, here, self.number), record)
+                return masking.reveal(rules.expect(state, Answered, here, self.number), message)
             case Confirmations():
-                return masking.reveal(rules.expect(state, Confirmed, here, self.number), record)
-        raise OutOfOrder(f"{type(record).__name__} is not for a party.")
+                return masking.reveal(rules.expect(state, Confirmed, here, self.number), message)
+        raise OutOfOrder(f"{type(message).__name__} is not for a party.")
 
     def _answer(self, memory: Memory, query: bytes, *, minimum: int) -> tuple[Memory, Ring]:
-        """The answer, if the guard allows it. A refusal says nothing about a record.
-
-        Noise of the party's own is drawn once for a release: its mean over several draws would
-        have less noise than was paid for.
-        """
+        """The answer, if the guard allows it. A refusal says nothing about a record."""
         try:
             asked = codec.from_bytes(query)
         except ValueError as error:
             raise QueryRefused(str(error)) from None
+        if memory.name not in ("", asked.run):
+            raise QueryRefused("the query is of another run than those before it.")
         if asked.share is not None and asked.share.minimum > minimum:
             raise QueryRefused(
                 f"the shares of noise count on {asked.share.minimum} parties in the sum, and this "
                 f"sum is opened with {minimum}."
             )
-        noisy, digest = memory.noisy, sha256(query).digest()
-        if noisy is not None and noisy.query == digest:
-            return memory, noisy.vector
-        if noisy is not None and asked.round <= noisy.release:
-            raise QueryRefused(f"release {asked.round} was answered already, to another query.")
         try:
-            vector = self.party.answer(asked)
+            vector = self.party.answer(asked, self.store)
         except QueryRefused:
             raise
         except (ValueError, OverflowError, ToleranceNotReachedError) as error:
             raise QueryRefused(f"no answer could be computed: {type(error).__name__}.") from None
-        if _noisy(asked):
-            answered = NoisyAnswer(
-                release=asked.round,
-                query=digest,
-                vector=vector,
-                shared=int(asked.share is not None),
-            )
-            memory = replace(memory, noisy=answered)
-        return memory, vector
+        return replace(memory, name=asked.run), vector
 
-    def _masking(self, announced: Announce) -> MaskingParty:
+    def _masking(self, memory: Memory, announced: Announce) -> MaskingParty:
         """The party in a round, with the parameters that its own protection asks for."""
         if self.keys is None:
             raise OutOfOrder("This party has no keys: it answers in the clear.")
@@ -240,19 +248,7 @@ class PartyHost:
                     parameters=parameters,
                 ),
                 identity=self.keys.identity,
-                channel_key=self.keys.channel,
+                channel_key=X25519PrivateKey.from_private_bytes(memory.channel),
             )
         except ValueError as error:
             raise WrongRound(f"The round as announced is impossible: {error}") from None
-
-
-def survivors_of(state: PartyState, record: Bound) -> tuple[int, ...]:
-    """Over which parties a sum is to be opened, as this party signed them or is told."""
-    if isinstance(state, Confirmed):
-        return state.survivors
-    return record.survivors if isinstance(record, Survivors) else ()
-
-
-def _noisy(query: Query) -> bool:
-    """Whether the party adds noise of its own."""
-    return any(getattr(query, name, None) is not None for name in ("share", "local", "objective"))

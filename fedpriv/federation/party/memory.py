@@ -1,17 +1,20 @@
-"""What a party remembers of a run between two messages, and no longer than it must.
+"""Memory of a party between two messages of the protocol, and the store that keeps it.
 
 A deployed ClientApp is a fresh process for every message, so all of it has a binary form. It holds
-secrets: it stays where the records are.
+secrets: it stays where the records are, and no longer than it must.
 """
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Protocol
 
+from fedpriv.federation.party.answered import Answers, Given, LatestAnswers
 from fedpriv.federation.protocol.wire import Announce, pack, unpack
-from fedpriv.secagg.errors import MalformedMessage, OutOfOrder
+from fedpriv.secagg.errors import MalformedMessage, OutOfOrder, WrongRound
 from fedpriv.secagg.party_state import (
     Advertised,
     Answered,
@@ -20,12 +23,12 @@ from fedpriv.secagg.party_state import (
     Revealed,
     Shared,
 )
-from fedpriv.secagg.primitives.codec import Fixed, Ids, Layout, Number, Record, Vector
+from fedpriv.secagg.primitives.keys import KEY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
-    from fedpriv.secagg.numbers.fixed_point import Ring
     from fedpriv.secagg.party_state import PartyState
 
 _STATES: dict[int, type[PartyState]] = {
@@ -35,34 +38,8 @@ _ROUNDS = 2  # the current one, and the next one, whose keys are being set up
 _REPLIES = 3  # the exchanges of a round
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class NoisyAnswer(Record):
-    """What was answered to one query. Asked again in another round of masks, it is the same.
-
-    Attributes:
-        release: Which release of the run the query serves.
-        query: SHA-256 of the query.
-        vector: The answer. **Private.**
-        shared: 1 if it carries a share of the noise of the sum; 0 if it is private by itself.
-        masks: The round of masks that it was last given in; 0 if in none.
-        opened: The parties over which a sum with this answer in it was opened; empty if none was.
-    """
-
-    kind: ClassVar[int] = 37
-    layout: ClassVar[Layout] = {
-        "release": Number(8),
-        "query": Fixed(32),
-        "vector": Vector(),
-        "shared": Number(1),
-        "masks": Number(4),
-        "opened": Ids(),
-    }
-    release: int
-    query: bytes
-    vector: Ring
-    shared: int = 0
-    masks: int = 0
-    opened: tuple[int, ...] = ()
+def _channel() -> bytes:
+    return os.urandom(KEY_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +47,21 @@ class Memory:
     """A party's place in a run. A new value replaces the old one before a reply leaves.
 
     Attributes:
-        run: The 32 bytes that name the run; empty before the first contact.
+        run: The 32 bytes that name the run; empty before it is joined.
+        channel: The party's X25519 key for this run. **Secret.**
+        terms: SHA-256 of what it joined, where it is held to that; empty elsewhere.
+        name: The run as queries call it; empty before the first one.
         rounds: The latest rounds: as announced, and how far the party has come.
         replies: The latest replies, by the digest of what they answer. What is asked again gets
             the same bytes again: two answers under the same masks would show their difference.
-        noisy: The latest answer with noise of the party's own in it, before its masks; None if
-            there was none.
     """
 
     run: bytes = b""
+    channel: bytes = field(default_factory=_channel, repr=False)
+    terms: bytes = field(default=b"", repr=False)
+    name: str = field(default="", repr=False)
     rounds: Mapping[int, tuple[Announce, PartyState]] = field(default_factory=dict, repr=False)
     replies: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
-    noisy: NoisyAnswer | None = field(default=None, repr=False)
 
     def state(self, number: int) -> tuple[Announce, PartyState]:
         """Where the party stands in a round that it joined."""
@@ -96,39 +76,11 @@ class Memory:
         return self.rounds[max(self.rounds)][1]
 
     def moved(self, announced: Announce, state: PartyState) -> Memory:
-        """After a step of a round; the earliest one is forgotten when it is over."""
+        """After a step of a round; once it has answered there, earlier rounds are over."""
         rounds = {**self.rounds, announced.round: (announced, state)}
-        kept = sorted(rounds)[-_ROUNDS:]
+        over = announced.round if isinstance(state, Answered) else 0
+        kept = [number for number in sorted(rounds) if number >= over][-_ROUNDS:]
         return replace(self, rounds=MappingProxyType({number: rounds[number] for number in kept}))
-
-    def given(self, query: bytes, number: int) -> Memory:
-        """After the answer to the query of digest ``query`` was masked in round ``number``.
-
-        Earlier rounds are over: what was answered there is not helped to be opened any more, since
-        it may be the same answer, or one whose openings are forgotten now.
-        """
-        later = {n: place for n, place in self.rounds.items() if n >= number}
-        noisy = self.noisy
-        if noisy is not None and noisy.query == query:
-            noisy = replace(noisy, masks=number)
-        return replace(self, rounds=MappingProxyType(later), noisy=noisy)
-
-    def require_unopened(self, number: int, survivors: tuple[int, ...]) -> None:
-        """Refuse to open an answer with a share of noise in it over two sets of parties.
-
-        The difference of two sums would show the answers of a few, with the shares of a few.
-        """
-        noisy = self.noisy
-        if noisy is None or not noisy.shared or noisy.masks != number:
-            return
-        if noisy.opened not in ((), survivors):
-            raise OutOfOrder(f"Release {noisy.release} was opened over other parties already.")
-
-    def opened(self, number: int, survivors: tuple[int, ...]) -> Memory:
-        """After helping to open the sum of round ``number`` over ``survivors``."""
-        if self.noisy is None or self.noisy.masks != number:
-            return self
-        return replace(self, noisy=replace(self.noisy, opened=survivors))
 
     def replied(self, digest: bytes, reply: bytes) -> Memory:
         """After a reply."""
@@ -139,29 +91,90 @@ class Memory:
         """The memory as bytes; `from_bytes` inverts it."""
         rounds = [part.to_bytes() for pair in self.rounds.values() for part in pair]
         replies = [part for pair in self.replies.items() for part in pair]
-        noisy = b"" if self.noisy is None else self.noisy.to_bytes()
-        return pack([self.run, pack(rounds), pack(replies), noisy])
+        name = self.name.encode()
+        return pack([self.run, self.channel, self.terms, name, pack(rounds), pack(replies)])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Memory:
         """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
         parts = unpack(data)
-        if len(parts) != 4:
-            raise MalformedMessage("A party's memory has four parts.")
-        rounds = unpack(parts[1])
+        if len(parts) != 6:
+            raise MalformedMessage("A party's memory has six parts.")
+        run, channel, terms, name, rounds, replies = parts
         pairs = [
             (Announce.from_bytes(announced), _read_state(state))
-            for announced, state in zip(rounds[::2], rounds[1::2], strict=True)
+            for announced, state in _pairs(unpack(rounds))
         ]
-        replies = unpack(parts[2])
         return cls(
-            run=parts[0],
+            run=run,
+            channel=channel,
+            terms=terms,
+            name=name.decode(),
             rounds=MappingProxyType(
                 {announced.round: (announced, state) for announced, state in pairs}
             ),
-            replies=MappingProxyType(dict(zip(replies[::2], replies[1::2], strict=True))),
-            noisy=NoisyAnswer.from_bytes(parts[3]) if parts[3] else None,
+            replies=MappingProxyType(dict(_pairs(unpack(replies)))),
         )
+
+
+class Store(Answers, Protocol):
+    """Where a party keeps what it must not forget: its places in runs, and its answers."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep everybody else out: a message is handled alone, from first to last byte."""
+        ...
+
+    def memory(self, run: bytes) -> Memory:
+        """The place in a run, or a new one to join it with; `WrongRound` if it may not be."""
+        ...
+
+    def keep(self, memory: Memory) -> None:
+        """Replace the place in the run of ``memory``."""
+        ...
+
+
+class MemoryStore(LatestAnswers):
+    """`Store` in memory, of one run of a simulation: no other is joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory = Memory()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else is there."""
+        yield
+
+    def memory(self, run: bytes) -> Memory:
+        """The place in the one run."""
+        if self._memory.run not in (b"", run):
+            raise WrongRound("The message is of another run than the one that was joined.")
+        return self._memory
+
+    def keep(self, memory: Memory) -> None:
+        """Replace it."""
+        self._memory = memory
+
+    def to_bytes(self) -> bytes:
+        """All of it; `read` inverts it."""
+        answers = [
+            part
+            for name, given in self._given.items()
+            for part in (name.encode(), given.to_bytes())
+        ]
+        return pack([self._memory.to_bytes(), *answers])
+
+    def read(self, data: bytes) -> None:
+        """Take over what `to_bytes` wrote; `MalformedMessage` for anything else."""
+        memory, *answers = unpack(data)
+        self._memory = Memory.from_bytes(memory)
+        self._given = {name.decode(): Given.from_bytes(given) for name, given in _pairs(answers)}
+
+
+def _pairs(parts: list[bytes]) -> list[tuple[bytes, bytes]]:
+    if len(parts) % 2:
+        raise MalformedMessage("A table has a value for each key.")
+    return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _read_state(data: bytes) -> PartyState:

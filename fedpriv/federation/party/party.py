@@ -1,4 +1,4 @@
-"""One party: its records, the guard that stands before them, and its answers as integers."""
+"""Party: its records, the guard that stands before them, and its answers as integers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from fedpriv.federation.party.answered import LatestAnswers, answered_once
 from fedpriv.federation.party.answers import Holdings, draw, draw_local_noise
 from fedpriv.federation.party.guard import Policy, check_query
-from fedpriv.federation.party.once import OncePerRound
 from fedpriv.federation.party.stack import stack
-from fedpriv.federation.queries.bounds import answer_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedpriv.data import Records
-    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.party.answered import Answers
+    from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.randomness import RandomStream
     from fedpriv.secagg.numbers.fixed_point import Ring
@@ -31,8 +31,11 @@ class Respondent(Protocol):
         """n_j; public."""
         ...
 
-    def answer(self, query: Query) -> Ring:
-        """The answer in fixed point; `QueryRefused` if it breaks a rule."""
+    def answer(self, query: Query, answers: Answers | None = None) -> Ring:
+        """The answer in fixed point; `QueryRefused` if it breaks a rule.
+
+        It is answered once, by what ``answers`` has of the run: the party's own, if not given.
+        """
         ...
 
 
@@ -77,31 +80,34 @@ class Party:
         self._policy = policy or Policy()
         batch = stack(records, np.array([0, len(records)]), task)
         self._holdings = Holdings(task, batch, sizes=(self._size,))
-        self._once = OncePerRound()
+        self._answers = LatestAnswers()
 
     @property
     def size(self) -> int:
         """n_j; public."""
         return self._size
 
-    def answer(self, query: Query) -> Ring:
+    def answer(self, query: Query, answers: Answers | None = None) -> Ring:
         """The answer to ``query``, in fixed point; what secure aggregation then masks.
 
-        If it carries a share of the noise of the sum, a round is answered once: the same query
-        again gets the same integers, and another one for that round none.
+        A release is answered once, by what ``answers`` has of the run: the same query again gets
+        the same integers, and another one for that release none. A party that is asked without
+        ``answers`` has some of its own, for answers with noise of its own in them.
 
         Raises:
             QueryRefused: The query breaks a rule of this party. Nothing was computed.
         """
         check_query(query, self._task, self._policy)
-        if query.share is None:
-            return self._computed(query)
-        return self._once.answer(query, partial(self._computed, query))
+        if answers is None and not query.noise_by_party:
+            return self.compute(query)
+        kept = self._answers if answers is None else answers
+        return answered_once(query, kept, partial(self.compute, query))
 
-    def _computed(self, query: Query) -> Ring:
+    def compute(self, query: Query) -> Ring:
+        """The answer to a query that was checked, with noise drawn now: for who keeps it."""
         task, grid = self._task, query.grid
         stream = (self._noise or self._sampling)(query.round)
-        apart = self._noise is not None and getattr(query, "sampling_rate", 1.0) < 1
+        apart = self._noise is not None and query.sampling_rate < 1
         draws = draw(
             query,
             task,
@@ -110,7 +116,7 @@ class Party:
             records=len(self._holdings),
         )
         vectors = self._holdings.answer(query, draws).vectors
-        answer = grid.encode_sum(vectors, bound=answer_bound(query, task, self.size))
+        answer = grid.encode_sum(vectors, bound=query.answer_bound(task, self.size))
         noise = draw_local_noise(query, task, (self.size,), stream)
         if noise is not None:
             answer += noise.astype(grid.dtype)

@@ -1,4 +1,4 @@
-"""Queries and answers as Flower messages, without secure aggregation: answers travel in the clear.
+"""Clear messages: queries and answers as Flower messages, without secure aggregation.
 
 The server adds an answer to the total as soon as it reads it, and keeps none.
 """
@@ -20,7 +20,7 @@ from flwr.app import (
 )
 
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.queries.bounds import answer_width, require_minimum
+from fedpriv.federation.queries.bounds import require_minimum
 from fedpriv.federation.queries.encoding import from_bytes, to_bytes
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def sum_replies(replies: Iterable[Message], query: Query, task: Task) -> Sum | N
         ValueError: A node answered twice, with another shape, or with a size that the task does
             not state: the sum would not be the one that the noise is calibrated to.
     """
-    total = np.zeros(answer_width(query, task), query.grid.dtype)
+    total = np.zeros(query.answer_width(task), query.grid.dtype)
     sizes: list[int] = []
     nodes: list[int] = []
     for reply in replies:

@@ -1,4 +1,4 @@
-"""How well answers are protected on their way to the sum: what server and parties agree on."""
+"""Secure-aggregation level agreed on by server and parties: off, semi-honest, active."""
 
 from __future__ import annotations
 

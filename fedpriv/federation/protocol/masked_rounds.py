@@ -1,4 +1,4 @@
-"""The server's side of masked sums, round after round, over any line to the parties.
+"""Masked rounds at the server: one masked sum after another, over any line to the parties.
 
 Exchanges of a round, in the steady state (what rides along for the next round in brackets):
 
@@ -45,7 +45,7 @@ class Line(Protocol):
         ...
 
     def exchange(self, step: str, requests: Mapping[int, Request]) -> Iterator[Bound]:
-        """What the parties reply, as it comes, each record from the party that it names."""
+        """What the parties reply, as it comes, each message from the party that it names."""
         ...
 
 
@@ -211,9 +211,9 @@ class MaskedRounds:
 
     def _messages(self, sent: Iterator[Bound]) -> Iterator[Message]:
         """The messages of the protocol; nothing else is of use here."""
-        for record in sent:
-            if isinstance(record, Message):
-                yield record
+        for message in sent:
+            if isinstance(message, Message):
+                yield message
             else:
                 self._tally.reject("stranger")
 
@@ -248,14 +248,14 @@ def _invitations(server: Server) -> dict[int, Announce]:
 
 
 def _requests(*boxes: Mapping[int, Bound], query: bytes = b"") -> dict[int, Request]:
-    """One request a party, with its message from each of the boxes, in their order.
+    """One request per party, with its message from each of the boxes, in their order.
 
     The query goes to those only who have a message in the first one.
     """
     parties = sorted(set().union(*boxes))
     return {
         party: Request(
-            records=tuple(box[party] for box in boxes if party in box),
+            messages=tuple(box[party] for box in boxes if party in box),
             query=query if party in boxes[0] else b"",
         )
         for party in parties

@@ -1,6 +1,6 @@
-"""What server and parties send each other: protocol messages and what goes beside them, as bytes.
+"""Wire messages of server and parties: those of the protocol, and what goes beside them, as bytes.
 
-A `Request` goes to one party and has one `Reply`. Both carry records in the strict binary form of
+A `Request` goes to one party and has one `Reply`. Both carry messages in the strict binary form of
 `fedpriv.secagg.primitives.codec`: reading refuses everything that writing cannot produce. Several
 steps can ride in one request, so that the key set-up of the next round needs no exchange of its
 own.
@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedpriv.secagg import messages
+from fedpriv.secagg import messages as protocol
 from fedpriv.secagg.errors import MalformedMessage
 from fedpriv.secagg.primitives.codec import Ids, Layout, Number, Reader, Vector
+from fedpriv.secagg.primitives.kinds import Kind
 from fedpriv.secagg.round import Bound
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from fedpriv.secagg.numbers.fixed_point import Ring
 
-_MOST_RECORDS = 64
+_MOST_MESSAGES = 64
 _REFUSAL_BYTES = 500
 
 
@@ -29,7 +30,7 @@ _REFUSAL_BYTES = 500
 class Join(Bound):
     """Server to node, once: which party are you? ``round`` and ``party`` are 0."""
 
-    kind: ClassVar[int] = 32
+    kind: ClassVar[int] = Kind.JOIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -38,10 +39,10 @@ class Joined(Bound):
 
     Attributes:
         size: n_j; public.
-        level: The place of its protection in `protection.LEVELS`.
+        level: The place of its protection in `fedpriv.federation.protocol.level.LEVELS`.
     """
 
-    kind: ClassVar[int] = 33
+    kind: ClassVar[int] = Kind.JOINED
     layout: ClassVar[Layout] = {"size": Number(8), "level": Number(1)}
     size: int
     level: int
@@ -51,7 +52,7 @@ class Joined(Bound):
 class Announce(Bound):
     """Server to party: a round, who is invited, and how many answers must be in its sum."""
 
-    kind: ClassVar[int] = 34
+    kind: ClassVar[int] = Kind.ANNOUNCE
     layout: ClassVar[Layout] = {"cohort": Ids(), "minimum": Number(4)}
     cohort: tuple[int, ...]
     minimum: int
@@ -61,20 +62,20 @@ class Announce(Bound):
 class Ask(Bound):
     """Server to party, without secure aggregation: answer the query in the clear."""
 
-    kind: ClassVar[int] = 35
+    kind: ClassVar[int] = Kind.ASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class ClearAnswer(Bound):
     """Party to server, without secure aggregation: the answer itself."""
 
-    kind: ClassVar[int] = 36
+    kind: ClassVar[int] = Kind.CLEAR_ANSWER
     layout: ClassVar[Layout] = {"vector": Vector()}
     vector: Ring
 
 
 _KINDS: dict[int, type[Bound]] = {
-    record.kind: record for record in (Join, Joined, Announce, Ask, ClearAnswer)
+    message.kind: message for message in (Join, Joined, Announce, Ask, ClearAnswer)
 }
 
 
@@ -83,22 +84,30 @@ class Request:
     """What a party is asked to do, in this order.
 
     Attributes:
-        records: One or more steps.
+        messages: One or more steps.
         query: The query that an answer is asked for, encoded; empty if none is.
     """
 
-    records: tuple[Bound, ...]
+    messages: tuple[Bound, ...]
     query: bytes = b""
+
+    @property
+    def run(self) -> bytes:
+        """The one run that the request is of."""
+        runs = {message.run for message in self.messages}
+        if len(runs) != 1:
+            raise MalformedMessage("The request asks for nothing, or is of several runs.")
+        return runs.pop()
 
     def to_bytes(self) -> bytes:
         """The one encoding of the request."""
-        return pack([self.query, *(record.to_bytes() for record in self.records)])
+        return pack([self.query, *(message.to_bytes() for message in self.messages)])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Request:
         """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
-        query, records = _unpacked(data)
-        return cls(query=query, records=records)
+        query, messages = _unpacked(data)
+        return cls(query=query, messages=messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,25 +115,25 @@ class Reply:
     """What a party did.
 
     Attributes:
-        records: The results of the steps that it took.
+        messages: The results of the steps that it took.
         refusal: Why it did not take the others; rules and party numbers, nothing secret.
     """
 
-    records: tuple[Bound, ...]
+    messages: tuple[Bound, ...]
     refusal: str = ""
 
     def to_bytes(self) -> bytes:
         """The one encoding of the reply."""
         refusal = self.refusal.encode()[:_REFUSAL_BYTES]
-        return pack([refusal, *(record.to_bytes() for record in self.records)])
+        return pack([refusal, *(message.to_bytes() for message in self.messages)])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Reply:
         """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
-        refusal, records = _unpacked(data)
+        refusal, messages = _unpacked(data)
         if len(refusal) > _REFUSAL_BYTES:
             raise MalformedMessage("A refusal is too long.")
-        return cls(refusal=refusal.decode(errors="replace"), records=records)
+        return cls(refusal=refusal.decode(errors="replace"), messages=messages)
 
 
 def pack(parts: Iterable[bytes]) -> bytes:
@@ -143,13 +152,13 @@ def unpack(data: bytes) -> list[bytes]:
 
 
 def read(data: bytes) -> Bound:
-    """One record, of the protocol or of those above."""
+    """One message, of the protocol or of those above."""
     kind = _KINDS.get(data[1]) if len(data) > 1 else None
-    return messages.read(data) if kind is None else kind.from_bytes(data)
+    return protocol.read(data) if kind is None else kind.from_bytes(data)
 
 
 def _unpacked(data: bytes) -> tuple[bytes, tuple[Bound, ...]]:
     parts = unpack(data)
-    if not 1 <= len(parts) <= _MOST_RECORDS:
-        raise MalformedMessage("An envelope has a first part and a few records.")
+    if not 1 <= len(parts) <= _MOST_MESSAGES:
+        raise MalformedMessage("An envelope has a first part and a few messages.")
     return parts[0], tuple(read(part) for part in parts[1:])

@@ -1,5 +1,6 @@
-"""Queries: what a server may ask, and how far one record can move the answer.
+"""Queries: what a server may ask, one file per kind, and how far one record can move the answer.
 
-May import `fedpriv.federation.task`, and nothing else of `federation`. Start with `kinds`; `bounds`
-has the sensitivities, `encoding` the bytes.
+May import `fedpriv.federation.task`, and nothing else of `federation`. Start with `base`: it says
+what every kind must state. `kinds` has their table, `bounds` the sensitivities, `encoding` the
+bytes.
 """

@@ -1,9 +1,9 @@
-"""How large an answer can be and how far one record can move it, from public facts alone.
+"""Sensitivity bounds and fixed-point grids: how far one record moves a sum, from public facts.
 
 A grid is chosen by these numbers before the run and checked by them at the party: the server's
 choice and the party's check cannot drift apart. Sizes here are those of the task, public constants:
 under add-remove adjacency a party may hold more records than its size says, or fewer, and no number
-of this module depends on how many.
+of this module depends on how many. What a single kind of query states of itself is in its own file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.learning.rounding_error import rounding_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
@@ -26,9 +25,9 @@ from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.queries.base import Query
+    from fedpriv.federation.queries.erm import ErmQuery
     from fedpriv.federation.task import Task, Weights
-    from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning.objective import ObjectiveMechanism, ObjectiveNoise
 
 HEADROOM = 2
@@ -39,7 +38,6 @@ beyond it are outside of the guarantee: a declared number must be at least half 
 """
 
 _MOST_ROUNDING = 0.02  # of the sensitivity: beyond that, float64 is worth its time
-_SLACK = 1 + 2.0**-30  # float64 rounding of an answer that sits exactly on its bound
 
 
 def headroom(adjacency: Adjacency, task: Task) -> float:
@@ -47,47 +45,14 @@ def headroom(adjacency: Adjacency, task: Task) -> float:
     return task.headroom * (1 if adjacency is Adjacency.REPLACE_ONE else HEADROOM)
 
 
-def answer_bound(query: Query, task: Task, size: int) -> float:
-    """The largest |coordinate| of the answer of a party of ``size``, before any local noise.
-
-    Sums over more records than ``size`` are clamped to it, which moves no two of them apart; but
-    for exact gradients, whose minimum would not be that of a risk: they have `HEADROOM`.
-    """
-    match query:
-        case GradientQuery():
-            bound = size * query.clip_norm * task.gradient_weight(query.weights, size)
-            if query.counted:
-                bound = max(bound, size)
-        case ErmQuery():
-            weight = task.model_weight(query.weights, size)
-            bound = weight * task.lipschitz / query.regulariser
-        case RiskGradientQuery():
-            bound = query.headroom * size * task.gradient_bound(query.theta)
-        case LossQuery():
-            bound = size * query.clip
-        case _:
-            raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
-    return bound * _SLACK
-
-
-def answer_width(query: Query, task: Task) -> int:
-    """How many numbers an answer has: those of the model, unless the query asks for others."""
-    match query:
-        case LossQuery():
-            return len(query.points)
-        case GradientQuery():
-            return task.dimension + query.counted
-    return task.dimension
-
-
 def fits(query: Query, task: Task) -> bool:
     """Whether the sum of all parties' answers stays within the ring of the query's grid."""
     counts = task.size_counts
-    reach = sum(count * answer_bound(query, task, size) for size, count in counts.items())
+    reach = sum(count * query.answer_bound(task, size) for size, count in counts.items())
     noise = sum(
         count * mechanism.noise_stddev**2
         for size, count in counts.items()
-        if (mechanism := local_mechanism(query, task, size)) is not None
+        if (mechanism := query.local_mechanism(task, size)) is not None
     )
     reach += NOISE_DEVIATIONS * sqrt(noise)
     if query.share is not None:
@@ -142,7 +107,7 @@ def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
     return torch.float32 if cheap else torch.float64
 
 
-def summed_in_float64(query: GradientQuery, task: Task, *, records: int) -> bool:
+def summed_in_float64(query: Query, task: Task, *, records: int) -> bool:
     """Whether parties of at most ``records`` add up their gradients in float64.
 
     A party with more records than the bound on rounding is proved for does, too: its error is then
@@ -201,29 +166,6 @@ def model_sensitivity(
     return worst + 2 * weight * tolerance / regulariser
 
 
-def local_mechanism(query: Query, task: Task, size: int) -> Mechanism | None:
-    """The noise that a party of ``size`` adds to its own answer, if the query asks for any."""
-    match query:
-        case GradientQuery(local=local) if local is not None:
-            moved = gradient_sensitivity(
-                task, clip_norm=query.clip_norm, adjacency=local.adjacency
-            ) * task.gradient_weight(query.weights, size)
-        case ErmQuery(local=local) if local is not None:
-            moved = model_sensitivity(
-                task,
-                regulariser=query.regulariser,
-                tolerance=query.tolerance,
-                weights=query.weights,
-                sizes=(size,),
-            )
-        case ErmQuery(objective=objective) if objective is not None:
-            return objective_mechanism(query, objective, task, size).output
-        case _:
-            return None
-    sensitivity = moved + sqrt(task.dimension) * query.grid.step
-    return local.mechanism(sensitivity=sensitivity, dimension=task.dimension)
-
-
 def share_mechanism(query: Query, task: Task) -> SharedNoise | None:
     """The noise that the sum is sure to carry, if the parties bring it in shares.
 
@@ -232,25 +174,16 @@ def share_mechanism(query: Query, task: Task) -> SharedNoise | None:
     share, event = query.share, query.event
     if share is None or event is None:
         return None
-    match query:
-        case GradientQuery():
-            moved = gradient_sensitivity(task, clip_norm=query.clip_norm, adjacency=event.adjacency)
-        case ErmQuery():
-            moved = model_sensitivity(
-                task,
-                regulariser=query.regulariser,
-                tolerance=query.tolerance,
-                weights=query.weights,
-                sizes=task.sizes,
-            )
-        case _:
-            return None
+    moved = query.sensitivity(task, sizes=task.sizes, adjacency=event.adjacency)
+    if moved is None:
+        return None
+    width = query.answer_width(task)
     return SharedNoise(
         adjacency=event.adjacency,
         share=share,
-        l1_sensitivity=query.grid.l1_sensitivity(sensitivity=moved, dimension=task.dimension),
-        l2_sensitivity=query.grid.l2_sensitivity(sensitivity=moved, dimension=task.dimension),
-        dimension=task.dimension,
+        l1_sensitivity=query.grid.l1_sensitivity(sensitivity=moved, dimension=width),
+        l2_sensitivity=query.grid.l2_sensitivity(sensitivity=moved, dimension=width),
+        dimension=width,
         step=query.grid.step,
     )
 
@@ -290,31 +223,13 @@ def certain_tolerance(
     """
     if objective is None:
         return task.certain_tolerance(regulariser)
-    found = 0.0
+    certain = 0.0
     for size in task.size_counts:
         problem = objective_problem(task, size, regulariser=regulariser, tolerance=1.0)
         linear, extra = objective.perturbation(problem)
         reach = linear_reach(linear, task.dimension) / size
-        found = max(found, task.certain_tolerance(regulariser + extra, linear=reach))
-    return found
-
-
-def record_bound(query: Query, task: Task) -> float:
-    """How much one record may add to an answer, in whatever the query asks for.
-
-    C of a clipped gradient or loss; the bound on a record's gradient where nothing is clipped: at
-    the point that is asked about, or, for a minimiser, everywhere on the domain of the loss.
-    """
-    match query:
-        case GradientQuery():
-            return query.clip_norm
-        case LossQuery():
-            return query.clip
-        case RiskGradientQuery():
-            return task.gradient_bound(query.theta)
-        case ErmQuery():
-            return task.lipschitz
-    raise ValueError(f"a query of kind {query.kind!r} is unknown here.")
+        certain = max(certain, task.certain_tolerance(regulariser + extra, linear=reach))
+    return certain
 
 
 def objective_problem(

@@ -1,4 +1,4 @@
-"""Noise stated relative to a sensitivity that is known later: at the party, or after drop-outs."""
+"""Local noise of parties, relative to a sensitivity known later: there, or after drop-outs."""
 
 from __future__ import annotations
 

@@ -63,6 +63,17 @@ class SumStrategy(FlowerStrategy):
     A subclass says what to ask (`_query`), how a sum becomes a release (`_release`) and what
     the release does to the model (`_update`). It never holds an answer of one party.
 
+    >>> from fedpriv.simulations.experiment.file import parse_experiment
+    >>> from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare
+    >>> study = {"data": {"name": "synthetic"}, "strategy": {"name": "output-perturbation"}}
+    >>> prepared = prepare(parse_experiment(study))
+    >>> strategy = build_strategy(prepared, run="example")
+    >>> federation = build_federation(prepared, run="example")
+    >>> while (query := strategy.ask()) is not None:
+    ...     strategy.learn(federation.sum(query))
+    >>> strategy.round, strategy.plan.epsilon <= 1.0
+    (1, True)
+
     Attributes:
         name: What it is called in experiments, plans and reports.
         server_also_sees: What the server learns on the way to a release; for the trust model.

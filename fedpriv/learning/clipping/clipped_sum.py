@@ -13,10 +13,11 @@ adding or removing a record moves the sum by at most C, replacing one by at most
 adds to that, `fedpriv.learning.rounding_error` bounds from public numbers, *if* the other records
 have the same gradients in both computations. Under replace-one adjacency they do: they keep their
 places, hence their instructions. Under add-remove adjacency, and where a hash decides who is in the
-sum, later records move by one place. One score of a linear model is computed alike in every place.
-Elsewhere a matrix product may round a row differently, by 10⁻⁷ of a gradient in float32, and near a
-kink of the model (ReLU, max-pooling) the last bit can decide a gradient. All other gradient
-clipping in floating point shares this assumption; float64 data make its failures 10⁹ times smaller.
+sum, later records move by one place. Scores of a linear model are computed alike in every place; so
+are dense layers, as far as that was tried (`fedpriv.learning.clipping.dense`). Elsewhere a matrix
+product may round a row differently, by 10⁻⁷ of a gradient in float32, and near a kink of the model
+(ReLU, max-pooling) the last bit can decide a gradient. All other gradient clipping in floating
+point shares this assumption; float64 data make its failures 10⁹ times smaller.
 
 Not covered: running time, which may depend on whether a record was rejected.
 """
@@ -54,7 +55,7 @@ _SMALLEST_CLIP, _LARGEST_CLIP = 2.0**-20, 2.0**30
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clipping:
-    """How a per-record gradient is bounded: to norm C, as it is or in scaled coordinates.
+    """Clipping of a per-record gradient to norm C, as it is or in scaled coordinates.
 
     With ``centre`` a and ``scale`` b (AdaClip; Pichapati et al. 2019, arXiv:1908.07643, Alg. 1) a
     record contributes (g - a)/b, clipped to norm C. The sum, and the noise that is calibrated to C,
@@ -118,7 +119,7 @@ class ClippedSums:
     """The clipped sums of m parties, and private facts about the records behind them.
 
     Attributes:
-        value: (m, d) float64, one row a party.
+        value: (m, d) float64, one row per party.
         clip_norm: C.
         measures: **Private**: numbers (n,) whose product is the squared norm of each gradient.
     """
@@ -207,12 +208,12 @@ class ClippedGradient:
         value = torch.zeros((self.batch.parties, self.model.dimension), dtype=torch.float64)
         if not self._parts:
             return value, (self.batch.squares,)
-        found: list[tuple[Tensor, ...]] = []
+        gathered: list[tuple[Tensor, ...]] = []
         for parties, part in self._parts:
             sums, measures = self._clip(theta, part)
             value[parties] += sums
-            found.append(measures)
-        return value, tuple(torch.cat(column) for column in zip(*found, strict=True))
+            gathered.append(measures)
+        return value, tuple(torch.cat(column) for column in zip(*gathered, strict=True))
 
     def _clip(self, theta: Tensor, part: RecordBatch) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The clipped sums of a part, and what measures its gradients."""
@@ -273,7 +274,8 @@ def _total(squares: list[Tensor]) -> Tensor:
 def _check(model: Model, loss: Loss, batch: RecordBatch) -> None:
     if loss.outputs != model.outputs:
         raise ValueError(
-            f"model must have one output a score of the loss, {loss.outputs}, got {model.outputs}."
+            f"model must have one output per score of the loss, {loss.outputs}; got "
+            f"{model.outputs}."
         )
     if loss.outputs > 1 and batch.labels.is_floating_point():
         raise ValueError(f"labels must be integers for {loss.outputs} classes.")
@@ -287,6 +289,6 @@ def _check(model: Model, loss: Loss, batch: RecordBatch) -> None:
 def _check_vector(name: str, vector: Tensor, model: Model) -> None:
     if vector.ndim != 1 or len(vector) != model.dimension:
         raise ValueError(
-            f"{name} must have shape {(model.dimension,)}, one entry a parameter, "
+            f"{name} must have shape {(model.dimension,)}, one entry per parameter, "
             f"got {tuple(vector.shape)}."
         )

@@ -42,6 +42,9 @@ class Activation:
     derivative: Callable[[Tensor], Tensor]
 
 
+_ROWS = 192  # a multiple of the heights of all tiles in use, from 4 to 48 and 64
+_ALIGNED = 16  # bytes: as everything that numpy and torch allocate
+
 ACTIVATIONS = {
     "identity": Activation(value=lambda a: a, derivative=torch.ones_like),
     "sigmoid": Activation(value=torch.sigmoid, derivative=lambda a: a * (1 - a)),
@@ -58,7 +61,7 @@ def dense_scores(layers: Sequence[Layer], activation: Activation, features: Tens
 def dense_factors(
     layers: Sequence[Layer], activation: Activation, batch: RecordBatch, loss: Loss
 ) -> tuple[Dense, ...]:
-    """The gradient of every record, one factor a layer."""
+    """The gradient of every record, one factor per layer."""
     *inputs, scores = _forward(layers, activation, batch.features)
     errors = slopes(loss, scores, batch.labels)
     factors = []
@@ -72,7 +75,7 @@ def dense_factors(
             )
         )
         if depth > 0:
-            back = (layers[depth].weights.T @ errors.T).T
+            back = _products(layers[depth].weights.T, errors, turned=True)
             errors = activation.derivative(inputs[depth]).mul_(back)
     return tuple(reversed(factors))
 
@@ -86,8 +89,8 @@ def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
     if loss.outputs == 1:
         return loss.slope(scores.squeeze(1), labels).unsqueeze(1)
     known = (labels >= 0) & (labels < loss.outputs)
-    found = loss.slope(scores, labels.clamp(0, loss.outputs - 1))
-    return found.masked_fill(~known.unsqueeze(1), nan)
+    derivatives = loss.slope(scores, labels.clamp(0, loss.outputs - 1))
+    return derivatives.masked_fill(~known.unsqueeze(1), nan)
 
 
 def _forward(layers: Sequence[Layer], activation: Activation, features: Tensor) -> list[Tensor]:
@@ -96,7 +99,34 @@ def _forward(layers: Sequence[Layer], activation: Activation, features: Tensor) 
     for depth, layer in enumerate(layers):
         if depth > 0:
             values[-1] = activation.value(values[-1])
-        # (W·aᵀ)ᵀ rather than a·Wᵀ: a third faster where layers are narrow.
-        output = (layer.weights @ values[-1].T).T
+        output = _products(layer.weights, values[-1], turned=depth > 0)
         values.append(output if layer.bias is None else output.add_(layer.bias))
     return values
+
+
+def _products(weights: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
+    """rows·weightsᵀ, (n, k): each row by the same instructions, wherever it stands.
+
+    A matrix product has other instructions for the rows that its tiles leave over, for few rows,
+    and for numbers stored in another order or askew: a record that leaves would change the last
+    digits of others, which decide where a network bends. So rows are multiplied by multiples of
+    `_ROWS`, the last of them zeros, and always stored alike: coordinate by coordinate if
+    ``turned``, as the layers before left them, else record by record.
+
+    (W·aᵀ)ᵀ rather than a·Wᵀ: a third faster where layers are narrow.
+    """
+    weights, rest = weights.contiguous(), len(rows) % _ROWS
+    whole = len(rows) - rest
+    pieces = [weights @ _stored(rows[:whole], turned=turned)] if whole else []
+    if rest or not whole:
+        last = rows.new_zeros((_ROWS, rows.shape[1]))
+        last[:rest] = rows[whole:]
+        pieces.append((weights @ _stored(last, turned=turned))[:, :rest])
+    return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)).T
+
+
+def _stored(rows: Tensor, *, turned: bool) -> Tensor:
+    """The transpose, (p, n), of which either the rows or the columns are contiguous."""
+    if turned:
+        return rows.T.contiguous()
+    return (rows.clone() if rows.data_ptr() % _ALIGNED else rows.contiguous()).T

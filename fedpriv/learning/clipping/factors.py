@@ -1,4 +1,4 @@
-"""Per-record gradients, held in the form in which they are cheapest to measure and to add up.
+"""Factors: per-record gradients, in the form in which they are cheapest to measure and add up.
 
 The gradient of a record with respect to one layer is seldom needed as numbers. For a dense layer
 with input a and back-propagated error δ it is the outer product δ ⊗ a, of norm ‖δ‖·‖a‖ (Goodfellow
@@ -94,23 +94,18 @@ class Rows:
     gradients: Tensor
 
     def squares(self) -> Tensor:
-        """Row by row."""
         return squared_norms(self.gradients)
 
     def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
-        """One pass over the rows."""
         return [segments.weighted_sums(weights, self.gradients)]
 
     def rows(self) -> Tensor:
-        """As they are."""
         return self.gradients
 
     def careful_squares(self) -> Tensor:
-        """Row by row, in float64."""
         return squared_norms(self.gradients.double())
 
     def without(self, rejected: Tensor) -> Rows:
-        """Zero rows."""
         return Rows(_zeroed(self.gradients, rejected))
 
 

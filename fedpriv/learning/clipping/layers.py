@@ -2,7 +2,7 @@
 
 Forward hooks keep the input of every layer that has parameters; autograd gives the error at its
 output, once for the whole batch, since scores of different records do not interact. Input and error
-of a record determine its gradient, by one rule a kind of layer. Unlike vectorised autograd this
+of a record determine its gradient, by one rule per kind of layer. Unlike vectorised autograd this
 runs PyTorch's batched kernels, and dense layers never write their gradients out.
 """
 
@@ -33,7 +33,7 @@ class LayerPlan:
     Attributes:
         layers: Those that own the trainable parameters, in order; each has a rule.
         pools: Max-pooling layers to be fed with channels last: PyTorch's kernel for that layout
-            is eight times faster. A module that reshapes by ``view`` may not bear it.
+            is eight times faster. A module that reshapes by ``view`` may fail with it.
     """
 
     layers: tuple[nn.Module, ...]
@@ -101,7 +101,7 @@ def layer_factors(
 
 
 def patches_size(layer: nn.Module, output: Tensor) -> int:
-    """Numbers a record in the patches that the rule of a convolution writes out."""
+    """How many numbers per record the rule of a convolution writes out as patches."""
     if not isinstance(layer, nn.Conv2d):
         return 0
     return layer.weight[0].numel() * output[0, 0].numel()

@@ -43,7 +43,7 @@ def clipped_linear_sums(
 
 
 def in_one_pass(loss: Loss) -> bool:
-    """Whether the records of this loss are read once: then nothing is gained by small parts."""
+    """Whether this loss reads its records in one pass: then small parts gain nothing."""
     return type(loss) is Logistic
 
 

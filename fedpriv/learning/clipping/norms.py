@@ -21,8 +21,8 @@ def squared_norms(rows: Tensor, *, extra: float = 0.0) -> Tensor:
     within a factor 1 ± pu to first order (Higham 2002, §3.1), hence the norm within pu/2. At most
     p = 1000 columns are added in the precision of the rows, u ≤ 2⁻²⁴; what follows until a weight
     is known are fewer than 10 roundings: a product of two norms is within (p + 10)u < `NORM_SLACK`.
-    Squares that underflow hide at most p·2⁻¹²⁶ (in float32), which is added: it shows in the
-    company of factors beyond 2⁵⁰ only.
+    Squares that underflow hide at most p·2⁻¹²⁶ (in float32), which is added: it shows only next to
+    factors beyond 2⁵⁰.
 
     Squares overflow float32 from 2⁶⁴ on, so an infinite result asks for a second look in float64.
     NaN stays NaN.

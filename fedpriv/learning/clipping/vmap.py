@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from torch.func import vjp, vmap
@@ -39,4 +40,7 @@ def vmap_factors(
         result: Tensor = pull_back(slopes(loss, score, label))[0]
         return result
 
-    return (Rows(vmap(gradient)(batch.features, batch.labels)),)
+    with warnings.catch_warnings():
+        # Layers such as LSTM are then computed record by record: slower, and just as right.
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+        return (Rows(vmap(gradient)(batch.features, batch.labels)),)

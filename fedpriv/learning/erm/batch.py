@@ -1,10 +1,10 @@
-"""Problems of many parties as one dense float64 array: ragged records cut into equal blocks.
+"""ERM problems of many parties as one dense float64 array: ragged records in equal blocks.
 
 A party's records are cut into blocks of one common length, the last one filled up with zero rows.
 A zero row has no score, no gradient and no Hessian, so the filling needs no mask; every sum over
 a party's records becomes a batched matrix product and a sum of few block results.
 
-Shapes: m parties, b blocks of r records, d coordinates, k scores a record (1, but for softmax);
+Shapes: m parties, b blocks of r records, d coordinates, k scores per record (1, but for softmax);
 θ and gradients (m, k, d); scores and slopes (b, k, r).
 """
 
@@ -26,7 +26,7 @@ _ANY_LABEL = 1  # valid for every loss, of no effect on a zero row
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ErmBatch:
-    """The objectives J_j of some parties, ready to be evaluated at one θ_j a party, or at one θ.
+    """The objectives J_j of some parties, to be evaluated at one θ_j per party, or at one θ.
 
     Attributes:
         features: (b, r, d), float64.
@@ -117,7 +117,7 @@ class ErmBatch:
         return self.gather(torch.bmm(weights, self.features))
 
     def spread(self, per_party: Tensor) -> Tensor:
-        """Party values, one copy a block."""
+        """Party values, one copy per block."""
         return per_party if self.owner is None else per_party[self.owner]
 
     def gather(self, per_block: Tensor) -> Tensor:
@@ -157,12 +157,12 @@ class ErmBatch:
         return self.combine(self.slopes(self.scores(theta)))
 
     def gradient(self, theta: Tensor, slopes: Tensor | None = None) -> Tensor:
-        """∇J_j(θ), (m, k, d); the slopes at θ save the way through the scores."""
+        """∇J_j(θ), (m, k, d); if the slopes at θ are given, no score is computed again."""
         slopes = self.slopes(self.scores(theta)) if slopes is None else slopes
         return self.combine(slopes) / self.counts.view(-1, 1, 1) + self.pull(theta)
 
     def pull(self, theta: Tensor) -> Tensor:
-        """The part of the gradient that no record has a hand in: Λθ + b/n."""
+        """The part of the gradient that depends on no record: Λθ + b/n."""
         pull = self.strong_convexity.view(-1, 1, 1) * theta
         return pull if self.linear is None else pull + self.linear
 

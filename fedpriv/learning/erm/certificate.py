@@ -1,4 +1,4 @@
-"""What a solved problem proves: a bound on ‖∇J‖₂ that counts its own rounding errors.
+"""Certificates of minimisers: a bound on ‖∇J‖₂ that counts its own rounding errors.
 
 The privacy of output perturbation rests on ‖∇J(θ)‖ ≤ tolerance for the θ that is answered with. So
 the norm is evaluated afresh at θ, in float64, and a bound on everything that float64 can have
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fedpriv.learning.losses import Loss
 
 _U = 2.0**-53
+# More than squares and products that vanish can hide in a norm of 2⁷⁰ coordinates: √(2⁷⁰·2⁻¹⁰⁷⁴).
+_VANISHING = 2.0**-500
 
 
 class ToleranceNotReachedError(RuntimeError):
@@ -41,7 +43,7 @@ class ToleranceNotReachedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Certificate:
-    """Proof of accuracy for every party.
+    """A certificate: proof of accuracy for every party.
 
     Attributes:
         gradient_norm: (m,): an upper bound on ‖∇J_j(θ_j)‖₂ in exact arithmetic, ≤ ``tolerance``.
@@ -66,8 +68,9 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
 
     With γ_k = ku/(1 - ku), u = 2⁻⁵³, and sums in any order (Higham 2002, ch. 3): a score is off by
     at most γ_d‖x‖‖θ‖, hence a slope by c·γ_d‖x‖‖θ‖ plus its own evaluation error; a sum of n terms
-    slope·x by γ_n Σ|slope|‖x‖; the rest are single operations. Assumes ‖x‖ ≤ B, no underflow, and
-    elementary functions to 2 ulp. The number of terms is the true one, the divisor the public one.
+    slope·x by γ_n Σ|slope|‖x‖; the rest are single operations. What underflows is less than
+    `_VANISHING`. Assumes ‖x‖ ≤ B and elementary functions to 2 ulp. The number of terms is the true
+    one, the divisor the public one.
     """
     loss, bound = batch.loss, batch.feature_bound
     slopes = batch.slopes(batch.scores(theta))
@@ -83,7 +86,7 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
     slope = batch.mean(steepness.unsqueeze(1))
     each = loss.smoothness * _gamma(d) * bound * theta_norm + loss.slope_rounding
     slope_error = each * (batch.sizes / batch.counts) + 8 * _U * slope
-    error = bound * (slope_error + _gamma(batch.sizes + 8) * slope) + 8 * _U * pull
+    error = bound * (slope_error + _gamma(batch.sizes + 8) * slope) + 8 * _U * pull + _VANISHING
     total: Tensor = (norm * (1 + _gamma(k * d + 8)) + error) * (1 + 64 * _U)
     return total
 
@@ -98,7 +101,7 @@ def certain_tolerance(
     linear: float = 0.0,
     headroom: float = 1.0,
 ) -> float:
-    """A tolerance that is certified whatever the records are; with less, they decide whether it is.
+    """A tolerance that is certified whatever the records; below it, they decide whether it is.
 
     Four times the largest error that `gradient_norm_bound` adds, at ‖θ‖ = (rG + ‖b‖/n)/Λ, which no
     minimiser of r·n records exceeds, and the steepest slopes: a computed gradient norm of half the
@@ -113,7 +116,7 @@ def certain_tolerance(
         records: n, the divisor of the objective, or more.
         features: d.
         linear: A bound on ‖b‖/n, of the linear term of the objective.
-        headroom: r ≥ 1: there are at most so many times n records.
+        headroom: r ≥ 1: there are at most r·n records.
 
     Assumes that the solver gets there before its limit of iterations, which no theorem promises: it
     needs a few for smooth losses, hundreds for a loss with a sharp bend and ill-chosen records.
@@ -127,7 +130,7 @@ def certain_tolerance(
         + 8 * _U * slope
     )
     error = feature_bound * (slope_error + _gamma(headroom * records + 8) * slope)
-    error += 8 * _U * (reach + 2 * linear)
+    error += 8 * _U * (reach + 2 * linear) + _VANISHING
     return 4 * error
 
 

@@ -1,7 +1,8 @@
 """Minimise a smooth, strongly convex function that answers gradient queries only.
 
 For the joint minimiser: every query is one round of secure sums, so queries are what costs, and
-function values are not to be had. Limited-memory BFGS proposes, a proof obligation disposes.
+function values are not available. Limited-memory BFGS proposes a step; a proved condition decides
+whether it is taken.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PAIRS = 20
 
 
 class Minimum(NamedTuple):
-    """A point, a bound on ‖∇J‖₂ there, and the number of gradients asked for."""
+    """A minimum: a point, a bound on ‖∇J‖₂ there, and the number of gradients asked for."""
 
     theta: Vector
     gradient_norm: float
@@ -93,7 +94,7 @@ def minimise(
         g_next = _ask(gradient, theta + step)
         change = g_next - g
         curvature = change @ step
-        # What no function with these constants can show is the oracle's error: learn nothing.
+        # No function with these constants can show this: it is the oracle's error; learn nothing.
         if strong_convexity * (step @ step) <= 2 * curvature >= change @ change / smoothness:
             pairs.append((step, change))
         fall = change @ change / (2 * smoothness) - g_next @ step

@@ -1,15 +1,15 @@
 """Damped Newton for many strongly convex problems at once, without a loop over the problems.
 
 Global convergence, deterministically and for every convex loss here. A step p satisfies Hp = -g
-(or comes near it, see `erm_spaces`). The full step is taken when it halves the smallest gradient
-norm seen so far; that can happen only finitely often before the target is met. Otherwise the
-length is searched along φ(t) = J(θ + tp), using φ′ alone, until -|φ′(0)|/100 ≤ φ′(t) ≤ 0, or t = 1
-if φ′(1) ≤ 0. As φ is convex, φ′ ≤ 0 all the way from 0 to t, and as ∇J is M-Lipschitz, J falls by
-at least a fixed multiple of φ′(0)²/(M‖p‖²): linear convergence with Λ ≤ ∇²J ≤ M. M is not used, so
-records beyond the n of the objective, which add to it, need no care. Near the minimum of a twice
-differentiable loss the full step wins and convergence is quadratic; for Huber losses it ends after
-finitely many steps. Function values are never compared: at gradient norms near 1e-8 they no longer
-differ in float64.
+(or comes near it, see `fedpriv.learning.erm.spaces`). The full step is taken when it halves the
+smallest gradient norm seen so far; that can happen only finitely often before the target is met.
+Otherwise the length is searched along φ(t) = J(θ + tp), using φ′ alone, until
+-|φ′(0)|/100 ≤ φ′(t) ≤ 0, or t = 1 if φ′(1) ≤ 0. As φ is convex, φ′ ≤ 0 all the way from 0 to t, and
+as ∇J is M-Lipschitz, J falls by at least a fixed multiple of φ′(0)²/(M‖p‖²): linear convergence
+with Λ ≤ ∇²J ≤ M. M is not used, so records beyond the n of the objective, which add to it, need no
+care. Near the minimum of a twice differentiable loss the full step wins and convergence is
+quadratic; for Huber losses it ends after finitely many steps. Function values are never compared:
+at gradient norms near 1e-8 they no longer differ in float64.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 
 class Space(Protocol):
-    """Coordinates in which the problems of a batch are solved; see `erm_spaces`."""
+    """Coordinates in which a batch's problems are solved; see `fedpriv.learning.erm.spaces`."""
 
     @property
     def batch(self) -> ErmBatch:
@@ -74,35 +74,35 @@ def newton(space: Space, *, target: float, max_iterations: int) -> tuple[Tensor,
     """Drive every ‖∇J_j‖ to ``target``; returns the coordinates and the iterations used.
 
     A party that meets the target is done: its point is kept while the others go on. The batch does
-    not shrink to those: in another place of another batch a matrix product rounds a party's numbers
-    differently, and when that happens would follow from the records of the others. A last digit
-    can decide about one step more or less, which is as much as the target.
+    not shrink to those others: a matrix product rounds a party's numbers differently in another
+    place of another batch, and when that happens would depend on the records of the others. A last
+    digit can decide about one step more or less: a difference of as much as the target.
 
     A party that does not meet the target in ``max_iterations`` steps keeps its last point: it is
     the certificate, computed afresh elsewhere, that decides about every answer.
     """
     state = space.origin()
-    record = state.gradient_norm
-    found = state.coordinates.clone()
+    smallest = state.gradient_norm
+    solved = state.coordinates.clone()
     iterations = torch.full((space.batch.parties,), max_iterations)
     open_ = torch.ones(space.batch.parties, dtype=torch.bool)
     for iteration in range(max_iterations + 1):
         met = open_ & (state.gradient_norm <= target)
         iterations[met] = iteration
-        found[open_] = state.coordinates[open_]
+        solved[open_] = state.coordinates[open_]
         open_ = open_ & ~met
         if not bool(open_.any()) or iteration == max_iterations:
             break
-        state = _advance(space, state, record, open_)
-        record = torch.minimum(record, state.gradient_norm)
-    return found, iterations
+        state = _advance(space, state, smallest, open_)
+        smallest = torch.minimum(smallest, state.gradient_norm)
+    return solved, iterations
 
 
-def _advance(space: Space, state: State, record: Tensor, open_: Tensor) -> State:
-    """One step for every party: full if it halves the record, else of a searched length."""
+def _advance(space: Space, state: State, smallest: Tensor, open_: Tensor) -> State:
+    """One step for every party: full if it halves the smallest norm, else of a searched length."""
     step = space.step(state)
     full = space.at(state.coordinates + step.coordinates, state.scores + step.scores)
-    halved = full.gradient_norm <= record / 2
+    halved = full.gradient_norm <= smallest / 2
     if bool((halved | ~open_).all()):
         return full
     length = torch.where(halved, 1.0, _line_search(space.batch, state.scores, step))
@@ -136,5 +136,5 @@ def _line_search(batch: ErmBatch, scores: Tensor, step: Step) -> Tensor:
 
 
 def _like(values: Tensor, shape_of: Tensor) -> Tensor:
-    """One value a leading index, ready to multiply ``shape_of``."""
+    """One value per leading index, ready to multiply ``shape_of``."""
     return values.view(-1, *[1] * (shape_of.ndim - 1))

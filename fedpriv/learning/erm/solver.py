@@ -85,8 +85,10 @@ def solve(
     for parties, form in _groups(problem, tolerance, memory_limit):
         batch = ErmBatch.of(problem, parties, whole=form is DualSpace)
         space = form.of(batch)
-        found, iterations[parties] = newton(space, target=target, max_iterations=max_iterations)
-        theta[parties] = space.theta(found)
+        coordinates, iterations[parties] = newton(
+            space, target=target, max_iterations=max_iterations
+        )
+        theta[parties] = space.theta(coordinates)
         norm[parties] = gradient_norm_bound(batch, theta[parties])
     failed = (~(norm <= tolerance)).nonzero().squeeze(1)  # NaN fails as well
     if len(failed):

@@ -3,7 +3,7 @@
 With D the diagonal of loss curvatures, H = ΛI + XᵀDX/n, and every step solves Hp = -g. Here n is
 the public divisor of the objective; the number of rows of X may be another:
 
-- `PrimalSpace`: coordinates θ, a d × d Cholesky factor a party. For n ≥ d.
+- `PrimalSpace`: coordinates θ, a d × d Cholesky factor per party. For n ≥ d.
 - `DualSpace`: θ = Xᵀα - b/(nΛ), coordinates α, n × n systems in the Gram matrix K = XXᵀ. For n < d.
   Once there is K, no iteration touches the records.
 - `KrylovSpace`: coordinates θ, conjugate gradients on Hp = -g. For many coordinates or classes.
@@ -39,7 +39,6 @@ class PrimalSpace:
 
     @classmethod
     def of(cls, batch: ErmBatch) -> Self:
-        """No preparation."""
         return cls(batch)
 
     def origin(self) -> State:
@@ -104,7 +103,7 @@ class KrylovSpace(PrimalSpace):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DualSpace:
-    """Newton in α, for one block a party and one score a record.
+    """Newton in α, for one block per party and one score per record.
 
     ∇J = Xᵀq with q = slopes/n + Λα, so the step solves (ΛI + DK/n)β = -q. With S = √D, by the
     Woodbury identity β = -(q - S(nΛI + SKS)⁻¹SKq)/Λ, which stays defined where curvature vanishes.
@@ -113,7 +112,7 @@ class DualSpace:
     gᵀp = (rᵀu - qᵀKq)/Λ with r = SKq, and rᵀu approaches its limit from below.
 
     Attributes:
-        batch: The problems, one block a party.
+        batch: The problems, one block per party.
         gram: (m, r, r): K.
         offset: (m, 1, r): the scores of -b/(nΛ).
         iterative: Whether to use conjugate gradients.
@@ -196,10 +195,10 @@ class DualSpace:
 
 
 def _forcing(state: State) -> Tensor:
-    """How accurate a step need be, relatively: it is worth no more digits than the gradient has."""
+    """The relative accuracy that a step needs: no more digits than the gradient has."""
     return state.gradient_norm.clamp(max=0.05)
 
 
 def _shift(batch: ErmBatch, linear: Tensor) -> Tensor:
-    """-b/(nΛ): the minimiser when the records say nothing."""
+    """-b/(nΛ): the minimiser without records."""
     return -linear / batch.strong_convexity.view(-1, 1, 1)

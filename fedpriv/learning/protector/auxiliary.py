@@ -1,4 +1,4 @@
-"""Public problems that a protector is trained on, in its units: ‖x‖ ≤ 1, gradients over C."""
+"""Auxiliary tasks: public problems to train a protector on, in units of ‖x‖ ≤ 1 and of C."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Look(NamedTuple):
-    """A problem at the models of several runs.
+    """Loss and gradients of a problem at the models of several runs.
 
     Attributes:
         loss: Mean loss of each run, with the regulariser, (runs,).
@@ -32,7 +32,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AuxiliaryTask:
-    """Records of a linear model with one score, all public.
+    """An auxiliary task: public records for a linear model with one score.
 
     Attributes:
         features: (n, d), each row at most one long.
@@ -53,7 +53,7 @@ class AuxiliaryTask:
         require_non_negative(regulariser=self.regulariser)
         if self.loss.outputs != 1:
             raise ValueError(
-                f"loss must have one score a record, got {type(self.loss).__name__} with "
+                f"loss must have one score per record, got {type(self.loss).__name__} with "
                 f"{self.loss.outputs}."
             )
         if not float(torch.linalg.vector_norm(self.features, dim=1).max()) <= 1 + 1e-6:

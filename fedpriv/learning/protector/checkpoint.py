@@ -1,7 +1,7 @@
-"""A trained protector as a file of JSON: its card, its weights, and a hash over both.
+"""Protector files: a trained protector as JSON, with its card, its weights and a hash over both.
 
 No pickle: reading a file computes nothing but numbers. The hash finds damage and careless edits;
-it is no signature, so take protectors from whom you would take code.
+it is no signature, so accept protectors only from people whose code you would run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What one must know of a protector to use it, and to judge it.
+    """The card of a protector: what one must know in order to use and judge it.
 
     Attributes:
         trained_on: The public data set.

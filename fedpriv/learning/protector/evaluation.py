@@ -1,4 +1,4 @@
-"""How well a protector does on a public problem, run as it will be used: until all is spent."""
+"""Evaluation of a protector on a public problem, run as it will be used: until all is spent."""
 
 from __future__ import annotations
 

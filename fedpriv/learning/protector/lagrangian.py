@@ -1,4 +1,4 @@
-"""The budget as a constraint: a soft indicator of where it ends, and an augmented Lagrangian."""
+"""Augmented Lagrangian for the budget constraint, and a soft indicator of where a budget ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tent(spent: Tensor, budget: Tensor) -> Tensor:
-    """How much each step counts: 1 where the budget is just spent, 0 at twice it and at nothing.
+    """The weight of each step: 1 where the budget is just spent, 0 at nothing and at twice it.
 
     The model that a run ends with is the one after the last step that it can pay for. Which step
     that is depends on the noise, by a jump; the tent is a soft stand-in with a derivative.

@@ -1,4 +1,4 @@
-"""A small recurrent network that looks at every coordinate alike."""
+"""A small LSTM network that treats every coordinate alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNITS = 20
 
 
 class Memory(NamedTuple):
-    """What the network remembers of each row: hidden and cell state of both layers, (4, rows, 20).
+    """The network's memory of each row: hidden and cell state of both layers, (4, rows, 20).
 
     One tensor, so that a checkpoint and a truncated unroll handle it as one thing.
     """
@@ -24,7 +24,7 @@ class Memory(NamedTuple):
 
 
 class CoordinateLstm(nn.Module):
-    """Two LSTM layers of 20 units and a linear readout, one row a coordinate, weights shared.
+    """Two LSTM layers of 20 units and a linear readout, one row per coordinate, weights shared.
 
     The number of parameters does not depend on the number of rows, so that what was learned on one
     model can be used on another (Andrychowicz et al. 2016).

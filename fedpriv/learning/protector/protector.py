@@ -32,7 +32,7 @@ _WIDEST = 5.0  # a coordinate of a gradient, in its own root mean squares: the r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The public numbers that a protector is told once, in the units of this module.
+    """Public facts that a protector is told once, in the units of this module.
 
     Attributes:
         dimension: Coordinates of the model.
@@ -52,7 +52,7 @@ class Surroundings:
 
 
 class State(NamedTuple):
-    """What a protector remembers between rounds: functions of releases alone."""
+    """The state of a protector between rounds: functions of releases alone."""
 
     scheduler: Memory
     projector: Memory

@@ -1,4 +1,4 @@
-"""Tensors of float32 as text: shape, and base64 of the little-endian numbers."""
+"""Float32 tensors as text: shape, and base64 of the little-endian numbers."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a protector is trained; with the public records it decides every weight.
+    """The training recipe of a protector; with the public records it decides every weight.
 
     Attributes:
         noises: Budgets, as the noise of a release that takes all of one; from the hardest on.
@@ -131,7 +131,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochReport:
-    """What an epoch did: mean logarithm of the loss, mean cost of a round, λ at its end."""
+    """Report on an epoch: mean logarithm of the loss, mean cost of a round, λ at its end."""
 
     epoch: int
     log_loss: float
@@ -140,7 +140,7 @@ class EpochReport:
 
 
 class MetaTraining:
-    """A protector being trained on ``task``; epochs are the points to stop and go on at.
+    """Meta-training of a protector on ``task``; it can stop and go on after every epoch.
 
     Deterministic: weights after every epoch follow from recipe and records, on one thread of one
     kind of machine to the last bit, whether or not the training was interrupted.
@@ -255,21 +255,21 @@ class MetaTraining:
         for name, adam in self._adam.items():
             _prime(adam, int(state["adam_steps"][name]))
         own = self._tensors()
-        found = from_text(state["tensors"], {name: tuple(t.shape) for name, t in own.items()})
+        saved = from_text(state["tensors"], {name: tuple(t.shape) for name, t in own.items()})
         with torch.no_grad():
             for name, tensor in own.items():
-                tensor.copy_(found[name])
+                tensor.copy_(saved[name])
 
     def _tensors(self) -> dict[str, Tensor]:
         """Every tensor that an epoch changes, by name: weights, and what Adam keeps of each."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for turn, adam in self._adam.items():
             for name, parameter in getattr(self.protector, turn).named_parameters():
-                found[f"{turn}.{name}"] = parameter
+                tensors[f"{turn}.{name}"] = parameter
                 for moment in _MOMENTS:
                     if moment in adam.state[parameter]:
-                        found[f"{turn}.{name}.{moment}"] = adam.state[parameter][moment]
-        return found
+                        tensors[f"{turn}.{name}.{moment}"] = adam.state[parameter][moment]
+        return tensors
 
     def _set_rate(self, which: str, rate: float) -> None:
         for group in self._adam[which].param_groups:
@@ -281,7 +281,7 @@ def _steps(adam: torch.optim.Adam) -> int:
 
 
 def _prime(adam: torch.optim.Adam, steps: int) -> None:
-    """Give Adam the state of one that has made so many steps, its moments still zero."""
+    """Give Adam the state of one that has made ``steps`` steps, its moments still zero."""
     for group in adam.param_groups:
         for parameter in group["params"] if steps else ():
             adam.state[parameter] = {

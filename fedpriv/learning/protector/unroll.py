@@ -1,4 +1,4 @@
-"""A protector at work on a public problem, step by step, so that it can be differentiated."""
+"""Unrolled runs of a protector on a public problem, differentiable step by step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What a run may spend, without saying what privacy is: noise, rounds, and how they share it.
+    """The allowance of a run, without saying what privacy is: noise, rounds and their shares.
 
     A release with standard deviation s on the mean, in units of the clip norm, costs (noise/s)²;
     all releases together may cost 1. T rounds alike, each with a share of 1/T, of which
@@ -58,7 +58,7 @@ class Allowance:
 
 
 class Position(NamedTuple):
-    """Where the runs are, between two steps.
+    """The position of the runs between two steps.
 
     Attributes:
         theta: Models, (runs, d).
@@ -78,7 +78,7 @@ class Position(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What happened in a segment, (steps, runs) each; differentiable.
+    """The trace of a segment, (steps, runs) each; differentiable.
 
     Attributes:
         loss: Logarithm of the loss after each step.
@@ -90,7 +90,7 @@ class Trace(NamedTuple):
 
 
 def beginning(protector: Protector, task: AuxiliaryTask, *, runs: int) -> Position:
-    """Models of zero, nothing spent."""
+    """The first position: models of zero, nothing spent."""
     return Position(
         theta=torch.zeros(runs, task.dimension),
         state=protector.start(task.dimension, runs=runs),
@@ -108,7 +108,7 @@ def unroll(
     steps: int,
     generator: torch.Generator,
 ) -> tuple[Position, Trace]:
-    """So many steps of learning.
+    """Unroll ``steps`` steps of learning.
 
     Derivatives reach the protector through its own answers and through the noise that it chose.
     The gradient of the problem is taken as a constant: its own derivative, a second derivative of

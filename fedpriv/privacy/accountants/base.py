@@ -1,4 +1,4 @@
-"""What every accountant promises.
+"""The accountant interface, and what every accountant promises.
 
 An accountant composes events into a guarantee that is always an upper bound on what was spent. It
 is an immutable value: ``compose`` returns a new one. For every accountant ``compose(e, n)`` equals
@@ -25,7 +25,7 @@ _SMALLEST_LOG_DELTA = -700.0
 
 
 class UnsupportedEvent(ValueError):
-    """This accountant has no sound cost for an event; the message says why and what has."""
+    """This accountant has no sound cost for an event; the message says why, and what to use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Choosing an accountant, and setting all of them side by side."""
+"""The choice of an accountant, and a comparison of all of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ACCOUNTANTS: dict[str, type[Accountant]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What one accountant says of a run: an ε, or the reason why it cannot say one."""
+    """One accountant's report on a run: an ε, or the reason why it has none."""
 
     accountant: str
     method: str
@@ -49,7 +49,7 @@ class Report:
 def best_accountant(releases: Releases, *, delta: float) -> type[Accountant]:
     """The tightest accountant that supports every event: exact, then numerical, then Rényi.
 
-    An order of tightness by theorem, not by trying: exact GDP is an equivalence, a loss
+    The order follows from theorems, not from trials: exact GDP is an equivalence, a loss
     distribution dominates Rényi moments, and only sums of pure ε say anything at δ = 0.
     """
     candidates: list[type[Accountant]] = [BasicAccountant]

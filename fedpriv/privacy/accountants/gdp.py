@@ -1,4 +1,4 @@
-"""Exact accounting of full-batch Gaussian releases, whatever the noise of each round."""
+"""Gaussian differential privacy (GDP): exact accounting of full-batch Gaussian releases."""
 
 from __future__ import annotations
 

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
     from fedpriv.privacy.events import Event
 
-# Steps of the loss grid: at most so coarse, and so many to a standard deviation of one loss; fewer
-# if there are many distinct events, each of which takes a distribution and a convolution. Rounding
-# up to the grid raises ε by less than a tenth of a percent then.
+# The step of the loss grid: its largest and smallest size, and how many steps make one standard
+# deviation of a loss; fewer if there are many distinct events, each of which takes a distribution
+# and a convolution. Rounding up to this grid raises ε by less than a tenth of a percent.
 _COARSEST, _FINEST, _PARTS, _PARTS_FOR_MANY, _FEW = 1e-3, 1e-9, 40, 8, 10
 _PURE = (PureEvent, PoissonPureEvent, BoundedRangeEvent)
 
 # Fourier transforms are rounded, and the T-th power of one multiplies its error by T. Against exact
-# Gaussians δ comes out too small by up to 0.4 units of rounding a release, and by a few in all.
+# Gaussians δ comes out too small by up to 0.4 units of rounding per release, and by a few in all.
 _ROUNDING, _ROUNDING_ONCE = 4 * 2.0**-53, 64 * 2.0**-53
 _WELL_RESOLVED = 1e3
-# Points of a composed grid: so many take about two gigabytes and half a minute.
+# The most points of a composed grid: they take about two gigabytes and half a minute.
 _MOST_POINTS = 2.0**25
 _VAST = 1e100  # beyond, the reference overflows
 
@@ -68,8 +68,8 @@ class PldAccountant(CountingAccountant):
             return 0.0
         epsilon, left = inf, delta - self._rounding
         if left > 0 and self._fits:
-            found = float(self._distribution().get_epsilon_for_delta(left))
-            epsilon = found if found >= 0 else inf
+            estimate = float(self._distribution().get_epsilon_for_delta(left))
+            epsilon = estimate if estimate >= 0 else inf
         if epsilon < inf and left > delta * (1 - 1 / _WELL_RESOLVED):
             return epsilon
         return min(epsilon, self._by_rdp().epsilon(delta))
@@ -81,8 +81,8 @@ class PldAccountant(CountingAccountant):
             return 0.0
         if not self._fits:
             return self._by_rdp().delta(epsilon)
-        found = float(self._distribution().get_delta_for_epsilon(epsilon))
-        return min(1.0, max(found, 0.0) + self._rounding)
+        estimate = float(self._distribution().get_delta_for_epsilon(epsilon))
+        return min(1.0, max(estimate, 0.0) + self._rounding)
 
     @property
     def _merged(self) -> dict[Event, int]:
@@ -106,7 +106,7 @@ class PldAccountant(CountingAccountant):
 
     def _distribution(self) -> Any:
         counts = self._merged
-        # In an order of their own, so that the last digits do not depend on that of the releases.
+        # Sorted, so that the last digits do not depend on the order of the releases.
         releases = sorted(counts.items(), key=lambda pair: (_loss_deviation(pair[0]), str(pair[0])))
         return _composed(releases, _discretisation(counts))
 
@@ -125,9 +125,8 @@ def _discretisation(counts: Mapping[Event, int]) -> float:
     """A grid for the losses that is fine for *these* events; rounding is pessimistic on any grid.
 
     Discretising adds up to a quarter of step² to the variance of each loss: a fixed step would
-    drown a run of tiny losses (at ε = 0.01 a step of 1e-4 costs a tenth more noise). A pure ε is
-    rounded up to the grid, which adds up over the pure releases, so that those ask for a step of
-    their own.
+    drown a run of tiny losses (at ε = 0.01 a step of 1e-4 costs a tenth more noise). Rounding a
+    pure ε up to the grid adds up over the pure releases, so these need a finer step.
     """
     variance = sum(n * squared(_loss_deviation(event)) for event, n in counts.items())
     pure = sum(n for event, n in counts.items() if isinstance(event, _PURE))
@@ -159,7 +158,7 @@ def _points(event: Event, count: int, step: float) -> float:
 
 
 def _largest_loss(event: Event) -> float:
-    """What one release loses at most, but for a probability of e^-50."""
+    """The largest privacy loss of one release, except with probability e^-50."""
     match event:
         case GaussianEvent():
             return 10 / event.relative_noise + squared(1 / event.relative_noise) / 2
@@ -174,7 +173,7 @@ def _largest_loss(event: Event) -> float:
 
 
 def _composed(releases: Sequence[tuple[Event, int]], step: float) -> Any:
-    """Halves first: few convolutions are long, and each cuts off what is below 10⁻¹⁵, upwards."""
+    """Compose halves first: few convolutions are long. Each moves tails below 10⁻¹⁵ upwards."""
     if len(releases) > 1:
         half = len(releases) // 2
         return _composed(releases[:half], step).compose(_composed(releases[half:], step))

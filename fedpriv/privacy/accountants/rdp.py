@@ -195,8 +195,8 @@ def _poisson_gaussian(noise: float, sampling_rate: float, orders: Orders) -> Div
         return tuple(whole)
     alpha = np.array(orders)
     rounding = _ROUNDING * (16 + alpha * np.log(alpha)) / (alpha - 1)
-    found = np.maximum(reference.rdp, 0.0) * (1 + _RELATIVE_ROUNDING) + rounding
-    return tuple(map(float, np.fmin(found, whole)))
+    divergences = np.maximum(reference.rdp, 0.0) * (1 + _RELATIVE_ROUNDING) + rounding
+    return tuple(map(float, np.fmin(divergences, whole)))
 
 
 @contextmanager

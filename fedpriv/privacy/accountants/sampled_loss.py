@@ -28,8 +28,8 @@ from scipy.special import erfcx, ndtr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# So many standard deviations from the mean the grid ends: 10⁻²³ of the mass is beyond, and counts
-# as an infinite loss above, and as the least one of the grid below.
+# The grid ends this many standard deviations from the mean. The 10⁻²³ of the mass beyond counts as
+# an infinite loss above the grid, and as the grid's least loss below it.
 _REACH = 10.0
 _HALF = 0.5
 
@@ -52,7 +52,7 @@ def added_delta(epsilon: NDArray[np.float64], *, noise: float, rate: float) -> N
 
 
 def sampled_loss(*, noise: float, rate: float, step: float) -> Any:
-    """The loss distribution, an upper bound, on multiples of ``step``; as dp-accounting's own."""
+    """A privacy-loss distribution for dp-accounting: an upper bound, on multiples of ``step``."""
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     def pmf(delta: Any, low: float, high: float) -> Any:
@@ -84,7 +84,7 @@ def _unsampled(epsilon: NDArray[np.float64], rate: float) -> NDArray[np.float64]
 
 
 def _complement(epsilon: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-    """1 − (1−q)·e^ε, at least 0: to a unit of rounding beside 1, and beside q if q is small."""
+    """1 − (1−q)·e^ε, at least 0; off by a unit of rounding relative to 1, or to q if q is small."""
     if rate > _HALF:  # 1 − q is exact, and its logarithm may be large
         with np.errstate(over="ignore"):
             return np.maximum(1 - (1 - rate) * np.exp(epsilon), 0.0)
@@ -92,7 +92,7 @@ def _complement(epsilon: NDArray[np.float64], rate: float) -> NDArray[np.float64
 
 
 def _gaussian_delta(loss: NDArray[np.float64], mu: float) -> NDArray[np.float64]:
-    """δ_G, to a few units of rounding beside 1: see `log_gdp_delta` for the Mills ratios."""
+    """δ_G, off by a few units of rounding of 1; see `log_gdp_delta` for the Mills ratios."""
     a, b = loss / mu - mu / 2, loss / mu + mu / 2
     beyond = np.where(
         b > 0,

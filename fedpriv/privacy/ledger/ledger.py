@@ -53,6 +53,17 @@ class Ledger(LedgerView):
 
     Not covered. Someone with write access who replaces the file by an older or a rewritten one: see
     `verify`. Releases made without the ledger. Records that are in other data sets too.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from fedpriv.privacy.budget import Budget
+    >>> budget = Budget(epsilon=1.0, delta=1e-6)
+    >>> with TemporaryDirectory() as folder:
+    ...     path = f"{folder}/clinic.ledger"
+    ...     with Ledger.create(
+    ...         path, data_name="clinic", budget=budget, adjacency="replace-one"
+    ...     ) as ledger:
+    ...         ledger.spent().guarantee.epsilon
+    0.0
     """
 
     @classmethod

@@ -34,7 +34,7 @@ class GaussianMechanism(Mechanism):
         require_positive(sensitivity=self.sensitivity, stddev=self.stddev)
 
     def event(self) -> GaussianEvent:
-        """μ-GDP, whole."""
+        """The event of a full-batch Gaussian release: exactly μ-GDP."""
         return GaussianEvent(
             adjacency=self.adjacency, relative_noise=self.stddev / self.sensitivity
         )

@@ -1,4 +1,4 @@
-"""Mechanisms whose noise is an integer law to begin with.
+"""Integer mechanisms: discrete Laplace, discrete Gaussian and Skellam noise.
 
 Sensitivity and noise are stated in steps of the grid, so the step of a release changes neither.
 """

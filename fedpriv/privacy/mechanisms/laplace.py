@@ -1,4 +1,4 @@
-"""Pure differential privacy for a vector whose L2 sensitivity is known.
+"""Laplace mechanisms: pure differential privacy for a vector whose L2 sensitivity is known.
 
 Laplace noise of scale Δ₂/ε on every coordinate is the textbook's answer for *L1* sensitivity. With
 an L2 sensitivity it is only √d·ε-DP. Two sound forms exist, and the unsound one is here to study.

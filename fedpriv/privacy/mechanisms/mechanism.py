@@ -1,4 +1,4 @@
-"""What every mechanism is: a frozen value that turns an integer sum into a release."""
+"""The mechanism interface: a frozen value that turns an integer sum into a noisy release."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def event(self) -> Event:
-        """What one release costs: the only road to accounting."""
+        """The privacy event of one release: the only road to accounting."""
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class Mechanism(ABC):
 
     @property
     def title(self) -> str:
-        """What a statement calls it."""
+        """The mechanism's name in a statement."""
         return self.name
 
     @property
@@ -103,12 +103,12 @@ def independent(
 def _require_sum(total: object) -> None:
     """Refuse what is not a vector of 64-bit integers, without showing what is in it."""
     if not isinstance(total, np.ndarray) or total.dtype != np.int64 or total.ndim != 1:
-        found = (
+        given = (
             f"an array of {total.dtype} with shape {total.shape}"
             if isinstance(total, np.ndarray)
             else type(total).__name__
         )
         raise ValueError(
-            f"total must be a one-dimensional array of int64, got {found}. Scale and round the "
+            f"total must be a one-dimensional array of int64, got {given}. Scale and round the "
             "answers to the grid first, then add them up."
         )

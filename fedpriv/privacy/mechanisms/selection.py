@@ -53,12 +53,12 @@ class Selection(ABC):
 
     @property
     def rate(self) -> float:
-        """How fast a coin falls with the score: ε/(2Δ), or ε/Δ for monotone scores."""
+        """How fast the chance of heads falls with a lower score: ε/(2Δ), or ε/Δ if monotone."""
         return self.epsilon / self.sensitivity / (1 if self.monotone else 2)
 
     @abstractmethod
     def event(self) -> Event:
-        """What one selection costs."""
+        """The privacy event of one selection."""
 
     def select(self, scores: ArrayLike, stream: RandomStream) -> int:
         """The index of the selected candidate. Every call is one `event`."""

@@ -1,4 +1,4 @@
-"""Noise that the parties bring in shares, so that nobody ever sees a sum without it.
+"""Noise shares: every party adds a part of the noise, so nobody ever sees a sum without it.
 
 Every party adds an integer share of the noise to its answer before the answer is masked. The sum
 then carries the noise of all parties in it. Some of them may drop out, and some may tell the server
@@ -16,7 +16,7 @@ from S + Z by adding an independent Z', hence by post-processing, which preserve
 that the release of S + Z has. Which parties are in the sum must not depend on their shares. ∎
 
 What it rests on: parties that follow the protocol, except for the colluders; and a secure sum. One
-share alone hides nothing worth speaking of, so without masks there is no guarantee.
+share alone hides almost nothing, so without masks there is no guarantee.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def colluders_of(fraction: float, parties: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseShare:
-    """What one party adds to every coordinate of its answer, in steps of the integer grid.
+    """The noise share that one party adds to every coordinate of its answer, in steps of the grid.
 
     Three laws, each stated by one number:
 
@@ -77,8 +77,8 @@ class NoiseShare:
       is exactly discrete Laplace of scale t (Goryczka and Xiong 2017), for pure privacy.
 
     Attributes:
-        law: Which.
-        parameter: The number.
+        law: The name of the law.
+        parameter: Its number, as above.
         minimum: The least number of parties that must be in the sum; below, it is not opened.
         colluders: How many of them may tell the server their shares.
     """
@@ -106,7 +106,7 @@ class NoiseShare:
 
     @property
     def variance(self) -> float:
-        """Of one share, on one coordinate; for the discrete Gaussian s², beyond double precision.
+        """Variance of one share on one coordinate; s² for the discrete Gaussian.
 
         The true variance of N_ℤ(0, s²) is below s² by a factor of 1 - O(s²e^(-2π²s²)): at s = 2,
         1e-31 of it.
@@ -120,7 +120,7 @@ class NoiseShare:
                 return 2 * exp(-1 / self.parameter) / expm1(-1 / self.parameter) ** 2 / self.honest
 
     def reach(self, parties: int) -> float:
-        """How far the noise of so many parties goes, but for a probability of 1e-10 a coordinate.
+        """How far the noise of ``parties`` reaches, except with probability 1e-10 per coordinate.
 
         6.5 standard deviations of what is nearly Gaussian; 17, that is 24 scales, of what has the
         tails of a Laplace law; and 8 steps, because a small variance comes with Poisson tails.
@@ -128,7 +128,7 @@ class NoiseShare:
         return _DEVIATIONS[self.law] * sqrt(parties * self.variance) + 8
 
     def draw_sum(self, parties: int, *, dimension: int, stream: RandomStream) -> NDArray[np.int64]:
-        """The sum of the shares of ``parties`` parties, on every coordinate; of one, its share.
+        """Draw the sum of the shares of ``parties`` parties, on every coordinate.
 
         Skellam and Pólya sums are of the same family, exactly, and are drawn at once; discrete
         Gaussians are drawn party by party.
@@ -145,7 +145,7 @@ class NoiseShare:
         return total
 
     def sampler(self, parties: int) -> IntegerSampler | Polya:
-        """Of the sum of so many shares; of one share, for discrete Gaussians.
+        """The sampler of the sum of ``parties`` shares; of one share, for discrete Gaussians.
 
         Raises:
             ValueError: The law is too wide or too narrow to be drawn exactly.
@@ -199,7 +199,7 @@ class SharedNoise(Mechanism):
         return f"{self.share.law} shares"
 
     def event(self) -> Event:
-        """What one release costs.
+        """The privacy event of one release.
 
         Pure for Pólya shares: the L1 norm of an integer vector is an integer, so that a bound on it
         may be rounded down.
@@ -234,7 +234,7 @@ class SharedNoise(Mechanism):
         return self.stddev_of(self.share.honest)
 
     def stddev_of(self, parties: int) -> float:
-        """Standard deviation of the noise of so many parties on one coordinate, in real units."""
+        """Standard deviation, in real units, of ``parties`` parties' noise on one coordinate."""
         return self.step * sqrt(parties * self.share.variance)
 
     @property

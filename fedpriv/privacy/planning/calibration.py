@@ -66,6 +66,10 @@ def calibrate(
 ) -> Calibration:
     """The least noise for ``rounds`` releases within (ε, δ).
 
+    >>> plan = calibrate(epsilon=1.0, delta=1e-6, rounds=100, adjacency="replace-one")
+    >>> round(plan.noise_multiplier, 2), plan.epsilon <= 1.0
+    (84.49, True)
+
     Args:
         epsilon: the budget's ε.
         delta: the budget's δ; 0 for pure differential privacy, with Laplace noise.

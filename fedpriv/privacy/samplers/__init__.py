@@ -3,8 +3,8 @@
 Every sampler is a frozen value with one method, ``draw(count, stream)``. Its law differs from the
 stated one by at most 2^-102 in total variation per draw (see `rejection`), rounded Gaussians by
 2^-85 (see `sampler`), Pólya noise by 2^-100 (see `polya`); the stream adds what its own docstring
-states. A new scale costs less than a millisecond to set up, because a dynamic noise schedule has
-one every round; the tables of the last few are kept.
+states. A new scale takes less than a millisecond to set up, because a dynamic noise schedule has
+another one in every round; the last few tables are kept.
 """
 
 from fedpriv.privacy.samplers.bernoulli import bernoulli_exp

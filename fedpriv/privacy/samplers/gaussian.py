@@ -1,4 +1,4 @@
-"""Integer noise with Gaussian shape: the discrete Gaussian, and Gaussians rounded."""
+"""Integer noise with Gaussian shape: the discrete Gaussian and the rounded Gaussian."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _LARGEST = 2.0**48  # twelve deviations of it are still integers of float64
 class DiscreteGaussian(IntegerSampler):
     """P(k) ∝ exp(-k²/(2·stddev²)) on the integers (Canonne, Kamath and Steinke 2020).
 
-    ``stddev`` is the parameter σ of the law; its true standard deviation is at most σ, and equal
-    to it beyond double precision from σ = 2 on.
+    ``stddev`` is the parameter σ of the law; its true standard deviation is at most σ, and from
+    σ = 2 on the two differ by less than double precision can show.
     """
 
     stddev: float

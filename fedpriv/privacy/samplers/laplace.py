@@ -1,4 +1,4 @@
-"""Integer noise with Laplace shape: the discrete Laplace, and the Laplace rounded."""
+"""Integer noise with Laplace shape: the discrete Laplace and the rounded Laplace law."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ A logarithmic size is a geometric one with a random parameter (Kemp 1981): with 
 q = 1 - (1-p)^U and L = 1 + ⌊ln V/ln q⌋, because ∫ e^(-bu)·(1 - e^(-bu))^(k-1) du = p^k/(kb).
 
 Both steps are decided exactly. N is inverted from a table of 64-bit thresholds; a word that equals
-one (once in 2^64 draws a threshold) gets 64 more bits. ln V/ln q is evaluated in float64, with a
+one (once in 2^64 draws per threshold) gets 64 more bits. ln V/ln q is evaluated in float64, with a
 bound on its error and on what the bits of U and V that are not yet drawn could change; where an
 integer lies within the bound, both get 128 more bits and the quotient is formed at 256 bits.
 Distance from the stated law, per draw: at most 2^-100 in total variation, by far most of it from
@@ -59,8 +59,8 @@ class Polya:
         jumps = 2 * self.shape * self._rate
         if jumps > _MOST_JUMPS:
             raise ValueError(
-                f"shape must make at most {_MOST_JUMPS:g} jumps a draw, got {self.shape!r}, which "
-                f"makes {jumps:.0f}."
+                f"shape must make at most {_MOST_JUMPS:g} jumps per draw, got {self.shape!r}, "
+                f"which makes {jumps:.0f}."
             )
         object.__setattr__(self, "_thresholds", self._poisson_thresholds())
 
@@ -108,13 +108,13 @@ class Polya:
         context = exact_context()
         mean = 2 * context.mpf(self.shape) * self._exact_rate(context)
         term = total = context.exp(-mean)
-        found, k = [], 0
+        probabilities, k = [], 0
         while 1 - total > context.ldexp(1, -_TAIL_BITS):
-            found.append(total)
+            probabilities.append(total)
             k += 1
             term *= mean / k
             total += term
-        return found
+        return probabilities
 
     def _jumps(self, count: int, stream: RandomStream) -> NDArray[np.int64]:
         words, thresholds = stream.words(count), self._thresholds

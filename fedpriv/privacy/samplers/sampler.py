@@ -1,4 +1,4 @@
-"""What every integer sampler is: a frozen value that holds its table and draws from it."""
+"""The integer sampler interface: a frozen value that holds its table and draws from it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RoundedSampler(IntegerSampler):
 
 
 def fine_bits(scale: float) -> int:
-    """Bits below the point that bring a scale to at least 2^40, and never none."""
+    """Fractional bits, at least one, that bring a scale to at least 2^40."""
     return max(1, 41 - frexp(scale)[1])
 
 

@@ -1,4 +1,4 @@
-"""How to spend one budget over many rounds whose noise does not matter equally.
+"""Budget allocation: the best noise for every round when some rounds matter more than others.
 
 Noise of standard deviation σ_t in round t, in units of the clip norm, spends 1/σ_t² of the squared
 GDP parameter, and harms the result by q_t·σ_t². The q_t are called influence.
@@ -21,8 +21,8 @@ from fedpriv._validate import require_positive
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# No round gets more than this many times the noise of the least noisy. Such a round has hardly any
-# influence and spends a 10⁻⁸th, and what is drawn still fits the samplers of integer noise.
+# No round gets more than this many times the noise of the least noisy one. Such a round has hardly
+# any influence and spends 10⁻⁸ as much, and its noise still fits the integer samplers.
 _MOST_RATIO = 1e4
 
 

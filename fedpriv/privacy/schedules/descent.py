@@ -1,4 +1,4 @@
-"""What the theory promises of noisy descent, and how many rounds that suggests."""
+"""Risk bounds for noisy gradient descent, and the number of rounds that they suggest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.signal import lfilter
 
 from fedpriv._validate import require_count, require_open_unit, require_positive
 from fedpriv.privacy.schedules.allocation import scaled_noise
@@ -128,6 +127,8 @@ class Descent:
         risen = np.square(noise)
         if self.momentum:
             risen = 2 * momentum_noise(risen, beta=self.momentum)
+        from scipy.signal import lfilter  # slow to import, and needed here only
+
         return np.asarray(lfilter([unit], [1.0, -self.gamma], risen))
 
 

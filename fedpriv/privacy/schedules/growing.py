@@ -22,7 +22,7 @@ _MOST_LEVELS = 50  # each distinct rate costs an accountant tens of milliseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowingBatch:
-    """Every record joins round t with rate q_t: ``first``, times ``factor`` after every ``every``.
+    """Sampling rates q_t that grow: ``first``, times ``factor`` after every ``every`` rounds.
 
     A rate never exceeds 1, the full batch. Poisson sampling is analysed under add-remove adjacency.
     """

@@ -1,4 +1,4 @@
-"""The schedules. Where one is optimal, σ_t² ∝ q_t^(−1/2) by the Lemma of `allocation`."""
+"""The kinds of noise schedule. An optimal one has σ_t² ∝ q_t^(−1/2), by `allocation`'s Lemma."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Uniform(Schedule):
     name: ClassVar[str] = "uniform"
 
     def log_noise(self, rounds: int) -> NDArray[np.float64]:
-        """All alike."""
+        """The same in every round."""
         return np.zeros(rounds)
 
 

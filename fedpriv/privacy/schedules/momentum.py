@@ -1,4 +1,4 @@
-"""What is proved of noisy descent with debiased momentum: its step, and how its noise adds up.
+"""Theorem on noisy descent with debiased momentum: its step size, and how its noise adds up.
 
     v_t = β·v_{t−1} + (1−β)·g_t,   θ_{t+1} = θ_t − η·v̂_t,   v̂_t = v_t/(1 − β^t),   t = 1 … T,
 
@@ -41,7 +41,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.signal import lfilter
 
 from fedpriv._validate import require_non_negative, require_open_unit, require_positive
 
@@ -91,5 +90,7 @@ def momentum_step_limit(*, smoothness: float, strong_convexity: float, beta: flo
 def momentum_noise(squares: NDArray[np.float64], *, beta: float) -> NDArray[np.float64]:
     """Σ_i w_{t,i}²·s_i² of every round t, from the s_t²: what is left of the noise in v̂_t."""
     require_open_unit(beta=beta)
+    from scipy.signal import lfilter  # slow to import, and needed here only
+
     kept = lfilter([(1 - beta) ** 2], [1.0, -(beta**2)], squares)
     return np.asarray(kept / np.square(1 - beta ** np.arange(1, len(squares) + 1.0)))

@@ -1,4 +1,4 @@
-"""What a schedule is: the noise of every round, relative to the others."""
+"""The schedule interface: the noise of every round, relative to the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule(ABC):
-    """Noise fixed before the first release, from public facts. Use a subclass.
+    """A noise schedule, fixed before the first release from public facts. Use a subclass.
 
     Guarantee. A schedule spends Σσ_t⁻² = R exactly, whatever its shape, and R is what exact
     Gaussian accounting allows: full-batch rounds with noise σ_t, in units of the sensitivity, are

@@ -1,4 +1,4 @@
-"""What a statement must be told, because no plan can know it: people, trust, ledger, randomness."""
+"""Facts that a statement is told, because no plan knows them: people, trust, ledger, randomness."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANDOMNESS: tuple[Randomness, ...] = ("operating system", "seeded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustModel:
-    """Who may see what.
+    """The trust model of a run: who may see what.
 
     Attributes:
         secure_aggregation: "off" (the server sees every answer), "ideal" (simulated in one
@@ -89,6 +89,8 @@ class RunFacts:
         outcome: which files a release consists of, in a sentence; empty for a simulation.
         metrics_published: whether accuracy or loss on party data is published without noise.
         audit_epsilon: an empirical lower bound on ε, if an audit was made.
+        guests: code of the run that is not fedpriv's, each with its SHA-256.
+        assumptions: what the guarantee takes from somebody's word, without proof; a warning each.
         date: ISO date, if the statement is to carry one.
     """
 
@@ -102,6 +104,8 @@ class RunFacts:
     outcome: str = ""
     metrics_published: bool = False
     audit_epsilon: float | None = None
+    guests: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     date: str | None = None
 
     def __post_init__(self) -> None:

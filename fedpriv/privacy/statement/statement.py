@@ -1,4 +1,4 @@
-"""Everything that a statement says, computed once, from a plan and the facts of a run."""
+"""The privacy statement: all that it says, computed once from a plan and the facts of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIMULATED = "SIMULATED: no privacy was spent"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What a run guarantees. Renderers print it; nothing is computed after this point."""
+    """The statement of what a run guarantees. Renderers print it, and compute nothing."""
 
     plan: Plan
     facts: RunFacts
@@ -167,7 +167,7 @@ def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
 def _warnings(
     plan: Plan, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None
 ) -> tuple[str, ...]:
-    warnings = []
+    warnings = list(facts.assumptions)
     if plan.budget.delta * plan.records >= 0.1:
         warnings.append(
             f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / plan.records:.3g}: "

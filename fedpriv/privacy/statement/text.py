@@ -1,4 +1,4 @@
-"""The statement as text, for people."""
+"""The privacy statement as text, for people."""
 
 from __future__ import annotations
 
@@ -103,6 +103,9 @@ def _accounting(statement: Statement) -> list[str]:
         f"sampling assumed: {assumed}, rate {plan.sampling_rate:g}; actual: {facts.sampler}",
         f"hyper-parameter tuning: {facts.tuning}",
     ]
+    lines += [f"code that is not fedpriv's: {guest}" for guest in facts.guests]
+    if facts.guests:
+        lines.append("questions and noise are fedpriv's own; what that code does was not proved")
     if plan.clip_norm is not None:
         lines.insert(3, f"each record's gradient is clipped to norm {plan.clip_norm:g}")
     return lines

@@ -24,7 +24,7 @@ MAX_PARTIES = 65_536
 """As many as there are points to hold a share: the non-zero elements of GF(65537)."""
 
 NOISE_DEVIATIONS = 6.5
-"""Room for noise: a Gaussian leaves ±6.5 deviations with probability 8e-11 a coordinate."""
+"""Room for noise: a Gaussian leaves ±6.5 deviations with probability 8e-11 per coordinate."""
 
 _RINGS: dict[int, type[np.uint32 | np.uint64]] = {32: np.uint32, 64: np.uint64}
 _MAX_EXPONENT = 500  # keeps step, 1/step and every product with them far from overflow
@@ -41,7 +41,7 @@ class FixedPoint:
 
     Attributes:
         step: The distance between neighbouring grid points, a power of two.
-        bits: The size of the ring, 32 or 64: 4 or 8 bytes a coordinate on the wire.
+        bits: The size of the ring, 32 or 64: 4 or 8 bytes per coordinate on the wire.
     """
 
     step: float
@@ -71,7 +71,7 @@ class FixedPoint:
     ) -> FixedPoint:
         """The smallest ring, and in it the finest useful step, for a sum that must not wrap.
 
-        In the ring chosen, |Σ| ≤ ``bound`` plus half a step of rounding a party plus
+        In the ring chosen, |Σ| ≤ ``bound`` plus half a step of rounding per party plus
         ±`NOISE_DEVIATIONS` of noise cannot wrap, and rounding raises the L2 sensitivity by a
         factor of at most 1 + ``inflation``: √d·step ≤ inflation·sensitivity.
 
@@ -79,7 +79,7 @@ class FixedPoint:
             bound: The largest |Σ_j answer_j| in any coordinate, over all data.
             sensitivity: The L2 sensitivity of the sum, before rounding.
             dimension: The number of coordinates, d.
-            noise_stddev: The standard deviation of the noise a coordinate; 0 without noise.
+            noise_stddev: The standard deviation of the noise on a coordinate; 0 without noise.
             inflation: How much rounding may add to the sensitivity, as a fraction of it.
             parties: The largest number of answers in one sum.
 
@@ -153,7 +153,7 @@ class FixedPoint:
         """Δ_int = Δ/step + √d, in integer units; times `step`, what noise is calibrated to.
 
         Each coordinate of either answer moves by at most 1/2 when it is rounded, so the difference
-        of two answers moves by at most 1 a coordinate, √d in L2. Rounded up.
+        of two answers moves by at most 1 per coordinate, √d in L2. Rounded up.
         """
         require_non_negative(sensitivity=sensitivity)
         require_count(dimension=dimension)

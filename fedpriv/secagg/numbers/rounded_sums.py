@@ -1,4 +1,4 @@
-"""Sums of rounded vectors in one pass, compiled."""
+"""Compiled sums of rounded vectors, in one pass."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def add_rounded(
 ) -> bool:
     """Add round(scale·answer) of every row to ``total``, modulo 2^64, ties to even.
 
-    So many ``rows`` at a time are added up in float64, which has vector instructions for all of it
-    where int64 has none; a sum of so many integers of at most ``limit`` must be exact there.
+    ``rows`` rows at a time are added up in float64, which has vector instructions for every step
+    where int64 has none; float64 must hold a sum of that many integers up to ``limit`` exactly.
 
     Returns:
         Whether every scaled coordinate lies within ±``limit``. If not, the total means nothing.

@@ -1,4 +1,4 @@
-"""Stochastic rounding of one bounded vector a party: what party-level privacy needs.
+"""Stochastic rounding of one bounded vector per party: what party-level privacy needs.
 
 Rounding to nearest moves a vector by up to √d/2 in L2, all in one direction if it must. Rounding
 up or down at random, with the right mean, almost never does; and since vectors that grew too much
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedpriv.secagg.numbers.fixed_point import FixedPoint, Ring
 
 Uniform = Callable[[int], NDArray[np.float64]]
-"""So many independent numbers, uniform on (0, 1), from a secret source."""
+"""``count`` independent numbers, uniform on (0, 1), from a secret source."""
 
 _ATTEMPTS = 2000  # each succeeds with probability at least 1 - e^(-1/2): all fail with e^-1000
 

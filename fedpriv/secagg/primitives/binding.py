@@ -1,4 +1,4 @@
-"""Every byte string that is signed, authenticated, committed to, or named in a derived key.
+"""Context binding: every byte string that is signed, authenticated, committed to, or in a key.
 
 Each starts with its purpose and the digest of the round, which covers run, round, cohort, roster
 and parameters; then come the parties, sender before receiver. Nothing made for one purpose, run,

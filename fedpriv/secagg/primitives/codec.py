@@ -1,9 +1,9 @@
-"""A compact, strict binary form for frozen records.
+"""Packed values: a compact, strict binary form for frozen messages and states.
 
-A record is a version, a kind, and its fields in the order of its layout; numbers are big-endian,
-vectors little-endian. Reading refuses everything that writing cannot produce: an unknown version or
-kind, a field out of range, ids that do not increase, a missing byte, a byte too many. A record is
-checked when it is made, so that the same rules hold in memory and on the wire.
+A packed value is a version, a kind, and its fields in the order of its layout; numbers are
+big-endian, vectors little-endian. Reading refuses everything that writing cannot produce: an
+unknown version or kind, a field out of range, ids that do not increase, a missing byte, a byte too
+many. A value is checked when it is made, so that the same rules hold in memory and on the wire.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Wire(Protocol):
 
 
 Layout = Mapping[str, Wire]
-"""The fields that a class of records adds to those of its base, in the order of writing."""
+"""The fields that a class of packed values adds to those of its base, in the order of writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Vector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Packed:
     """A frozen value with a binary form. Subclasses name their ``kind`` and ``layout``."""
 
     kind: ClassVar[int]
@@ -199,13 +199,13 @@ class Record:
         return {name: wire for layout in own for name, wire in layout.items()}
 
     def to_bytes(self) -> bytes:
-        """The record as bytes; `from_bytes` of its class inverts it."""
+        """The value as bytes; `from_bytes` of its class inverts it."""
         parts = [wire.write(getattr(self, name)) for name, wire in self.wires().items()]
         return b"".join([bytes([VERSION, self.kind]), *parts])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read a record of this class.
+        """Read a value of this class.
 
         Raises:
             MalformedMessage: If ``data`` is anything that `to_bytes` does not write.

@@ -29,7 +29,7 @@ def apply_masks(vector: Ring, *, add: Iterable[bytes] = (), subtract: Iterable[b
     """Add, and subtract, the masks of these keys to ``vector``, in place, modulo 2^32 or 2^64.
 
     ``vector`` must be one-dimensional, contiguous, and little-endian unsigned. Its blocks are the
-    outer loop: they are read from memory once a group of keys, not once a key.
+    outer loop: they are read from memory once per group of keys, not once per key.
     """
     signed = [(key, np.add) for key in add] + [(key, np.subtract) for key in subtract]
     keystream = np.empty(_BLOCK, dtype=np.uint8)

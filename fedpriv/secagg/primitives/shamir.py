@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PRIME = 65_537
 LIMBS = 16
 SHARE_BYTES = 2 * LIMBS + LIMBS // 8
-"""16 low bits a limb, and one bit each for the value 65536, which needs a seventeenth."""
+"""16 low bits per limb, and one bit each for the value 65536, which needs a seventeenth."""
 
 
 def limbs(secrets: bytes) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
-"""What a party's worker has ready before a message comes: compiled code, and the party's files.
+"""Preparation of a party's worker before a message comes: compiled code, and the party's files.
 
-Nothing of it decides anything. Policy, ledger, journal, roster and keys are opened for every
-message, by the copy of the worker that answers it, and so is what was edited since it was read.
+None of it decides anything. The copy of the worker that answers a message opens policy, ledger,
+journal, roster and keys itself, and reads again whatever was edited meanwhile.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Ahead:
     files: KeptFiles = field(default_factory=KeptFiles, repr=False)
 
     def looked_at(self, party: Path) -> Ahead:
-        """The same, if no file has changed; else what could be read of the files as they are now.
+        """The same, if no file has changed; otherwise all that can be read of the present files.
 
-        Never raises for a file that is not as it must be: whoever needs it says so.
+        Never raises because of a faulty file: whoever needs the file reports it.
         """
         policy = Version.of(party)
         data, schema = self.data, self.schema

@@ -1,4 +1,4 @@
-"""How often a program looks for work that nobody announces."""
+"""Polling pace: how often a program looks for work that nobody announces."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LOOKS = 20
 
 @dataclass(kw_only=True)
 class Pace:
-    """Often while there is work, seldom when there is none.
+    """The pause between two polls: short while there is work, long when there is none.
 
-    The pause is a twentieth of the time that nothing has come, within limits: so nothing waits for
-    much longer than it would have taken to come, and an idle machine is idle.
+    It is a twentieth of the time since the last work, within limits: so the wait for new work grows
+    by little, and an idle machine stays idle.
 
     Attributes:
         shortest: Seconds between two looks while there is work.
@@ -34,7 +34,7 @@ class Pace:
         self._last = self.clock()
 
     def came(self) -> None:
-        """There was work."""
+        """Note that there was work."""
         self._last = self.clock()
 
     @property

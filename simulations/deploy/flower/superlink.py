@@ -1,4 +1,4 @@
-"""Flower's SuperLink, of which other machines see the part for nodes and nothing else.
+"""Flower's SuperLink, of which other machines can reach only the part for nodes.
 
 The SuperLink has one port for everything. Its Control API, which starts runs and admits nodes, asks
 nobody who they are; its Runtime API hands out the server's tasks. Only the Fleet API, which nodes
@@ -64,7 +64,7 @@ def _allowed(scope: Scope) -> bool:
 
 
 def returning(activate: Activate) -> Activate:
-    """Let a node in that is taken for alive: a request of its own is as good as a heartbeat."""
+    """Let a node return that is taken for alive: its own request is as good as a heartbeat."""
 
     def activated(request: ActivateNodeRequest, state: LinkState) -> ActivateNodeResponse:
         try:

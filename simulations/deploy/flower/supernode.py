@@ -1,4 +1,4 @@
-"""Flower's SuperNode, which looks for messages twice a second while there are any.
+"""Flower's SuperNode, polling for messages twice per second while there are any.
 
 Flower's own looks every three seconds, for each of the two or three exchanges of a round of secure
 aggregation, and every half second for what its worker replied: nearly all of the time of a deployed
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def paused(pace: Pace) -> Callable[[float], None]:
-    """What takes the place of `time.sleep` in Flower's loop."""
+    """The replacement of `time.sleep` in Flower's loop."""
 
     def pause(seconds: float) -> None:
         if seconds >= _FLOWERS_PAUSE:

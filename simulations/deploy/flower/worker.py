@@ -1,4 +1,4 @@
-"""The process that runs fedpriv for a SuperNode or a SuperLink: the installed code, and no other.
+"""The worker process of a SuperNode or SuperLink: it runs the installed fedpriv and no other code.
 
 Flower ships an app to every node and runs what was shipped. Whoever runs the server, or reaches its
 port, would then run any code where the records are. So nodes are started with isolation "process",
@@ -93,7 +93,7 @@ ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """Where tasks come from.
+    """The Runtime API that tasks come from.
 
     Attributes:
         address: Host and port of the node's Runtime API.
@@ -111,7 +111,7 @@ class Runtime:
         return self.certificates is None
 
     def client(self, proof: ProtobufClientInterceptor) -> RuntimeHttpClient:
-        """A line to the node."""
+        """A client of the node's Runtime API."""
         return RuntimeHttpClient.from_server_address(
             self.address,
             self.insecure,
@@ -201,12 +201,12 @@ def _one_message(app: Any, runtime: Runtime, token: str, _runs: Path | None) -> 
 
 
 def note_failure() -> None:
-    """Put the end of what went wrong into the party's log: a server must not fill the disk."""
+    """Log the end of a failure at the party; only the end, as a server must not fill the disk."""
     print(traceback.format_exc()[-_MOST_SAID:], file=sys.stderr, flush=True)
 
 
 def _note_refusal(reply: Message) -> None:
-    """Say in the party's own log what the server is told: a refusal names rules, no record."""
+    """Log a refusal at the party, as the server is told it: it names rules, and no record."""
     if not reply.has_error():
         refusal = Reply.from_bytes(opened(reply)).refusal
         if refusal:
@@ -274,7 +274,7 @@ def _beating(client: RuntimeHttpClient) -> Iterator[None]:
 
 @contextmanager
 def _uploaded_log(client: RuntimeHttpClient, run: int) -> Iterator[None]:
-    """What is printed also goes to the SuperLink, for `flwr log`."""
+    """Send what is printed to the SuperLink as well, for `flwr log`."""
     lines: Queue[str | None] = Queue()
     mirror_output_to_queue(lines)
     uploader = start_log_uploader(log_queue=lines, node_id=0, run_id=run, client=client)

@@ -18,6 +18,7 @@ from fedpriv.federation.deployed.host import DeployedHost
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.deployed.policy import read_party
+from fedpriv.federation.party.host import Keys
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.roster import read_roster
@@ -25,6 +26,7 @@ from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, publi
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import catalogue, checked
 from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.experiment.guests import require_no_guest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -64,16 +66,18 @@ def open_deployed(party: str, config: str, *, files: Files | None = None) -> Dep
             journal=journal,
             files=files,
         ),
+        protection=engagement.protection,
+        keys=Keys(identity=_identity(file, roster), roster=roster.identities),
+        store=journal,
         engagement=engagement,
         policy=file.policy,
-        identity=_identity(file, roster),
-        roster=roster.identities,
-        journal=journal,
     )
 
 
 def _engagement(config: str, schema: Schema, *, sizes: tuple[int, ...]) -> Engagement:
-    experiment = checked(parse_experiment(parse_toml(config, "the experiment of the run")))
+    values = parse_toml(config, "the experiment of the run")
+    require_no_guest(values)  # before anything that it names is looked for
+    experiment = checked(parse_experiment(values))
     if experiment.run.engine != ENGINE:
         raise ValueError(
             f"run.engine must be {ENGINE!r} for a deployed party, got {experiment.run.engine!r}."
@@ -92,10 +96,10 @@ def _require_server(file: PartyFile) -> None:
 
     Whether the SuperNode was started with it a ClientApp cannot see.
     """
-    shown = fingerprint(read_certificate(file.certificate))
-    if shown != file.policy.server:
+    pinned = fingerprint(read_certificate(file.certificate))
+    if pinned != file.policy.server:
         raise ValueError(
-            f"policy.server must be the fingerprint of {str(file.certificate)!r}, {shown}, got "
+            f"policy.server must be the fingerprint of {str(file.certificate)!r}, {pinned}, got "
             f"{file.policy.server!r}. Find out from the federation which one is right."
         )
 

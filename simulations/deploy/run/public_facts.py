@@ -26,7 +26,7 @@ from fedpriv.data.dataset import no_records
 from fedpriv.data.tables.schema import CategoryColumn
 from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Squared
-from fedpriv.simulations.experiment.catalogue import catalogue, checked
+from fedpriv.simulations.experiment.catalogue import checked, strategy_info
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
 from fedpriv.simulations.run.prepare import Prepared
@@ -65,7 +65,7 @@ def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepa
     task = _task(resolved, dataset, sizes)
     return Prepared(
         experiment=resolved,
-        info=catalogue()[resolved.strategy.name],
+        info=strategy_info(resolved.strategy.name, resolved.guests),
         data=PartitionedDataset(
             dataset=dataset, kind="natural", offsets=np.array([0, 1]), order=np.array([0])
         ),
@@ -122,4 +122,5 @@ def _stand_in(schema: Schema, *, name: str) -> Dataset:
         feature_names=schema.feature_names,
         max_norm=float(np.sqrt(len(schema.features))),
         classes=classes,
+        schema=schema,
     )

@@ -62,8 +62,8 @@ EXPECTED = [
 def test_a_data_set_has_the_documented_size_and_respects_its_public_norm(row: Row) -> None:
     name, train, test, features, parties, smallest, rate = row
     dataset = load(name)
-    found = describe(dataset)
-    assert found == Description(
+    description = describe(dataset)
+    assert description == Description(
         name="synthetic:logistic" if name == "synthetic" else name,
         task=dataset.task,
         rows=train + test,
@@ -72,13 +72,13 @@ def test_a_data_set_has_the_documented_size_and_respects_its_public_norm(row: Ro
         features=features,
         parties=parties,
         smallest_party=smallest,
-        positive_rate=found.positive_rate,
+        positive_rate=description.positive_rate,
     )
     if rate is None:
-        assert found.positive_rate is None
+        assert description.positive_rate is None
     else:
-        assert found.positive_rate is not None
-        assert round(found.positive_rate, 3) == rate
+        assert description.positive_rate is not None
+        assert round(description.positive_rate, 3) == rate
     for records in (dataset.train, dataset.test):
         squares = np.einsum("ij,ij->i", records.X, records.X, dtype=np.float64)
         assert (squares <= dataset.max_norm**2 * (1 + 1e-6)).all()

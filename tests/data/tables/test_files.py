@@ -59,10 +59,14 @@ def test_what_was_kept_is_given_without_reading(
     source, plain = kept(place), Files()
     wanted = plain.table(place / "records.csv", schema=place / "schema.toml")
     forbid_reading(monkeypatch)
-    found = source.table(place / "records.csv", schema=place / "schema.toml")
-    np.testing.assert_array_equal(found.train.X, wanted.train.X)
-    np.testing.assert_array_equal(found.train.y, wanted.train.y)
-    assert (found.name, found.task, found.classes) == (wanted.name, wanted.task, wanted.classes)
+    dataset = source.table(place / "records.csv", schema=place / "schema.toml")
+    np.testing.assert_array_equal(dataset.train.X, wanted.train.X)
+    np.testing.assert_array_equal(dataset.train.y, wanted.train.y)
+    assert (dataset.name, dataset.task, dataset.classes) == (
+        wanted.name,
+        wanted.task,
+        wanted.classes,
+    )
     assert source.schema(place / "schema.toml").feature_names == ("x",)
 
 

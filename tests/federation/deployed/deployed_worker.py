@@ -28,7 +28,6 @@ import numpy as np
 from fedpriv.federation.deployed import journal
 from fedpriv.federation.engines.local import LocalGrid
 from fedpriv.federation.party.client_app import client_app
-from fedpriv.federation.party.memory import Memory
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.experiment.file import parse_experiment
@@ -108,14 +107,14 @@ class MortalHost:
             self.deaths += 1
             yield steps
 
-    def handle(self, memory: Memory, data: bytes) -> tuple[Memory, bytes]:
+    def handle(self, data: bytes) -> bytes:
         def work() -> bytes:
-            return self.deployment.host(self.name, self.config).handle(Memory(), data)[1]
+            return self.deployment.host(self.name, self.config).handle(data)
 
         reply = next(filter(None, (life(work, steps) for steps in self._deaths())))
         # Asked once more after it has answered: the same bytes, in a fresh process.
         assert life(work, 10**6) == reply, "two answers to one message"
-        return memory, reply
+        return reply
 
 
 def kill_parties(folder: Path, **settings: Any) -> dict[str, Any]:

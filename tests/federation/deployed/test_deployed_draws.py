@@ -15,7 +15,7 @@ from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.party import party as answering
 from fedpriv.federation.party.answers import draw, draw_local_noise
 from fedpriv.federation.party.guard import QueryRefused
-from fedpriv.federation.queries.bounds import certain_tolerance, local_mechanism, share_mechanism
+from fedpriv.federation.queries.bounds import certain_tolerance, share_mechanism
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.privacy.adjacency import Adjacency
@@ -94,7 +94,7 @@ def sampled(deployment: Deployment) -> Query:
 def locally_noisy(deployment: Deployment) -> Query:
     query = plain(deployment, local=LocalNoise(law="gaussian", relative_noise=10.0, adjacency=R))
     task = engagement(deployment).task
-    mechanism = local_mechanism(query, task, task.smallest)
+    mechanism = query.local_mechanism(task, task.smallest)
     assert mechanism is not None
     return replace(query, event=mechanism.event())
 
@@ -200,7 +200,7 @@ def test_the_draw_is_on_the_disk_before_a_record_is_used_and_erased_when_the_ans
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(answering.Party, "answer", look)
+        patched.setattr(answering.Party, "compute", look)
         for _ in range(2):
             with pytest.raises(RuntimeError):
                 answer(deployment, query)

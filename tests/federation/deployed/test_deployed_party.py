@@ -13,8 +13,9 @@ from flwr.app import Message, MessageType, RecordDict
 
 from fedpriv.federation.deployed import journal
 from fedpriv.federation.deployed.host import DeployedHost
-from fedpriv.federation.deployed.journal import Given, Journal, Seat
+from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.party import DeployedParty
+from fedpriv.federation.party.answered import Given
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.memory import Memory
 from fedpriv.federation.protocol.wire import (
@@ -27,7 +28,7 @@ from fedpriv.federation.protocol.wire import (
     Request,
 )
 from fedpriv.federation.queries import encoding as codec
-from fedpriv.federation.queries.bounds import local_mechanism, share_mechanism
+from fedpriv.federation.queries.bounds import share_mechanism
 from fedpriv.federation.queries.kinds import GradientQuery, RiskGradientQuery
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.privacy.adjacency import Adjacency
@@ -103,7 +104,7 @@ def locally_noisy(deployment: Deployment) -> GradientQuery:
     local = LocalNoise(law="gaussian", relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE)
     stated = query(deployment, 0, local=local)
     task = north(deployment).engagement.task
-    mechanism = local_mechanism(stated, task, task.smallest)
+    mechanism = stated.local_mechanism(task, task.smallest)
     assert mechanism is not None
     return replace(stated, event=mechanism.event())
 
@@ -412,25 +413,23 @@ def ask(
 ) -> Reply:
     """A message to a fresh process of the party."""
     data = b"" if asked is None else codec.to_bytes(asked)
-    request = Request(records=records, query=data).to_bytes()
-    memory, reply = north(deployment, **more).handle(Memory(), request)
-    assert memory.to_bytes() == Memory().to_bytes()  # nothing is left in Flower's hands
-    return Reply.from_bytes(reply)
+    request = Request(messages=records, query=data).to_bytes()
+    return Reply.from_bytes(north(deployment, **more).handle(request))
 
 
 def test_a_fresh_process_goes_on_where_the_last_one_stopped(clear: Deployment) -> None:
-    (joined,) = ask(clear, join()).records
+    (joined,) = ask(clear, join()).messages
     assert isinstance(joined, Joined)
     assert (joined.party, joined.size) == (0, SIZES[0])
     first = ask(clear, Ask(run=RUN, round=1, party=0), asked=query(clear))
-    assert isinstance(first.records[0], ClearAnswer)
+    assert isinstance(first.messages[0], ClearAnswer)
     again = ask(clear, Ask(run=RUN, round=1, party=0), asked=query(clear))
     assert again.to_bytes() == first.to_bytes()
 
 
 def test_nothing_is_answered_in_a_run_that_was_not_joined(clear: Deployment) -> None:
     reply = ask(clear, Ask(run=RUN, round=1, party=0), asked=query(clear))
-    assert (reply.records, reply.refusal) == ((), "OutOfOrder: No run was joined yet.")
+    assert (reply.messages, reply.refusal) == ((), "OutOfOrder: No run was joined yet.")
     assert not list(clear.home("north").glob("*.ledger"))
 
 
@@ -447,7 +446,7 @@ def test_a_server_that_lost_its_place_gets_the_same_answer_in_a_new_run(clear: D
     for run in (RUN, RUN[::-1]):
         ask(clear, join(run))
         reply = ask(clear, Ask(run=run, round=1, party=0), asked=locally_noisy(clear))
-        (found,) = reply.records
+        (found,) = reply.messages
         assert isinstance(found, ClearAnswer)
         replies.append(found.vector)
     np.testing.assert_array_equal(replies[0], replies[1])
@@ -459,9 +458,9 @@ def test_less_protection_than_the_policy_asks_for_is_refused_at_the_door(
     for level in ("off", "semi-honest"):
         config = active.config(run={"secure_aggregation": level})
         reply = ask(active, join(), config=config)
-        assert reply.records == ()
+        assert reply.messages == ()
         assert f"secure aggregation {level!r}" in reply.refusal
-    assert ask(active, join()).records
+    assert ask(active, join()).messages
 
 
 def test_a_party_neither_trains_nor_evaluates_for_flower(clear: Deployment) -> None:
@@ -490,7 +489,7 @@ def test_a_round_that_would_open_too_small_a_sum_is_refused(tmp_path: Path) -> N
         announced = Announce(run=RUN, round=number, party=0, cohort=(0, 1, 2), minimum=minimum)
         reply = ask(deployment, announced)
         assert refusal in reply.refusal
-        assert len(reply.records) == (0 if refusal else 1)
+        assert len(reply.messages) == (0 if refusal else 1)
 
 
 def test_an_answer_in_the_clear_is_refused_where_masks_are_asked_for(active: Deployment) -> None:
@@ -538,15 +537,13 @@ def test_a_seat_is_kept_until_many_newer_runs_have_come_and_then_never_taken_aga
     runs = [bytes([i]) * 32 for i in range(20)]
     with book.held():
         for run in runs:
-            book.sit(run, Seat(channel=run, terms=bytes(32)))
+            book.keep(Memory(run=run, channel=run))
         for run in runs[:4]:
             with pytest.raises(WrongRound, match="left it for good"):
-                book.seat(run)
+                book.memory(run)
         for run in runs[4:]:
-            found = book.seat(run)
-            assert found is not None
-            assert found.channel == run
-        assert book.seat(b"x" * 32) is None
+            assert book.memory(run).channel == run
+        assert book.memory(b"x" * 32).run == b""
 
 
 # Disks that fail.

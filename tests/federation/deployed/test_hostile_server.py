@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from fedpriv.federation.deployed.journal import Journal
-from fedpriv.federation.party.guard import QueryRefused
-from fedpriv.federation.party.memory import Memory
+from fedpriv.federation.party.guard import QueryRefused, check_query
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.protocol.wire import Announce, Ask, Join, Reply, Request
 from fedpriv.federation.queries import encoding as codec
@@ -82,15 +81,15 @@ class Villain:
         config: str | None = None,
     ) -> tuple[Bound, ...]:
         data = query if isinstance(query, bytes) else codec.to_bytes(query)
-        request = Request(records=(*self.beside, *records, *self.after), query=data).to_bytes()
+        request = Request(messages=(*self.beside, *records, *self.after), query=data).to_bytes()
         try:
-            reply = Reply.from_bytes(self.host(number, config).handle(Memory(), request)[1])
+            reply = Reply.from_bytes(self.host(number, config).handle(request))
         except SecureAggregationError as error:  # a worker turns it into a failed task
             self.refusals.append(type(error).__name__)
             return ()
         if reply.refusal:
             self.refusals.append(reply.refusal)
-        return reply.records
+        return reply.messages
 
     def journal(self, number: int) -> Journal:
         return Journal(self.deployment.home(self.deployment.names[number]) / "state")
@@ -402,6 +401,31 @@ def test_a_cohort_smaller_than_the_policy_allows_gets_no_keys(tmp_path: Path) ->
         assert not villain.ask(0, record), (cohort, minimum)
 
 
+def test_a_masked_answer_decodes_its_query_once_and_checks_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    villain = Villain(shares_of_five(tmp_path))
+    villain.joined()
+    seen: list[str] = []
+
+    def counted(where: str, does: Any) -> None:
+        def counting(*arguments: Any) -> Any:
+            seen.append(where)
+            return does(*arguments)
+
+        monkeypatch.setattr(where, counting)
+
+    counted("fedpriv.federation.queries.encoding.from_bytes", codec.from_bytes)
+    counted("fedpriv.federation.deployed.guard.check_query", check_query)
+    counted("fedpriv.federation.party.party.check_query", check_query)
+    assert len(villain.answered(villain.round(3), shared(villain)).vectors) == 5
+    assert {where.rpartition(".")[2]: seen.count(where) for where in seen} == {
+        "from_bytes": 5,
+        "check_query": 5,
+    }
+    assert len(seen) == 10
+
+
 def test_shares_of_noise_that_count_on_more_parties_than_the_masks_are_refused(
     tmp_path: Path,
 ) -> None:
@@ -441,7 +465,7 @@ def test_a_release_that_was_begun_is_answered_to_the_query_that_began_it_only(
     """A party that failed after it paid answers that query when it is asked again, and no other."""
     villain = Villain(clear_of_three(tmp_path))
     with monkeypatch.context() as patched:
-        patched.setattr("fedpriv.federation.party.party.Party.answer", never)
+        patched.setattr("fedpriv.federation.party.party.Party.compute", never)
         with pytest.raises(AssertionError):
             answer(villain, gradient(villain))
     with pytest.raises(QueryRefused, match="release 0 of this run was begun already"):
@@ -456,13 +480,13 @@ def test_two_queries_for_one_release_at_once_get_one_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     villain = Villain(clear_of_three(tmp_path))
-    compute = Party.answer
+    compute = Party.compute
 
     def slowly(party: Party, query: Query) -> Ring:
         time.sleep(0.2)  # long enough for all to have found the reservation
         return compute(party, query)
 
-    monkeypatch.setattr(Party, "answer", slowly)
+    monkeypatch.setattr(Party, "compute", slowly)
     queries = [gradient(villain, theta=np.full(3, 0.1 * n)) for n in range(4)]
 
     def ask(query: GradientQuery) -> bool:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from fedpriv.data import Bounds
-from fedpriv.federation.deployed import guard as party_guard
 from fedpriv.federation.deployed.guard import (
     Engagement,
     check_engagement,
@@ -22,7 +21,7 @@ from fedpriv.federation.deployed.guard import (
 from fedpriv.federation.deployed.policy import PartyPolicy, parse_party, read_party
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.protocol.level import LEVELS, Protection
-from fedpriv.federation.queries.bounds import local_mechanism, record_bound, share_mechanism
+from fedpriv.federation.queries.bounds import share_mechanism
 from fedpriv.federation.queries.kinds import (
     QUERIES,
     ErmQuery,
@@ -346,9 +345,11 @@ def test_a_kind_of_query_is_charged_with_the_kinds_of_event_that_are_about_it(
 
 def test_every_kind_of_query_has_its_kinds_of_event_and_its_bound() -> None:
     """A new kind of query must say both, or a deployed party does not know what to charge."""
-    assert set(party_guard._EVENTS) == set(QUERIES.values())
-    for query in (QUERY, ERM, JOINT, LOSS):
-        assert record_bound(query, TASK) == 1.0
+    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS)
+    assert {type(query) for query in stated} == set(QUERIES.values())
+    for query in stated:
+        assert query.record_bound(TASK) == 1.0
+        assert query.events
 
 
 @pytest.mark.parametrize("base", [QUERY, ERM], ids=["gradient", "erm"])
@@ -356,7 +357,7 @@ def test_a_law_that_is_for_study_is_refused(base: GradientQuery | ErmQuery) -> N
     """Its event is honest about √d, but what it states is not what it gives."""
     for law in LAWS:
         local = LocalNoise(law=law, relative_noise=20.0, adjacency=R)
-        mechanism = local_mechanism(replace(base, local=local), TASK, TASK.smallest)
+        mechanism = replace(base, local=local).local_mechanism(TASK, TASK.smallest)
         assert mechanism is not None
         query = replace(base, local=local, event=mechanism.event())
         if law.startswith("unsound"):

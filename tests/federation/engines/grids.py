@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from fedpriv.federation.engines.faulty_grid import FaultyGrid
 from fedpriv.federation.engines.grid import GridFederation
 from fedpriv.federation.engines.local import LocalGrid, VirtualClock
 from fedpriv.federation.engines.simulated_keys import simulated_keys, simulated_roster
-from fedpriv.federation.party.client_app import client_app
+from fedpriv.federation.party.client_app import ContextStore, client_app
 from fedpriv.federation.party.guard import Policy
 from fedpriv.federation.party.host import PartyHost
 from fedpriv.federation.party.party import Party
@@ -118,7 +118,8 @@ class Stage:
     def _open(self, context: Context) -> PartyHost:
         number = int(context.node_config["partition-id"])
         self.opened.append(number)
-        return self.other_hosts.get(number) or host(number, self.level, dropout=self.dropout)
+        own = self.other_hosts.get(number) or host(number, self.level, dropout=self.dropout)
+        return replace(own, store=ContextStore(context.state))
 
     def sums(self, rounds: int, first: int = 0) -> list[Sum]:
         return [self.federation.sum(gradient_query(first + r)) for r in range(rounds)]

@@ -71,7 +71,7 @@ def test_mask_keys_are_fresh_in_every_round(level: Level) -> None:
     stage = Stage(level)
     stage.sums(4)
     sent = [Reply.from_bytes(data) for step in stage.grid.sent.values() for data in step]
-    keys = [r.keys[32:64] for reply in sent for r in reply.records if isinstance(r, Advertise)]
+    keys = [r.keys[32:64] for reply in sent for r in reply.messages if isinstance(r, Advertise)]
     assert len(keys) == len(set(keys)) == 5 * len(SIZES)  # one set-up is ahead
 
 

@@ -95,11 +95,13 @@ def test_a_policy_names_only_queries_that_exist() -> None:
 
 
 def test_an_unknown_kind_of_query_is_refused() -> None:
-    class Everything(Query):
+    class Everything(GradientQuery):
         kind = "everything"
 
     with pytest.raises(QueryRefused, match="everything"):
-        party().answer(Everything(run="r", round=0, grid=GRID, event=EVENT))
+        party().answer(
+            Everything(run="r", round=0, grid=GRID, event=EVENT, theta=np.ones(4), clip_norm=1.0)
+        )
 
 
 def test_an_event_must_be_that_of_the_noise_that_the_party_is_told_to_add() -> None:

@@ -4,42 +4,46 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.federation.party.memory import Memory
+from fedpriv.federation.party.memory import MemoryStore
 from fedpriv.federation.protocol.wire import Announce, Ask, Join, Reply, Request
 from fedpriv.federation.queries import encoding as codec
 from fedpriv.secagg.errors import MalformedMessage
 from fedpriv.secagg.messages import Delivery, KeyList, Survivors
 from tests.federation.engines.grids import SIZES, gradient_query, host
 
+if TYPE_CHECKING:
+    from fedpriv.federation.party.host import PartyHost
+    from fedpriv.federation.protocol.level import Level
+
 RUN = b"b" * 32
 COHORT = tuple(range(len(SIZES)))
 
 
-def joined() -> Memory:
-    memory, _ = host(0).handle(
-        Memory(), Request(records=(Join(run=RUN, round=0, party=0),)).to_bytes()
-    )
-    return memory
+def joined(level: Level = "semi-honest") -> PartyHost:
+    member = replace(host(0, level), store=MemoryStore())
+    member.handle(Request(messages=(Join(run=RUN, round=0, party=0),)).to_bytes())
+    return member
 
 
 def refused(data: bytes) -> bool:
     """Whether a party takes no step for these bytes, and remembers nothing but its reply."""
-    before = joined()
+    member = joined()
     try:
-        after, reply = host(0).handle(before, data)
+        reply = member.handle(data)
     except MalformedMessage:
         return True
-    return Reply.from_bytes(reply).records == () and after.rounds == before.rounds
+    return Reply.from_bytes(reply).messages == () and member.store.memory(RUN).rounds == {}
 
 
 REQUEST = Request(
-    records=(Announce(run=RUN, round=1, party=0, cohort=COHORT, minimum=4),),
+    messages=(Announce(run=RUN, round=1, party=0, cohort=COHORT, minimum=4),),
     query=codec.to_bytes(gradient_query(0)),
 ).to_bytes()
 
@@ -56,7 +60,7 @@ def test_a_flipped_bit_never_breaks_a_party(position: int, bit: int) -> None:
     changed = bytearray(REQUEST)
     changed[position] ^= 1 << bit
     with suppress(MalformedMessage):
-        host(0).handle(joined(), bytes(changed))
+        joined().handle(bytes(changed))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_a_flipped_bit_never_breaks_a_party(position: int, bit: int) -> None:
 )
 def test_a_step_that_is_not_due_or_impossible_is_refused(record: Any) -> None:
     query = codec.to_bytes(gradient_query(0))
-    assert refused(Request(records=(record,), query=query).to_bytes())
+    assert refused(Request(messages=(record,), query=query).to_bytes())
 
 
 @pytest.mark.parametrize(
@@ -106,10 +110,9 @@ def test_a_query_with_a_field_of_another_type_is_refused(name: str, value: Any) 
     fields = json.loads(data[prefix.size : prefix.size + length]) | {name: value}
     header = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     odd = prefix.pack(magic, version, len(header)) + header + data[prefix.size + length :]
-    memory, reply = host(0, "off").handle(
-        Memory(), Request(records=(Ask(run=RUN, round=1, party=0),), query=odd).to_bytes()
-    )
-    answered = Reply.from_bytes(reply)
-    assert answered.records == ()
+    member = joined("off")
+    request = Request(messages=(Ask(run=RUN, round=1, party=0),), query=odd)
+    answered = Reply.from_bytes(member.handle(request.to_bytes()))
+    assert answered.messages == ()
     assert answered.refusal.startswith("QueryRefused")
-    assert memory.noisy is None
+    assert member.store.given("run") is None

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from flwr.app import RecordDict
 
 from fedpriv.federation.engines.simulated_keys import simulated_keys, simulated_roster
+from fedpriv.federation.party.client_app import ContextStore
 from fedpriv.federation.party.guard import Policy
 from fedpriv.federation.party.host import PartyHost
-from fedpriv.federation.party.memory import Memory
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.federation.protocol.wire import Announce, Join, Reply, Request
@@ -56,10 +57,10 @@ class Villain:
 
     protection: Protection
     parties: tuple[Respondent, ...]
-    memories: dict[int, Memory] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.states = {number: RecordDict() for number in range(len(self.parties))}
         self.roster = simulated_roster(0, len(self.parties))
         self.hosts = {
             number: PartyHost(
@@ -71,18 +72,16 @@ class Villain:
             for number, party in enumerate(self.parties)
         }
         for number in self.hosts:
-            self.memories[number] = Memory()
             self.ask(number, Join(run=RUN, round=0, party=0))
 
     def ask(self, number: int, record: Bound, query: Query | None = None) -> tuple[Bound, ...]:
         data = b"" if query is None else codec.to_bytes(query)
-        request = Request(records=(record,), query=data).to_bytes()
-        memory, reply = self.hosts[number].handle(self.memories[number], request)
-        self.memories[number] = Memory.from_bytes(memory.to_bytes())
-        answered = Reply.from_bytes(reply)
+        request = Request(messages=(record,), query=data).to_bytes()
+        store = ContextStore(self.states[number])
+        answered = Reply.from_bytes(replace(self.hosts[number], store=store).handle(request))
         if answered.refusal:
             self.refusals.append(answered.refusal)
-        return answered.records
+        return answered.messages
 
     def tell(
         self, boxes: Mapping[int, Bound], queries: Mapping[int, Query] | None = None

@@ -284,7 +284,7 @@ def test_another_query_for_an_answered_round_is_refused() -> None:
         replace(SHARED["discrete-gaussian"], round=5),
         replace(SHARED["skellam"], round=4),
     ):
-        with pytest.raises(QueryRefused, match="round 5 of this run was answered already"):
+        with pytest.raises(QueryRefused, match="release 5 of this run was answered already"):
             one.answer(query)
     one.answer(replace(SHARED["skellam"], round=6))
     one.answer(replace(SHARED["skellam"], run="another"))

@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 from fedpriv.federation.party.answers import Draws, Holdings
 from fedpriv.federation.party.stack import stack
 from fedpriv.federation.queries.bounds import (
-    answer_bound,
     finest_grid,
     fits,
     gradient_precision,
     gradient_sensitivity,
     grid_of,
-    local_mechanism,
     model_sensitivity,
     objective_problem,
 )
@@ -200,7 +198,7 @@ def test_a_sum_that_fits_cannot_wrap(
         run="r", round=0, grid=grid, event=EVENT, theta=np.zeros(1), clip_norm=clip
     )
     worst = sum(
-        int(np.rint(answer_bound(query, task, n) / grid.step).clip(max=2**70)) for n in sizes
+        int(np.rint(query.answer_bound(task, n) / grid.step).clip(max=2**70)) for n in sizes
     )
     if fits(query, task):
         assert worst <= 2 ** (bits - 1) - 1
@@ -229,7 +227,7 @@ def test_local_noise_is_calibrated_to_the_partys_own_answer() -> None:
         local=noise,
     )
     for size in task.sizes:
-        mechanism = local_mechanism(query, task, size)
+        mechanism = query.local_mechanism(task, size)
         assert isinstance(mechanism, GaussianMechanism)
         assert mechanism.stddev == pytest.approx(3.0 * 0.5 * 2 / (size * 0.1), rel=1e-6)
 

@@ -15,7 +15,7 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.party.answers import draw
 from fedpriv.federation.party.guard import Policy, QueryRefused
 from fedpriv.federation.party.party import Party
-from fedpriv.federation.queries.bounds import HEADROOM, answer_bound, finest_grid
+from fedpriv.federation.queries.bounds import HEADROOM, finest_grid
 from fedpriv.federation.queries.kinds import (
     ErmQuery,
     GradientQuery,
@@ -145,7 +145,7 @@ def test_more_records_than_declared_never_exceed_the_public_bound(query: Query) 
     """A party does not refuse: that would tell how many there are. Its sum stops at the bound, in
     steps that are no longer than before."""
     task = linear_task((10,), WIDTH, regulariser=0.05)
-    bound = answer_bound(query, task, 10) / query.grid.step
+    bound = query.answer_bound(task, 10) / query.grid.step
     sums = np.array([crowd(records).sum(query).total for records in range(5, 25)])
     steps = np.diff(sums, axis=0)
     assert np.abs(sums).max() <= bound + 1

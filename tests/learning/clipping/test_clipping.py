@@ -143,15 +143,15 @@ def test_every_kernel_agrees_with_the_oracle(
             centre=torch.from_numpy(rng.normal(size=model.dimension)),
             scale=torch.from_numpy(rng.uniform(0.1, 10.0, model.dimension)),
         )
-    found = clipped_gradient_sums(model, ell, theta, RecordBatch(features=x, labels=y), clipping)
+    sums = clipped_gradient_sums(model, ell, theta, RecordBatch(features=x, labels=y), clipping)
     expected = oracle(model, ell, theta, x, y, clipping)
-    assert found.value.dtype == torch.float64
-    assert found.value.shape == (1, model.dimension)
+    assert sums.value.dtype == torch.float64
+    assert sums.value.shape == (1, model.dimension)
     torch.testing.assert_close(
-        found.value[0], expected, rtol=1e-9, atol=1e-9 * max(1, records) * min(clip_norm, 1e4)
+        sums.value[0], expected, rtol=1e-9, atol=1e-9 * max(1, records) * min(clip_norm, 1e4)
     )
-    assert found.norms.shape == (records,)
-    assert found.rejected == 0
+    assert sums.norms.shape == (records,)
+    assert sums.rejected == 0
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -162,13 +162,13 @@ def test_float32_kernels_agree_to_single_precision(kind: str, seed: int, records
     theta, x, y = problem(model, Logistic(), seed=seed, records=records, spread=0.5)
     theta, x = theta.float(), x.float()
     clipping = Clipping(clip_norm=0.2)
-    found = clipped_gradient_sums(
+    single = clipped_gradient_sums(
         model, Logistic(), theta, RecordBatch(features=x, labels=y), clipping
     )
     precise = clipped_gradient_sums(
         model, Logistic(), theta, RecordBatch(features=x.double(), labels=y), clipping
     )
-    assert float((found.value - precise.value).norm()) < 3e-5 * 0.2 * records
+    assert float((single.value - precise.value).norm()) < 3e-5 * 0.2 * records
 
 
 @settings(max_examples=60, deadline=None)
@@ -186,7 +186,7 @@ def test_huge_and_tiny_float32_gradients_are_clipped_in_their_direction(
     loss, clipping = Squared(radius=1.0, label_bound=1e30), Clipping(clip_norm=0.5)
     for model in (LinearModel(width=6), MlpModel(widths=(6, 1), activation="identity")):
         theta = torch.zeros(model.dimension)
-        found = clipped_gradient_sums(
+        value = clipped_gradient_sums(
             model, loss, theta, RecordBatch(features=x, labels=y), clipping
         ).value[0]
         gradient = -(10.0**slope_exponent) * x[0].double()
@@ -196,8 +196,8 @@ def test_huge_and_tiny_float32_gradients_are_clipped_in_their_direction(
         assume(length < 2.0**99)
         expected = gradient * min(1.0, 0.5 * (1 - CLIP_MARGIN) / length)
         if exponent > -15:  # shorter rows than 2⁻⁶³ are bounded, but not measured precisely
-            torch.testing.assert_close(found, expected, rtol=2e-4, atol=1e-18)
-        assert float(found.norm()) <= 0.5
+            torch.testing.assert_close(value, expected, rtol=2e-4, atol=1e-18)
+        assert float(value.norm()) <= 0.5
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -214,11 +214,11 @@ def test_a_record_that_is_not_finite_contributes_zero_and_touches_nothing_else(
         model, Logistic(), theta, RecordBatch(features=x[keep], labels=y[keep]), clipping
     )
     x[2, 4] = poison
-    found = clipped_gradient_sums(
+    spoiled = clipped_gradient_sums(
         model, Logistic(), theta, RecordBatch(features=x, labels=y), clipping
     )
-    torch.testing.assert_close(found.value, clean.value, rtol=1e-5, atol=1e-7)
-    assert (clean.rejected, found.rejected) == (0, 1)
+    torch.testing.assert_close(spoiled.value, clean.value, rtol=1e-5, atol=1e-7)
+    assert (clean.rejected, spoiled.rejected) == (0, 1)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -235,9 +235,9 @@ def test_a_label_that_is_not_finite_or_no_class_is_rejected_alone(kind: str) -> 
         )
         y[0] = bad
         batch = RecordBatch(features=x, labels=y)
-        found = clipped_gradient_sums(model, loss, theta, batch, Clipping(clip_norm=0.3))
-        torch.testing.assert_close(found.value, clean.value, rtol=1e-9, atol=1e-12)
-        assert found.rejected == 1
+        spoiled = clipped_gradient_sums(model, loss, theta, batch, Clipping(clip_norm=0.3))
+        torch.testing.assert_close(spoiled.value, clean.value, rtol=1e-9, atol=1e-12)
+        assert spoiled.rejected == 1
 
 
 def test_overflow_inside_a_model_is_rejected_not_propagated() -> None:
@@ -245,9 +245,9 @@ def test_overflow_inside_a_model_is_rejected_not_propagated() -> None:
     theta = torch.full((model.dimension,), 1e30)
     x = torch.tensor([[1e20, 1.0], [0.0, 0.0]])
     batch = RecordBatch(features=x, labels=torch.tensor([1.0, 1.0]))
-    found = clipped_gradient_sums(model, Logistic(), theta, batch, Clipping(clip_norm=1.0))
-    assert bool(found.value.isfinite().all())
-    assert float(found.value.norm()) <= 2.0
+    sums = clipped_gradient_sums(model, Logistic(), theta, batch, Clipping(clip_norm=1.0))
+    assert bool(sums.value.isfinite().all())
+    assert float(sums.value.norm()) <= 2.0
 
 
 @settings(max_examples=40, deadline=None)
@@ -266,12 +266,10 @@ def test_no_float32_contribution_is_longer_than_the_clip_norm(
     batch = RecordBatch(features=x, labels=torch.ones(1))
     for model in (LinearModel(width=width), MlpModel(widths=(width, 3, 1), activation="relu")):
         theta = torch.from_numpy(rng.normal(size=model.dimension))
-        found = clipped_gradient_sums(
-            model, Logistic(), theta, batch, Clipping(clip_norm=clip_norm)
-        )
-        assert float(found.value.norm()) <= clip_norm
-        if exponent < 12 and float(found.norms[0]) > clip_norm * 1.001:
-            assert float(found.value.norm()) > clip_norm * (1 - 2 * CLIP_MARGIN)
+        sums = clipped_gradient_sums(model, Logistic(), theta, batch, Clipping(clip_norm=clip_norm))
+        assert float(sums.value.norm()) <= clip_norm
+        if exponent < 12 and float(sums.norms[0]) > clip_norm * 1.001:
+            assert float(sums.value.norm()) > clip_norm * (1 - 2 * CLIP_MARGIN)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -281,11 +279,11 @@ def test_a_prepared_gradient_serves_many_rounds_and_keeps_no_graph(kind: str) ->
     batch, clipping = RecordBatch(features=x, labels=y), Clipping(clip_norm=0.3)
     gradient = ClippedGradient(model=model, loss=Logistic(), batch=batch, clipping=clipping)
     for point in (theta, 2 * theta, theta.clone().requires_grad_()):
-        found = gradient(point).value
+        value = gradient(point).value
         assert torch.equal(
-            found, clipped_gradient_sums(model, Logistic(), point, batch, clipping).value
+            value, clipped_gradient_sums(model, Logistic(), point, batch, clipping).value
         )
-        assert not found.requires_grad
+        assert not value.requires_grad
 
 
 def test_adaptive_clipping_maps_back_what_it_scaled() -> None:
@@ -302,12 +300,12 @@ def test_adaptive_clipping_maps_back_what_it_scaled() -> None:
 def test_diagnostics_count_what_was_clipped() -> None:
     x = torch.tensor([[0.1], [1.0], [nan], [2.0]])
     batch = RecordBatch(features=x, labels=torch.ones(4))
-    found = clipped_gradient_sums(
+    sums = clipped_gradient_sums(
         LinearModel(width=1), Logistic(), torch.zeros(1), batch, Clipping(clip_norm=0.4)
     )
-    torch.testing.assert_close(found.norms, torch.tensor([0.05, 0.5, inf, 1.0]).double())
-    assert found.clipped_fraction == 0.75
-    assert found.rejected == 1
+    torch.testing.assert_close(sums.norms, torch.tensor([0.05, 0.5, inf, 1.0]).double())
+    assert sums.clipped_fraction == 0.75
+    assert sums.rejected == 1
 
 
 def test_rounding_adds_little_to_the_sensitivity_and_nothing_visible_in_float64() -> None:
@@ -345,7 +343,7 @@ def test_arguments_that_do_not_fit_together_are_refused() -> None:
         clipped_gradient_sums(LinearModel(width=3), Logistic(), torch.zeros(4), batch, clipping)
     with pytest.raises(ValueError, match="features must have 4 columns"):
         clipped_gradient_sums(LinearModel(width=4), Logistic(), torch.zeros(4), batch, clipping)
-    with pytest.raises(ValueError, match="model must have one output a score of the loss, 2"):
+    with pytest.raises(ValueError, match="model must have one output per score of the loss, 2"):
         clipped_gradient_sums(
             LinearModel(width=3), Softmax(classes=2), torch.zeros(3), batch, clipping
         )

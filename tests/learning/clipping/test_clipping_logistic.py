@@ -1,4 +1,4 @@
-"""The compiled kernel of logistic regression: what its place in a batch means to a record."""
+"""The compiled kernel of logistic regression: how much a record's place in a batch matters."""
 
 from __future__ import annotations
 

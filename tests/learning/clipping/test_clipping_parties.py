@@ -74,9 +74,9 @@ def test_stacked_parties_get_the_sums_they_get_alone(
 ) -> None:
     model, loss = CASES[case]
     theta, batch = stacked(model, loss, sizes, seed=seed)
-    found = clipped_gradient_sums(model, loss, theta, batch, CLIP).value
+    value = clipped_gradient_sums(model, loss, theta, batch, CLIP).value
     torch.testing.assert_close(
-        found, one_party_at_a_time(model, loss, theta, batch), rtol=1e-9, atol=1e-12
+        value, one_party_at_a_time(model, loss, theta, batch), rtol=1e-9, atol=1e-12
     )
 
 
@@ -132,8 +132,8 @@ def test_a_selection_keeps_every_record_with_its_party(sizes: list[int], seed: i
     model, loss = CASES["linear"]
     theta, batch = stacked(model, loss, sizes, seed=seed)
     chosen = torch.from_numpy(np.flatnonzero(np.random.default_rng(seed).random(len(batch)) < 0.4))
-    found = clipped_gradient_sums(model, loss, theta, batch.select(chosen), CLIP).value
-    for row, (a, b) in zip(found, pairwise(batch.segments.offsets.tolist()), strict=True):
+    value = clipped_gradient_sums(model, loss, theta, batch.select(chosen), CLIP).value
+    for row, (a, b) in zip(value, pairwise(batch.segments.offsets.tolist()), strict=True):
         own = chosen[(chosen >= a) & (chosen < b)]
         alone = RecordBatch(features=batch.features[own], labels=batch.labels[own])
         expected = clipped_gradient_sums(model, loss, theta, alone, CLIP).value[0]
@@ -183,7 +183,7 @@ def test_batches_that_do_not_fit_together_are_refused() -> None:
         RecordBatch(features=x.long(), labels=y)
     with pytest.raises(ValueError, match="features must be contiguous"):
         RecordBatch(features=torch.zeros(2, 3).T, labels=y)
-    with pytest.raises(ValueError, match="labels must have one entry a record"):
+    with pytest.raises(ValueError, match="labels must have one entry per record"):
         RecordBatch(features=x, labels=y[:2])
     for bad in ([0, 2], [1, 3], [0, 2, 1, 3]):
         with pytest.raises(ValueError, match="offsets must not decrease and run from 0"):
@@ -195,8 +195,8 @@ def test_batches_that_do_not_fit_together_are_refused() -> None:
 def test_a_batch_shows_sizes_and_no_records() -> None:
     batch = RecordBatch(features=torch.full((2, 3), 0.125), labels=torch.ones(2))
     assert repr(batch) == "RecordBatch(2 records × 3 features)"
-    found = clipped_gradient_sums(LinearModel(width=3), Logistic(), torch.zeros(3), batch, CLIP)
-    assert "tensor" not in repr(found)
+    sums = clipped_gradient_sums(LinearModel(width=3), Logistic(), torch.zeros(3), batch, CLIP)
+    assert "tensor" not in repr(sums)
 
 
 @pytest.mark.parametrize("sizes", [[4000, 1, 0, 0, 300, 2], [0, 4303], [1] * 4303, [4303]])
@@ -209,14 +209,14 @@ def test_sums_do_not_depend_on_how_many_threads_share_the_parties(sizes: list[in
         offsets=offsets,
     )
     theta = torch.from_numpy(rng.normal(size=256))
-    before, found = torch.get_num_threads(), []
+    before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
             sums = clipped_gradient_sums(LinearModel(width=256), Logistic(), theta, batch, CLIP)
-            found.append((sums.value, sums.norms))
+            results.append((sums.value, sums.norms))
     finally:
         torch.set_num_threads(before)
-    for value, norms in found[1:]:
-        assert torch.equal(value, found[0][0])
-        assert torch.equal(norms, found[0][1])
+    for value, norms in results[1:]:
+        assert torch.equal(value, results[0][0])
+        assert torch.equal(norms, results[0][1])

@@ -86,9 +86,9 @@ def largest_difference(
             keep = rng.integers(len(records))
             candidate = [*records]
             candidate[keep] = _draw(rng, model, loss)
-        found = difference(candidate_theta, candidate)
-        if found >= best:
-            best, theta, records = found, candidate_theta, candidate
+        moved = difference(candidate_theta, candidate)
+        if moved >= best:
+            best, theta, records = moved, candidate_theta, candidate
     return best
 
 
@@ -105,8 +105,8 @@ def test_no_neighbours_found_by_search_differ_by_more_than_the_bound(
     case: str, replace: bool
 ) -> None:
     model, loss = CASES[case]
-    found = largest_difference(model, loss, Clipping(clip_norm=C), replace=replace, seed=1)
-    assert 0.6 * _bound(replace=replace) <= found <= _bound(replace=replace)
+    moved = largest_difference(model, loss, Clipping(clip_norm=C), replace=replace, seed=1)
+    assert 0.6 * _bound(replace=replace) <= moved <= _bound(replace=replace)
 
 
 def test_scaled_coordinates_keep_the_bound() -> None:
@@ -118,8 +118,8 @@ def test_scaled_coordinates_keep_the_bound() -> None:
         scale=torch.from_numpy(rng.uniform(0.01, 100, model.dimension)),
     )
     for replace in (False, True):
-        found = largest_difference(model, loss, clipping, replace=replace, seed=2)
-        assert 0.6 * _bound(replace=replace) <= found <= _bound(replace=replace)
+        moved = largest_difference(model, loss, clipping, replace=replace, seed=2)
+        assert 0.6 * _bound(replace=replace) <= moved <= _bound(replace=replace)
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name != "classes"])
@@ -147,13 +147,13 @@ def test_the_search_has_teeth(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that mixes records, let in by mistake, is caught far beyond the bound."""
     monkeypatch.setattr(network, "require_record_wise", lambda *_: None)
     model = _network(head=CentreOnBatch())
-    found = largest_difference(
+    moved = largest_difference(
         model, Logistic(), Clipping(clip_norm=C), replace=True, seed=1, trials=60
     )
-    assert found > 1.2 * _bound(replace=True)
+    assert moved > 1.2 * _bound(replace=True)
 
 
 def test_a_doubled_contribution_would_be_found() -> None:
     model, loss = CASES["linear"]
-    found = largest_difference(model, loss, Clipping(clip_norm=2 * C), replace=True, seed=1)
-    assert found > 1.2 * _bound(replace=True)
+    moved = largest_difference(model, loss, Clipping(clip_norm=2 * C), replace=True, seed=1)
+    assert moved > 1.2 * _bound(replace=True)

@@ -138,11 +138,11 @@ def test_a_single_record_has_the_minimiser_of_its_closed_form() -> None:
 def test_many_tiny_parties_are_solved_together() -> None:
     m = 20_000
     problem = make_problem(Logistic(), [3] * m, 3, regulariser=0.1)
-    found, certificate = solve(problem)
-    assert found.shape == (m, 3)
+    theta, certificate = solve(problem)
+    assert theta.shape == (m, 3)
     assert (certificate.gradient_norm <= TOLERANCE).all()
     for j in (0, 777, m - 1):
-        assert exact_gradient_norm(problem, found[j], j) <= certificate.gradient_norm[j].item()
+        assert exact_gradient_norm(problem, theta[j], j) <= certificate.gradient_norm[j].item()
 
 
 def test_more_coordinates_than_a_factor_should_have_use_conjugate_gradients() -> None:

@@ -52,13 +52,13 @@ def test_the_certificate_holds_in_exact_arithmetic(
 ) -> None:
     sizes = [1, 2, 5, 9, 30, 3]  # n = 1, n < d, n > d
     problem = make_problem(loss, sizes, 6, kind=kind, regulariser=regulariser)
-    found, certificate = solve(problem, tolerance=TOLERANCE)
-    assert torch.isfinite(found).all()
+    theta, certificate = solve(problem, tolerance=TOLERANCE)
+    assert torch.isfinite(theta).all()
     assert (certificate.gradient_norm <= TOLERANCE).all()
     assert (certificate.iterations <= 1000).all()
     for j in range(len(sizes)):
-        if found[j].norm() < 0.99 * certificate.radius[j]:  # else the projection may have acted
-            assert exact_gradient_norm(problem, found[j], j) <= certificate.gradient_norm[j].item()
+        if theta[j].norm() < 0.99 * certificate.radius[j]:  # else the projection may have acted
+            assert exact_gradient_norm(problem, theta[j], j) <= certificate.gradient_norm[j].item()
 
 
 @with_and_without_noise
@@ -66,11 +66,11 @@ def test_the_certificate_holds_in_all_coordinates(loss: Loss, perturbed: bool) -
     problem = make_problem(loss, [1, 4, 25, 8], 6, regulariser=0.05, perturbed=perturbed)
     batch = ErmBatch.of(problem)
     for form in forms_of(loss):
-        found = solve_in(form, problem)
-        bound = gradient_norm_bound(batch, found)
+        theta = solve_in(form, problem)
+        bound = gradient_norm_bound(batch, theta)
         assert (bound <= TOLERANCE).all()
         for j in range(4):
-            assert exact_gradient_norm(problem, found[j], j) <= bound[j].item()
+            assert exact_gradient_norm(problem, theta[j], j) <= bound[j].item()
 
 
 @every_loss
@@ -101,8 +101,8 @@ def test_the_certificate_counts_rounding_errors() -> None:
 def test_a_point_off_the_minimiser_is_not_certified() -> None:
     """The certificate has teeth: moving θ by 10·tolerance/Λ breaks it."""
     problem = make_problem(Logistic(), [40], 5, regulariser=0.1)
-    found, _ = solve(problem, tolerance=TOLERANCE)
-    moved = found.unsqueeze(1).clone()
+    theta, _ = solve(problem, tolerance=TOLERANCE)
+    moved = theta.unsqueeze(1).clone()
     moved[0, 0, 0] += 10 * TOLERANCE / 0.1
     assert gradient_norm_bound(ErmBatch.of(problem), moved) > TOLERANCE
 
@@ -117,10 +117,10 @@ def test_float32_records_are_solved_as_the_exact_numbers_they_are() -> None:
         loss=Logistic(),
         regulariser=1e-3,
     )
-    found, certificate = solve(single)
-    assert found.dtype == torch.float64
+    theta, certificate = solve(single)
+    assert theta.dtype == torch.float64
     for j in range(2):
-        assert exact_gradient_norm(single, found[j], j) <= certificate.gradient_norm[j].item()
+        assert exact_gradient_norm(single, theta[j], j) <= certificate.gradient_norm[j].item()
 
 
 # ---------------------------------------------------------------------------- refusals
@@ -251,9 +251,9 @@ def test_answers_lie_within_the_radius_even_when_noise_pushes_them_out() -> None
         regulariser=1e-3,
         linear=torch.full((2, 3), 100.0),
     )
-    found, certificate = solve(loud)
-    assert (found.norm(dim=1) <= certificate.radius).all()
-    assert (found.norm(dim=1) > 0.999 * certificate.radius).all()
+    theta, certificate = solve(loud)
+    assert (theta.norm(dim=1) <= certificate.radius).all()
+    assert (theta.norm(dim=1) > 0.999 * certificate.radius).all()
     torch.testing.assert_close(certificate.radius, torch.full((2,), 1e3, dtype=torch.float64))
 
 
@@ -290,8 +290,8 @@ def test_below_it_the_records_decide() -> None:
         return True
 
     tolerances = np.geomspace(5e-16, 5e-15, 100)
-    found = {sum(reached(seed, tolerance) for tolerance in tolerances) for seed in range(8)}
-    assert len(found) > 1
+    counts = {sum(reached(seed, tolerance) for tolerance in tolerances) for seed in range(8)}
+    assert len(counts) > 1
 
 
 @pytest.mark.parametrize("loss", PERTURBED, ids=repr)

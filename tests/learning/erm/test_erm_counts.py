@@ -79,9 +79,9 @@ def exact_norm(problem: ErmProblem, theta: Tensor, j: int) -> float:
 def test_every_form_minimises_the_sum_over_the_declared_number(loss: Loss, perturbed: bool) -> None:
     problem = declared_problem(loss, perturbed=perturbed)
     for form in forms_of(loss):
-        found = solve_in(form, problem)
+        theta = solve_in(form, problem)
         for j in range(len(TRUE)):
-            assert exact_norm(problem, found[j], j) <= TOLERANCE
+            assert exact_norm(problem, theta[j], j) <= TOLERANCE
 
 
 @pytest.mark.parametrize("d", [2, 60])

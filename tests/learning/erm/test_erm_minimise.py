@@ -40,7 +40,7 @@ def test_gradient_queries_alone_find_the_joint_minimiser(loss: Loss) -> None:
         mean: NDArray[np.float64] = total.flatten().numpy() / n + lam * theta
         return mean
 
-    found = minimise(
+    minimum = minimise(
         gradient,
         np.zeros(4 * loss.outputs),
         strong_convexity=lam,
@@ -48,8 +48,8 @@ def test_gradient_queries_alone_find_the_joint_minimiser(loss: Loss) -> None:
         tolerance=1e-7,
         max_queries=5000,
     )
-    assert found.gradient_norm <= 1e-7
-    assert np.linalg.norm(gradient(found.theta)) <= found.gradient_norm
+    assert minimum.gradient_norm <= 1e-7
+    assert np.linalg.norm(gradient(minimum.theta)) <= minimum.gradient_norm
     pooled = ErmProblem(
         features=problem.features,
         labels=problem.labels,
@@ -58,7 +58,7 @@ def test_gradient_queries_alone_find_the_joint_minimiser(loss: Loss) -> None:
         regulariser=lam,
     )
     ours = solve(pooled, tolerance=1e-7).theta.flatten().numpy()
-    assert np.linalg.norm(ours - found.theta) <= 2e-7 / lam
+    assert np.linalg.norm(ours - minimum.theta) <= 2e-7 / lam
 
 
 @given(seed=st.integers(0, 2**32 - 1), condition=st.sampled_from([1.0, 10.0, 1e3, 1e5]))
@@ -68,14 +68,14 @@ def test_minimise_solves_any_quadratic(seed: int, condition: float) -> None:
     basis = np.linalg.qr(rng.normal(size=(8, 8)))[0]
     A = (basis * np.geomspace(1 / condition, 1, 8)) @ basis.T
     target = rng.normal(size=8)
-    found = minimise(
+    minimum = minimise(
         lambda theta: A @ (theta - target),
         rng.normal(size=8),
         strong_convexity=1 / condition,
         smoothness=1.0,
         tolerance=1e-9,
     )
-    assert np.linalg.norm(found.theta - target) <= 1e-9 * condition
+    assert np.linalg.norm(minimum.theta - target) <= 1e-9 * condition
 
 
 def test_minimise_takes_few_queries_on_a_well_conditioned_problem() -> None:
@@ -89,8 +89,10 @@ def test_minimise_takes_few_queries_on_a_well_conditioned_problem() -> None:
         answer: NDArray[np.float64] = batch.gradient(torch.from_numpy(theta)).numpy().ravel()
         return answer
 
-    found = minimise(gradient, np.zeros(10), strong_convexity=0.01, smoothness=0.26, tolerance=1e-8)
-    assert found.queries == count <= 30
+    minimum = minimise(
+        gradient, np.zeros(10), strong_convexity=0.01, smoothness=0.26, tolerance=1e-8
+    )
+    assert minimum.queries == count <= 30
 
 
 def test_minimise_counts_the_oracles_error_against_the_tolerance() -> None:
@@ -108,8 +110,8 @@ def test_minimise_counts_the_oracles_error_against_the_tolerance() -> None:
             max_queries=max_queries,
         )
 
-    found = run(3e-6)
-    assert np.linalg.norm(found.theta - 1 / 3) <= found.gradient_norm <= 3e-6
+    minimum = run(3e-6)
+    assert np.linalg.norm(minimum.theta - 1 / 3) <= minimum.gradient_norm <= 3e-6
     with pytest.raises(ToleranceNotReachedError):
         run(3e-6, max_queries=1)
     with pytest.raises(ValueError, match="oracle_error must be below tolerance"):
@@ -131,7 +133,7 @@ def test_minimise_reaches_a_tolerance_just_above_the_oracles_fixed_point_error(
         rounded: NDArray[np.float64] = np.round(exact / step) * step
         return rounded
 
-    found = minimise(
+    minimum = minimise(
         gradient,
         np.zeros(d),
         strong_convexity=problem.regulariser,
@@ -140,8 +142,8 @@ def test_minimise_reaches_a_tolerance_just_above_the_oracles_fixed_point_error(
         oracle_error=error,
         max_queries=5000,
     )
-    exact = batch.gradient(torch.from_numpy(found.theta).view(batch.shape)).norm()
-    assert exact <= found.gradient_norm <= 20 * error
+    exact = batch.gradient(torch.from_numpy(minimum.theta).view(batch.shape)).norm()
+    assert exact <= minimum.gradient_norm <= 20 * error
 
 
 @pytest.mark.parametrize("answer", [[1.0, np.nan], [1.0], [np.inf, 0.0]])
@@ -187,8 +189,8 @@ def test_an_oracle_that_flatters_is_not_believed_beyond_its_error(excess: float)
 
     start = np.array([excess * tolerance, 0.0, 0.0])
     assert np.linalg.norm(told(start)) < tolerance < np.linalg.norm(start)
-    found = minimise(
+    minimum = minimise(
         told, start, strong_convexity=1.0, smoothness=1.0, tolerance=tolerance, oracle_error=error
     )
-    assert np.linalg.norm(found.theta) <= found.gradient_norm <= tolerance
-    assert found.queries > 1
+    assert np.linalg.norm(minimum.theta) <= minimum.gradient_norm <= tolerance
+    assert minimum.queries > 1

@@ -47,8 +47,8 @@ def _distances(
         loss=loss,
         regulariser=regulariser,
     )
-    found, certificate = solve(problem, tolerance=tolerance)
-    pairs = found.view(p, 2, d)
+    theta, certificate = solve(problem, tolerance=tolerance)
+    pairs = theta.view(p, 2, d)
     return (pairs[:, 0] - pairs[:, 1]).norm(dim=1), certificate.sensitivity[0].item()
 
 

@@ -176,7 +176,7 @@ def test_a_problem_that_does_not_fit_is_refused() -> None:
     task = made_task()
     with pytest.raises(ValueError, match="at most one long"):
         replace(task, features=2 * task.features)
-    with pytest.raises(ValueError, match="one score a record"):
+    with pytest.raises(ValueError, match="one score per record"):
         replace(task, loss=Softmax(classes=3))
 
 
@@ -263,13 +263,13 @@ def test_the_gradient_of_an_unroll_is_that_of_finite_differences_where_nothing_i
         _, trace = unroll(protector, task, allowance, start, steps=1, generator=generator())
         return trace.loss.sum()
 
-    (found,) = torch.autograd.grad(objective(), bias)
+    (derivative,) = torch.autograd.grad(objective(), bias)
     with torch.no_grad():
         bias.add_(1e-5)
         high = float(objective())
         bias.sub_(2e-5)
         low = float(objective())
-    assert float(found) == pytest.approx((high - low) / 2e-5, rel=1e-5)
+    assert float(derivative) == pytest.approx((high - low) / 2e-5, rel=1e-5)
 
 
 # The Lagrangian

@@ -178,10 +178,10 @@ def test_truncated_cdp_is_a_loose_baseline(
     rate: float, noise: float, rounds: int, tcdp: float, rdp: float, pld: float
 ) -> None:
     releases: list[tuple[Event, int]] = [(sampled(noise, rate), rounds)]
-    found = {r.accountant: r.epsilon for r in account_all(releases, delta=1e-5)}
-    assert found["tcdp"] == pytest.approx(tcdp, rel=1e-6)
-    assert found["rdp"] == pytest.approx(rdp, rel=1e-6)
-    assert found["pld"] == pytest.approx(pld, rel=1e-4)
+    epsilons = {r.accountant: r.epsilon for r in account_all(releases, delta=1e-5)}
+    assert epsilons["tcdp"] == pytest.approx(tcdp, rel=1e-6)
+    assert epsilons["rdp"] == pytest.approx(rdp, rel=1e-6)
+    assert epsilons["pld"] == pytest.approx(pld, rel=1e-4)
 
 
 # Golden values: mpmath.
@@ -216,23 +216,25 @@ def test_skellam() -> None:
 )
 @settings(max_examples=10)
 def test_exact_is_below_optimal_is_below_simple(noise: float, rounds: int, delta: float) -> None:
-    found = {r.accountant: r.epsilon for r in account_all([(gaussian(noise), rounds)], delta=delta)}
+    epsilons = {
+        r.accountant: r.epsilon for r in account_all([(gaussian(noise), rounds)], delta=delta)
+    }
     slack = 1 + 1e-9
-    assert all(epsilon is not None for epsilon in found.values())
-    assert found["gdp"] <= found["zcdp"] * slack  # type: ignore[operator]
-    assert found["zcdp"] <= found["zcdp-simple"] * slack  # type: ignore[operator]
-    assert found["zcdp"] <= found["rdp"] * slack  # type: ignore[operator]
+    assert all(epsilon is not None for epsilon in epsilons.values())
+    assert epsilons["gdp"] <= epsilons["zcdp"] * slack  # type: ignore[operator]
+    assert epsilons["zcdp"] <= epsilons["zcdp-simple"] * slack  # type: ignore[operator]
+    assert epsilons["zcdp"] <= epsilons["rdp"] * slack  # type: ignore[operator]
     # The numerical accountant is an upper bound on the exact one, and close to it.
-    assert found["gdp"] <= found["pld"] * slack <= found["gdp"] * 1.001 + 1e-9  # type: ignore[operator]
+    assert epsilons["gdp"] <= epsilons["pld"] * slack <= epsilons["gdp"] * 1.001 + 1e-9  # type: ignore[operator]
 
 
 @given(noise=st.floats(3, 20), rate=st.floats(1e-3, 0.09), rounds=st.integers(1, 2000))
 @settings(max_examples=12)
 def test_pld_is_below_rdp_is_below_tcdp(noise: float, rate: float, rounds: int) -> None:
     releases: list[tuple[Event, int]] = [(sampled(noise, rate), rounds)]
-    found = {r.accountant: r.epsilon for r in account_all(releases, delta=1e-6)}
-    assert found["pld"] <= found["rdp"] * (1 + 1e-9)  # type: ignore[operator]
-    assert found["rdp"] <= found["tcdp"] * (1 + 1e-9)  # type: ignore[operator]
+    epsilons = {r.accountant: r.epsilon for r in account_all(releases, delta=1e-6)}
+    assert epsilons["pld"] <= epsilons["rdp"] * (1 + 1e-9)  # type: ignore[operator]
+    assert epsilons["rdp"] <= epsilons["tcdp"] * (1 + 1e-9)  # type: ignore[operator]
 
 
 def test_small_losses_are_not_drowned_by_the_discretisation() -> None:

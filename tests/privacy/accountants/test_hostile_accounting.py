@@ -124,10 +124,10 @@ def test_extreme_releases_are_neither_free_nor_fatal(kind: type[Accountant], eve
         assert once.epsilon(0.0) >= event.pure_epsilon * (1 - 1e-12) > 0
     else:
         assert once.epsilon(0.0) == inf
-    found = [once.epsilon(delta) for delta in (1e-300, 1e-8, 0.9)]
-    assert all(epsilon >= 0 for epsilon in found)
-    assert found == sorted(found, reverse=True)
-    assert once.compose(event, 999_999).epsilon(1e-8) >= found[1] * (1 - 1e-9)
+    epsilons = [once.epsilon(delta) for delta in (1e-300, 1e-8, 0.9)]
+    assert all(epsilon >= 0 for epsilon in epsilons)
+    assert epsilons == sorted(epsilons, reverse=True)
+    assert once.compose(event, 999_999).epsilon(1e-8) >= epsilons[1] * (1 - 1e-9)
 
 
 @every_accountant
@@ -323,10 +323,10 @@ def test_an_epsilon_below_what_renyi_orders_show_can_be_calibrated_to() -> None:
     """Orders end at 1024, so no noise brings their ε below about ln(1/δ)/1024: 0.01 here."""
     by_rdp = RdpAccountant(adjacency=A).compose(sampled(1e12, 0.01), 100)
     assert by_rdp.epsilon(1e-8) > 0.008
-    found = calibrate(epsilon=0.008, delta=1e-8, rounds=100, sampling_rate=0.01, adjacency=A)
-    assert found.epsilon <= 0.008
+    calibrated = calibrate(epsilon=0.008, delta=1e-8, rounds=100, sampling_rate=0.01, adjacency=A)
+    assert calibrated.epsilon <= 0.008
     # Little is lost against the central limit, q·√T/μ.
-    assert found.noise_multiplier <= 1.02 * 0.01 * 10 / gdp_mu(epsilon=0.008, delta=1e-8)
+    assert calibrated.noise_multiplier <= 1.02 * 0.01 * 10 / gdp_mu(epsilon=0.008, delta=1e-8)
 
 
 def test_gdp_is_exact_for_a_million_rounds() -> None:

@@ -41,9 +41,9 @@ SOME = tuple(SHAPES) if STRESS else ("falling fourfold", "falling 10⁴-fold")
 
 def by_pld(noises: np.ndarray, rate: float) -> float:
     releases = gaussian_releases(noises.tolist(), sampling_rate=rate, adjacency=A)
-    found = account(releases, delta=DELTA, accountant="pld").epsilon
-    assert found is not None
-    return found
+    epsilon = account(releases, delta=DELTA, accountant="pld").epsilon
+    assert epsilon is not None
+    return epsilon
 
 
 def reference(noises: np.ndarray, rate: float, step: float) -> float:
@@ -86,10 +86,10 @@ def test_more_distinct_noises_than_levels_on_a_sample_cost_what_all_of_them_do()
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_thousand_distinct_noises_on_a_sample_cost_what_all_of_them_do(shape: str) -> None:
     started = perf_counter()
-    found = by_pld(SHAPES[shape], 0.01)
+    epsilon = by_pld(SHAPES[shape], 0.01)
     assert perf_counter() - started <= 15
     truth = reference(SHAPES[shape], 0.01, 2e-4)
-    assert truth * (1 - 5e-4) <= found <= truth * 1.005
+    assert truth * (1 - 5e-4) <= epsilon <= truth * 1.005
 
 
 @given(
@@ -118,8 +118,8 @@ def test_the_closed_forms_are_the_divergences_of_the_pair(
                     truth = mixed - mpmath.exp(e) * plain
                 else:
                     truth = (1 - plain) - mpmath.exp(e) * (1 - mixed)
-            (found,) = curve(np.array([epsilon]), noise=noise, rate=rate)
-            assert abs(mpmath.mpf(float(found)) - truth) <= 4 * mpmath.mpf(2) ** -53
+            (delta,) = curve(np.array([epsilon]), noise=noise, rate=rate)
+            assert abs(mpmath.mpf(float(delta)) - truth) <= 4 * mpmath.mpf(2) ** -53
 
 
 @pytest.mark.parametrize(("noise", "rate"), [(0.6, 0.01), (1.0, 0.2), (5.0, 0.001), (2.0, 0.9)])

@@ -221,10 +221,10 @@ def test_the_cost_of_discrete_gaussian_shares_is_that_of_the_theorem(
         adjacency=R, shares=shares, share_stddev=stddev, l1_sensitivity=l2 * ratio,
         l2_sensitivity=l2, dimension=dimension,
     )  # fmt: skip
-    (found,) = RdpAccountant(adjacency=R, orders=(order,)).cost(event)
+    (divergence,) = RdpAccountant(adjacency=R, orders=(order,)).cost(event)
     exact = oracle(event, order)
-    assert found >= exact * (1 - 1e-12)
-    assert found == pytest.approx(exact, rel=1e-3 if shares > 1000 else 1e-9)
+    assert divergence >= exact * (1 - 1e-12)
+    assert divergence == pytest.approx(exact, rel=1e-3 if shares > 1000 else 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_the_gap_of_a_sum_of_discrete_gaussians(shares: int, stddev: float, tau:
 
 def test_the_gap_is_never_below_its_sum() -> None:
     exact = 10 * sum(np.exp(-2 * np.pi**2 * 4 * k / (k + 1)) for k in range(1, 5000))
-    found = convolution_gap(shares=5000, share_stddev=2.0)
-    assert exact <= found <= exact * 1.1
+    gap = convolution_gap(shares=5000, share_stddev=2.0)
+    assert exact <= gap <= exact * 1.1
 
 
 def test_skellam_shares_cost_what_the_reference_says() -> None:
@@ -286,10 +286,10 @@ def test_discrete_gaussian_shares_of_a_fine_grid_cost_what_a_gaussian_costs() ->
         dimension=49,
     )  # fmt: skip
     orders = np.arange(2.0, 513)
-    found = RdpAccountant(adjacency=R, orders=tuple(orders)).compose(event, 100).epsilon(1e-5)
+    epsilon = RdpAccountant(adjacency=R, orders=tuple(orders)).compose(event, 100).epsilon(1e-5)
     gaussian = rdp_epsilon(orders=orders, divergences=100 * orders * 100**2 / 2e6, delta=1e-5)
-    assert found == pytest.approx(gaussian, rel=1e-12)
-    assert found == pytest.approx(4.752, abs=1e-3)
+    assert epsilon == pytest.approx(gaussian, rel=1e-12)
+    assert epsilon == pytest.approx(4.752, abs=1e-3)
 
 
 @pytest.mark.parametrize("law", ["skellam", "discrete-gaussian"])

@@ -298,8 +298,8 @@ def test_skellam_ratios_are_accurate_on_both_sides_of_the_change_of_formula(
     for part in (0.1, 0.5, 1.0):
         k = int(law.reach * part)
         exact = mp.besseli(k, mp.mpf(variance), maxterms=10**6) / peak
-        found = mp.mpf(float(law.ratio(np.array([float(k)]))[0]))
-        assert abs(found - exact) <= max(exact * mp.ldexp(1, -42), mp.ldexp(1, -64))
+        ratio = mp.mpf(float(law.ratio(np.array([float(k)]))[0]))
+        assert abs(ratio - exact) <= max(exact * mp.ldexp(1, -42), mp.ldexp(1, -64))
 
 
 # --- Normals of many scales -----------------------------------------------------------------------
@@ -511,8 +511,10 @@ both_rules = pytest.mark.parametrize("rule", [ExponentialMechanism, ReportNoisyM
 @both_rules
 def test_coins_fall_with_exactly_the_stated_rate(rule: type[Selection]) -> None:
     for monotone, rate in ((False, 0.25), (True, 0.5)):
-        found = exponents_of(rule, [1.0, 4.0, 2.0], epsilon=1.0, sensitivity=2.0, monotone=monotone)
-        assert found == [3 * rate, 0.0, 2 * rate]
+        exponents = exponents_of(
+            rule, [1.0, 4.0, 2.0], epsilon=1.0, sensitivity=2.0, monotone=monotone
+        )
+        assert exponents == [3 * rate, 0.0, 2 * rate]
 
 
 @both_rules

@@ -80,8 +80,8 @@ def test_the_whole_is_discrete_laplace_at_any_scale(scale: float, stream: Random
     def cdf(x: NDArray[np.float64]) -> NDArray[np.float64]:
         p = np.exp(-1 / scale)
         tail = np.exp(-(np.abs(x) + (x >= 0)) / scale) / (1 + p)
-        found: NDArray[np.float64] = np.where(x >= 0, 1 - tail, tail)
-        return found
+        probability: NDArray[np.float64] = np.where(x >= 0, 1 - tail, tail)
+        return probability
 
     assert_distribution_follows(draws, cdf)
     with pytest.raises(AssertionError, match="outside"):
@@ -95,8 +95,8 @@ def test_large_jumps_follow_the_exponential_integral(stream: RandomStream) -> No
     large = sizes[sizes >= 10**6]
 
     def cdf(k: NDArray[np.float64]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = 1 - exp1((k + 0.5) / scale) / exp1((10**6 - 0.5) / scale)
-        return found
+        probability: NDArray[np.float64] = 1 - exp1((k + 0.5) / scale) / exp1((10**6 - 0.5) / scale)
+        return probability
 
     assert_distribution_follows(large, cdf)
     assert_mean_is((sizes >= 10**6).astype(float), exp1(10**6 / scale) / log(scale), 0.25)

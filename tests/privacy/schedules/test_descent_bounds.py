@@ -158,10 +158,10 @@ def test_the_noise_left_in_the_momentum_is_that_of_its_weights(
     beta: float, noise: list[float]
 ) -> None:
     squares = np.square(noise)
-    for t, found in enumerate(momentum_noise(squares, beta=beta), start=1):
+    for t, left in enumerate(momentum_noise(squares, beta=beta), start=1):
         weights = (1 - beta) * beta ** (t - np.arange(1.0, t + 1)) / (1 - beta**t)
         assert sum(weights) == pytest.approx(1)
-        assert found == pytest.approx(float(np.sum(weights**2 * squares[:t])), rel=1e-9)
+        assert left == pytest.approx(float(np.sum(weights**2 * squares[:t])), rel=1e-9)
 
 
 def test_the_bound_of_plain_descent_is_the_recursion_that_proves_it() -> None:
@@ -193,13 +193,13 @@ def test_clipped_descent_has_no_bound(beta: float) -> None:
         pulled = 0.9 * max(one, -most) + 0.1 * min(other, most)
         return pulled + convexity * theta
 
-    found = {}
+    risks = {}
     for most in (clip, 1.0):
         theta = 0.0
         for _ in range(5000):
             theta -= slope(theta, most) / 0.26
-        found[most] = risk(theta)
-    left = found[clip] - found[1.0]
+        risks[most] = risk(theta)
+    left = risks[clip] - risks[1.0]
     assert left > 0.01
     facts: dict[str, Any] = {
         "smoothness": 0.26,

@@ -61,12 +61,12 @@ def test_the_events_of_a_calibrated_schedule_fit_the_budget_and_fill_it(
     schedule: Schedule, rounds: int, epsilon: float
 ) -> None:
     budget = Budget(epsilon=epsilon, delta=1e-6)
-    found = schedule.calibrated(budget=budget, rounds=rounds, adjacency="replace-one")
+    calibrated = schedule.calibrated(budget=budget, rounds=rounds, adjacency="replace-one")
     fresh = GdpAccountant(adjacency=Adjacency.REPLACE_ONE)
-    total = fresh.compose_all(found.releases).epsilon(1e-6)
+    total = fresh.compose_all(calibrated.releases).epsilon(1e-6)
     assert total <= epsilon * (1 + 1e-12)
     assert total == pytest.approx(epsilon, rel=1e-6)
-    assert len(found.noise_multipliers) == rounds
+    assert len(calibrated.noise_multipliers) == rounds
 
 
 @given(logs=st.lists(st.floats(-15, 15), min_size=1, max_size=40), total=st.floats(0.01, 100))
@@ -110,8 +110,8 @@ def test_dynamic_noise_is_the_printed_formula(gamma: float, rounds: int, total: 
         gamma ** (-(rounds - t) / 2) * (1 - gamma ** (rounds / 2)) / (total * (1 - sqrt(gamma)))
     )
     usable = -(rounds - t) * log(gamma) < 36  # beyond that noise is cut at 10⁴ times the least
-    found = Dynamic(gamma=gamma).noise(rounds, total=total) ** 2
-    np.testing.assert_allclose(found[usable], printed[usable], rtol=1e-6)
+    squares = Dynamic(gamma=gamma).noise(rounds, total=total) ** 2
+    np.testing.assert_allclose(squares[usable], printed[usable], rtol=1e-6)
 
 
 def test_the_predicted_gain_is_the_ratio_of_the_two_bounds() -> None:
@@ -136,8 +136,8 @@ def test_momentum_influence_is_its_defining_sum(gamma: float, beta: float, round
     expected = [
         sum(gamma**j * beta ** (2 * (k - 1 - j)) for j in range(k)) for k in range(rounds, 0, -1)
     ]
-    found = np.exp(momentum_influence(rounds, gamma=gamma, beta=beta))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    influence = np.exp(momentum_influence(rounds, gamma=gamma, beta=beta))
+    np.testing.assert_allclose(influence, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("nudge", [0.0, 1e-16, 1e-12, 1e-8])
@@ -145,8 +145,8 @@ def test_momentum_influence_has_no_hole_where_its_closed_form_has(nudge: float) 
     """At β² = γ it is k·γ^(k−1), and nearby nearly so."""
     beta, T = 0.9, 30
     k = np.arange(T, 0, -1)
-    found = np.exp(momentum_influence(T, gamma=beta**2 + nudge, beta=beta))
-    np.testing.assert_allclose(found, k * beta ** (2.0 * (k - 1)), rtol=1e-6)
+    influence = np.exp(momentum_influence(T, gamma=beta**2 + nudge, beta=beta))
+    np.testing.assert_allclose(influence, k * beta ** (2.0 * (k - 1)), rtol=1e-6)
 
 
 def test_momentum_aware_noise_is_least_before_the_end() -> None:
@@ -202,8 +202,8 @@ def test_the_best_number_of_rounds_is_the_closed_form(total: float) -> None:
     unit = DESCENT.dimension / (2 * 0.35) * DESCENT.records**-2.0
     a = unit / total / (1 - sqrt(gamma)) ** 2
     ideal = 2 * log(a / (DESCENT.gap + a)) / log(gamma)
-    found = best_rounds(DESCENT, Dynamic(gamma=gamma), total=total, most=2000)
-    assert abs(found - ideal) <= 1
+    rounds = best_rounds(DESCENT, Dynamic(gamma=gamma), total=total, most=2000)
+    assert abs(rounds - ideal) <= 1
 
 
 def test_the_best_number_of_rounds_respects_the_limit() -> None:

@@ -163,8 +163,8 @@ def test_an_entry_keeps_the_rules_of_the_registry(strategy: str) -> None:
 def test_the_rules_refuse_what_the_registry_refuses(spoil: Any, complaint: str) -> None:
     entry = entry_of(output_statement())
     spoil(entry)
-    (found,) = complaints(entry, RULES)
-    assert found.startswith(complaint)
+    (message,) = complaints(entry, RULES)
+    assert message.startswith(complaint)
 
 
 def test_blanks_are_left_for_people_and_numbers_are_the_statement_s() -> None:

@@ -135,7 +135,7 @@ RENDERERS = {
 
 def short_floats(text: str) -> str:
     """Nine digits of every number: the last ones depend on the machine's mathematics."""
-    return re.sub(r"\d+\.\d+(e-?\d+)?", lambda found: f"{float(found[0]):.9g}", text)
+    return re.sub(r"\d+\.\d+(e-?\d+)?", lambda match: f"{float(match[0]):.9g}", text)
 
 
 @pytest.mark.parametrize("strategy", STATEMENTS)
@@ -214,9 +214,9 @@ def test_a_protocol_that_allows_more_than_the_shares_were_sized_for_is_a_warning
     trust: TrustModel, warning: str
 ) -> None:
     assert not shares_statement().warnings
-    (found,) = [line for line in shares_statement(trust=trust).warnings if "epsilon" in line]
-    assert warning in found
-    assert "the stated epsilon does not hold" in found
+    (message,) = [said for said in shares_statement(trust=trust).warnings if "epsilon" in said]
+    assert warning in message
+    assert "the stated epsilon does not hold" in message
 
 
 def _write_golden() -> None:

@@ -47,9 +47,9 @@ def test_shares_and_secrets_agree_with_big_integers(data: st.DataObject) -> None
         expected = [oracle_share(coefficients, point) for point in points.tolist()]
         assert shares[:, s].tolist() == expected
     chosen = data.draw(st.permutations(range(len(holders))))[:threshold]
-    found = shamir.combine(shamir.weights(points[chosen]), shares[chosen])
-    assert found.tolist() == secrets
-    assert found.tolist() == [
+    combined = shamir.combine(shamir.weights(points[chosen]), shares[chosen])
+    assert combined.tolist() == secrets
+    assert combined.tolist() == [
         oracle_secret(points[chosen].tolist(), shares[chosen, s].tolist())
         for s in range(len(secrets))
     ]
@@ -93,8 +93,8 @@ def test_too_few_shares_say_nothing() -> None:
         share = int(shamir.combine(weights, np.array([[secret], *seen[:, None]]))[0])
         full = shamir.points([0, 5, 9])
         assert full[2] == 10
-        found = shamir.combine(shamir.weights(full), np.array([*seen, share])[:, None])
-        assert found.tolist() == [secret]
+        combined = shamir.combine(shamir.weights(full), np.array([*seen, share])[:, None])
+        assert combined.tolist() == [secret]
 
 
 def test_coefficients_are_uniform() -> None:
@@ -147,5 +147,5 @@ def test_any_threshold_of_a_hundred_holders_suffices(threshold: int) -> None:
     points = shamir.points(range(100))
     shares = shamir.split(shamir.limbs(secret), points, threshold, Dice("poly"))
     chosen = np.random.default_rng(threshold).permutation(100)[:threshold]
-    found = shamir.combine(shamir.weights(points[chosen]), shares[chosen])
-    assert shamir.secret_bytes(found) == secret
+    combined = shamir.combine(shamir.weights(points[chosen]), shares[chosen])
+    assert shamir.secret_bytes(combined) == secret

@@ -26,15 +26,15 @@ def fedpriv_json(*arguments: str) -> Any:
 
 
 def test_account_reports_the_reference_value_with_its_assumptions() -> None:
-    found = fedpriv_json(
+    printed = fedpriv_json(
         "account", "--noise-multiplier", "10", "--rounds", "100", "--delta", "1e-5",
         "--adjacency", "add-remove",
     )  # fmt: skip
-    assert found["epsilon"] == pytest.approx(4.377178096, rel=1e-9)
-    assert found["accountant"] == "gdp"
-    assert found["adjacency"] == "add-remove"
-    assert found["delta"] == 1e-5
-    assert found["noise_multiplier"] == 10
+    assert printed["epsilon"] == pytest.approx(4.377178096, rel=1e-9)
+    assert printed["accountant"] == "gdp"
+    assert printed["adjacency"] == "add-remove"
+    assert printed["delta"] == 1e-5
+    assert printed["noise_multiplier"] == 10
 
 
 def test_replacing_a_record_costs_what_half_the_noise_would() -> None:
@@ -49,11 +49,11 @@ def test_all_sets_every_accountant_side_by_side() -> None:
         "account", "--noise-multiplier", "4", "--sampling-rate", "0.01", "--rounds", "1000",
         "--delta", "1e-5", "--adjacency", "add-remove", "--all",
     )  # fmt: skip
-    found = fedpriv_json(*arguments)
-    assert found["accountants"]["tcdp"] == pytest.approx(1.408415, rel=1e-6)
-    assert found["accountants"]["gdp"] is None
-    assert "only full-batch Gaussian noise" in found["reasons"]["gdp"]
-    assert found["epsilon"] == min(e for e in found["accountants"].values() if e is not None)
+    printed = fedpriv_json(*arguments)
+    assert printed["accountants"]["tcdp"] == pytest.approx(1.408415, rel=1e-6)
+    assert printed["accountants"]["gdp"] is None
+    assert "only full-batch Gaussian noise" in printed["reasons"]["gdp"]
+    assert printed["epsilon"] == min(e for e in printed["accountants"].values() if e is not None)
     text = fedpriv(*arguments).stdout
     (marked,) = [line for line in text.splitlines() if "tightest" in line]
     assert "pld" in marked
@@ -62,11 +62,11 @@ def test_all_sets_every_accountant_side_by_side() -> None:
 def test_a_schedule_is_read_from_json(tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
     path.write_text(json.dumps([5, 4, 3, 2, 1]))
-    found = fedpriv_json(
+    printed = fedpriv_json(
         "account", "--schedule", str(path), "--delta", "1e-6", "--adjacency", "add-remove"
     )
-    assert found["epsilon"] == pytest.approx(6.078120150, rel=1e-9)
-    assert found["rounds"] == 5
+    assert printed["epsilon"] == pytest.approx(6.078120150, rel=1e-9)
+    assert printed["rounds"] == 5
 
 
 def test_replace_one_is_the_default_of_every_command() -> None:
@@ -77,9 +77,9 @@ def test_replace_one_is_the_default_of_every_command() -> None:
 
 
 def test_calibrate_and_account_are_inverse() -> None:
-    found = fedpriv_json("calibrate", "--epsilon", "2", "--delta", "1e-6", "--rounds", "30")
+    printed = fedpriv_json("calibrate", "--epsilon", "2", "--delta", "1e-6", "--rounds", "30")
     back = fedpriv_json(
-        "account", "--noise-multiplier", repr(found["noise_multiplier"]), "--rounds", "30",
+        "account", "--noise-multiplier", repr(printed["noise_multiplier"]), "--rounds", "30",
         "--delta", "1e-6",
     )  # fmt: skip
     assert 2 * (1 - 1e-9) <= back["epsilon"] <= 2
@@ -95,11 +95,11 @@ def test_printed_noise_is_rounded_up_and_keeps_the_budget() -> None:
 
 
 def test_laplace_noise_for_pure_privacy() -> None:
-    found = fedpriv_json(
+    printed = fedpriv_json(
         "calibrate", "--epsilon", "0.5", "--delta", "0", "--rounds", "10", "--mechanism", "laplace"
     )
-    assert found["noise_multiplier"] == pytest.approx(20, rel=1e-9)
-    assert found["accountant"] == "basic"
+    assert printed["noise_multiplier"] == pytest.approx(20, rel=1e-9)
+    assert printed["accountant"] == "basic"
 
 
 @pytest.mark.parametrize(

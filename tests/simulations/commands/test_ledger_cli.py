@@ -47,30 +47,30 @@ def path(tmp_path: Path) -> Path:
 
 def test_init_makes_a_ledger_as_asked(tmp_path: Path) -> None:
     path = tmp_path / "new.ledger"
-    found = fedpriv_json(
+    printed = fedpriv_json(
         "init", path, "--data-name", "clinic", "--epsilon", 2, "--delta", 1e-7,
         "--adjacency", "replace-one", "--composition", "gdp",
     )  # fmt: skip
     with Ledger.open(path, adjacency="replace-one") as ledger:
-        assert found["head"] == ledger.head
+        assert printed["head"] == ledger.head
         assert ledger.settings.composition == "gdp"
-    assert found["budget"] == {"epsilon": 2.0, "delta": 1e-7}
-    assert found["data"] == {"name": "clinic", "fingerprint": None}
-    assert found["left"]["share"] == 1.0
+    assert printed["budget"] == {"epsilon": 2.0, "delta": 1e-7}
+    assert printed["data"] == {"name": "clinic", "fingerprint": None}
+    assert printed["left"]["share"] == 1.0
 
 
 def test_show_lists_runs_and_what_is_left(path: Path) -> None:
-    found = fedpriv_json("show", path)
-    assert [run["run"] for run in found["runs"]] == ["first [run]", "second", "study"]
-    assert [run["simulated"] for run in found["runs"]] == [False, False, True]
-    assert found["composition"]["mode"] == "gdp"
+    printed = fedpriv_json("show", path)
+    assert [run["run"] for run in printed["runs"]] == ["first [run]", "second", "study"]
+    assert [run["simulated"] for run in printed["runs"]] == [False, False, True]
+    assert printed["composition"]["mode"] == "gdp"
     with Ledger.open(path) as ledger:
-        assert found["spent"]["epsilon"] == ledger.spent().guarantee.epsilon
-        assert found["left"]["share"] == ledger.left().share
+        assert printed["spent"]["epsilon"] == ledger.spent().guarantee.epsilon
+        assert printed["left"]["share"] == ledger.left().share
     text = fedpriv("show", path).stdout
     for part in ("first [run]", "1 of 2", "as declared", "never: simulated", "gdp composition"):
         assert part in text
-    assert f"{100 * found['left']['share']:.1f} %" in text
+    assert f"{100 * printed['left']['share']:.1f} %" in text
 
 
 def test_the_bar_shrinks_as_the_budget_is_spent(tmp_path: Path) -> None:
@@ -89,13 +89,13 @@ def test_the_bar_shrinks_as_the_budget_is_spent(tmp_path: Path) -> None:
 
 
 def test_verify_recomputes_the_spend_and_prints_the_head(path: Path) -> None:
-    found = fedpriv_json("verify", path)
+    printed = fedpriv_json("verify", path)
     with Ledger.open(path) as ledger:
-        assert found["head"] == ledger.head
-        assert found["epsilon"] == pytest.approx(ledger.spent().guarantee.epsilon)
-    again = fedpriv("verify", path, "--head", found["head"])
+        assert printed["head"] == ledger.head
+        assert printed["epsilon"] == pytest.approx(ledger.spent().guarantee.epsilon)
+    again = fedpriv("verify", path, "--head", printed["head"])
     assert again.exit_code == 0
-    assert f"row {found['rows']}" in again.stdout
+    assert f"row {printed['rows']}" in again.stdout
 
 
 def test_verify_fails_with_status_1_and_names_the_row(path: Path) -> None:
@@ -104,8 +104,8 @@ def test_verify_fails_with_status_1_and_names_the_row(path: Path) -> None:
         connection.execute("UPDATE rows SET amount = 0 WHERE rowid = 3")
     done = fedpriv("verify", path, "--json")
     assert done.exit_code == 1
-    found = json.loads(done.stdout)
-    assert (found["valid"], found["row"]) == (False, 3)
+    printed = json.loads(done.stdout)
+    assert (printed["valid"], printed["row"]) == (False, 3)
     text = fedpriv("verify", path)
     assert text.exit_code == 1
     assert "NOT VALID: row 3" in text.stdout
@@ -139,14 +139,14 @@ def test_show_ends_with_status_1_if_more_than_the_budget_was_spent(path: Path) -
 
 
 def test_export_prints_every_row_and_no_secret(path: Path) -> None:
-    found = fedpriv_json("export", path)
+    printed = fedpriv_json("export", path)
     with Ledger.open(path) as ledger:
         salt = ledger._store.salt()
-        assert found == json.loads(json.dumps(ledger.export()))
+        assert printed == json.loads(json.dumps(ledger.export()))
     text = fedpriv("export", path).stdout
-    assert len(text.splitlines()) == len(found["rows"])
-    assert found["head"] in text
-    assert salt.hex() not in json.dumps(found) + text
+    assert len(text.splitlines()) == len(printed["rows"])
+    assert printed["head"] in text
+    assert salt.hex() not in json.dumps(printed) + text
 
 
 @pytest.mark.parametrize("name", ["show", "verify", "export"])

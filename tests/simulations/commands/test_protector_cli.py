@@ -51,10 +51,10 @@ def test_the_same_command_writes_the_same_bytes(
     fedpriv: Command, trained: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "again.json"
-    found = fedpriv(*ARGUMENTS, "--out", out, "--json").json()
+    printed = fedpriv(*ARGUMENTS, "--out", out, "--json").json()
     assert out.read_bytes() == trained.read_bytes()
-    assert found["sha256"] == load(out).sha256
-    assert found["trained_on"] == "synthetic"
+    assert printed["sha256"] == load(out).sha256
+    assert printed["trained_on"] == "synthetic"
     assert not list(tmp_path.glob("*.partial"))
 
 

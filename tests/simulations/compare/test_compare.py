@@ -55,21 +55,21 @@ def timeless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_every_combination_is_one_cell_and_the_frame_is_always_there(file: Path) -> None:
-    found = cells(read_experiment(file, ["compare.parties=[5, 10]"]))
+    todo = cells(read_experiment(file, ["compare.parties=[5, 10]"]))
     settings = {
         (c.experiment.strategy.title, c.experiment.privacy.epsilon, c.experiment.data.parties)
-        for c in found
+        for c in todo
     }
     noisy = {label for label, _, _ in settings} - {"non-private", "party-alone"}
     assert noisy == {"gradient-perturbation", "output-perturbation", "equal"}
     assert len(settings) == 3 * 2 * 2 + 2 * 2  # without noise, ε does not matter
-    assert len(found) == 2 * len(settings)
-    assert len({c.key for c in found}) == len(found)
+    assert len(todo) == 2 * len(settings)
+    assert len({c.key for c in todo}) == len(todo)
 
 
 def test_seeds_count_from_that_of_the_run(file: Path) -> None:
-    found = cells(read_experiment(file, ["run.seed=7", "compare.seeds=3"]))
-    assert {c.experiment.run.seed for c in found} == {7, 8, 9}
+    todo = cells(read_experiment(file, ["run.seed=7", "compare.seeds=3"]))
+    assert {c.experiment.run.seed for c in todo} == {7, 8, 9}
 
 
 def test_settings_of_one_strategy_need_labels(file: Path) -> None:
@@ -145,9 +145,9 @@ def test_numbers_depend_neither_on_workers_nor_on_an_interruption(
     check_report(fedpriv("compare", "--resume", out).out, resumed)
 
 
-def check_rows(found: list[dict[str, Any]]) -> None:
-    rows = {(row["label"], row["epsilon_budget"]): row for row in found}
-    assert len(rows) == len(found) == 8
+def check_rows(printed: list[dict[str, Any]]) -> None:
+    rows = {(row["label"], row["epsilon_budget"]): row for row in printed}
+    assert len(rows) == len(printed) == 8
     exact = rows["non-private", None]
     assert exact["confidence_interval"] == [exact["mean"]] * 2
     noisy = rows["output-perturbation", 0.5]

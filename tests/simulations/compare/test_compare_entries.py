@@ -37,7 +37,7 @@ def study(**compare: Any) -> Experiment:
     )
 
 
-def found(experiment: Experiment, label: str, epsilon: float) -> Experiment:
+def experiment_at(experiment: Experiment, label: str, epsilon: float) -> Experiment:
     (one, *_) = [
         cell.experiment for cell in cells(experiment) if cell.setting[:2] == (label, epsilon)
     ]
@@ -46,9 +46,9 @@ def found(experiment: Experiment, label: str, epsilon: float) -> Experiment:
 
 def test_options_by_budget_reach_every_strategy_that_knows_them() -> None:
     changed = study(at={"2": {"rounds": 9}})
-    assert found(changed, "gradient-perturbation", 0.5).strategy.options["rounds"] == 5
-    assert found(changed, "gradient-perturbation", 2.0).strategy.options["rounds"] == 9
-    assert "rounds" not in found(changed, "output-perturbation", 2.0).strategy.options
+    assert experiment_at(changed, "gradient-perturbation", 0.5).strategy.options["rounds"] == 5
+    assert experiment_at(changed, "gradient-perturbation", 2.0).strategy.options["rounds"] == 9
+    assert "rounds" not in experiment_at(changed, "output-perturbation", 2.0).strategy.options
 
 
 def test_an_entry_may_change_what_it_likes_at_a_budget() -> None:
@@ -59,12 +59,12 @@ def test_an_entry_may_change_what_it_likes_at_a_budget() -> None:
         "at": {"2": {"rounds": 8, "model.l2": 0.25}},
     }
     changed = study(strategies=["output-perturbation", entry], at={"2": {"rounds": 9}})
-    small = found(changed, "gradient-perturbation", 0.5)
-    large = found(changed, "gradient-perturbation", 2.0)
+    small = experiment_at(changed, "gradient-perturbation", 0.5)
+    large = experiment_at(changed, "gradient-perturbation", 2.0)
     assert (small.strategy.options["rounds"], small.model.l2) == (7, 0.5)
     assert (large.strategy.options["rounds"], large.model.l2) == (8, 0.25)
     assert small.privacy.adjacency == large.privacy.adjacency == "add-remove"
-    other = found(changed, "output-perturbation", 0.5)
+    other = experiment_at(changed, "output-perturbation", 0.5)
     assert (other.model.l2, other.privacy.adjacency) == (0.01, "replace-one")
 
 
@@ -110,7 +110,7 @@ def test_what_seeds_cannot_decide_is_not_said() -> None:
         for finding in findings([row("b", NOISY, epsilon=1.0)], None, {"b": {1.0: 0.68}})
         if "published" in finding
     ]
-    assert "b is not told apart at any ε" in said
+    assert "b is undecided at every ε" in said
 
 
 def test_the_table_shows_accuracies_beside_ours_and_other_adjacencies_by_name() -> None:

@@ -62,17 +62,17 @@ NOISY = [0.60, 0.75, 0.66, 0.71, 0.69]
 
 def test_an_interval_is_students() -> None:
     values = [1.0, 2.0, 4.0, 8.0]
-    found = mean_interval(values)
+    interval = mean_interval(values)
     expected = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
-    assert (found.low, found.high) == pytest.approx(expected, rel=1e-12)
+    assert (interval.low, interval.high) == pytest.approx(expected, rel=1e-12)
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     """4000 intervals of 5 normals: a right coverage of 95 % fails with probability < 1e-9."""
     rng = np.random.default_rng(5)
     hits = sum(
-        abs(found.mean) <= (found.half_width or 0)
-        for found in (mean_interval(list(draw)) for draw in rng.normal(size=(4000, 5)))
+        abs(interval.mean) <= (interval.half_width or 0)
+        for interval in (mean_interval(list(draw)) for draw in rng.normal(size=(4000, 5)))
     )
     low, high = stats.binom.ppf([5e-10, 1 - 5e-10], 4000, 0.95)
     assert low <= hits <= high
@@ -93,14 +93,14 @@ def test_what_no_seed_changes_is_exact() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(-1, 1))
 def test_pairing_removes_what_seeds_share(values: list[float], shift: float) -> None:
-    found = paired_difference([value + shift for value in values], values)
-    assert found.mean == pytest.approx(shift, abs=1e-12)
-    assert (found.half_width or 0) < 1e-12
+    interval = paired_difference([value + shift for value in values], values)
+    assert interval.mean == pytest.approx(shift, abs=1e-12)
+    assert (interval.half_width or 0) < 1e-12
 
 
 def test_close_to_non_private_is_said_with_the_interval_of_the_loss() -> None:
-    found = findings([EXACT, row("gradient-perturbation", GOOD, epsilon=1.0)])
-    (sentence,) = [f for f in found if "within 1 point" in f]
+    sentences = findings([EXACT, row("gradient-perturbation", GOOD, epsilon=1.0)])
+    (sentence,) = [f for f in sentences if "within 1 point" in f]
     assert "gradient-perturbation" in sentence
     low, high = map(float, re.findall(r"CI (-?[\d.]+) to (-?[\d.]+)", sentence)[0])
     losses = [100 * (0.776 - value) for value in GOOD]
@@ -120,10 +120,10 @@ def test_close_is_not_said_when_the_seeds_leave_it_open() -> None:
 
 
 def test_a_loss_of_more_than_a_point_is_said() -> None:
-    found = findings([EXACT, row("pathak", NOISY, epsilon=0.5)])
+    sentences = findings([EXACT, row("pathak", NOISY, epsilon=0.5)])
     assert any(
         "pathak loses more than 1 point to non-private averaging (77.6 %) at ε = 0.5" in f
-        for f in found
+        for f in sentences
     )
 
 
@@ -134,10 +134,12 @@ def test_twins_are_compared_at_every_epsilon_and_only_where_it_is_decided() -> N
         row("gradient-perturbation", GOOD, epsilon=1.0),
         row("local-gradient-perturbation", GOOD[::-1], epsilon=1.0),
     ]
-    found = findings(rows)
-    assert any("is above local-gradient-perturbation at ε = 0.5" in f for f in found)
-    assert any("is not told apart from local-gradient-perturbation at ε = 1." in f for f in found)
-    assert not any("every ε" in f for f in found)
+    sentences = findings(rows)
+    assert any("is above local-gradient-perturbation at ε = 0.5" in f for f in sentences)
+    assert any(
+        "cannot be distinguished from local-gradient-perturbation at ε = 1." in f for f in sentences
+    )
+    assert not any("every ε" in f for f in sentences)
     higher = [
         row("gradient-perturbation", GOOD, epsilon=1.0),
         row("local-gradient-perturbation", [0.7, 0.71, 0.7, 0.72, 0.7], epsilon=1.0),
@@ -146,14 +148,14 @@ def test_twins_are_compared_at_every_epsilon_and_only_where_it_is_decided() -> N
 
 
 def test_a_twin_that_wins_is_reported_against_the_story() -> None:
-    found = findings(
+    sentences = findings(
         [
             row("output-perturbation", NOISY, epsilon=1.0),
             row("local-output-perturbation", GOOD, epsilon=1.0),
         ]
     )
     assert any(
-        "output-perturbation is below local-output-perturbation at ε = 1" in f for f in found
+        "output-perturbation is below local-output-perturbation at ε = 1" in f for f in sentences
     )
 
 
@@ -180,11 +182,11 @@ def test_equal_weights_are_explained_by_the_smallest_party() -> None:
     undecided = row(
         "output-perturbation", GOOD[::-1], epsilon=1.0, label="equal", options={"weights": "equal"}
     )
-    assert any("not told apart" in f for f in findings([fair, undecided]))
+    assert any("cannot be distinguished" in f for f in findings([fair, undecided]))
 
 
 def test_joining_is_weighed_against_training_alone() -> None:
-    found = findings(
+    sentences = findings(
         [
             ALONE,
             row("gradient-perturbation", GOOD, epsilon=1.0),
@@ -194,13 +196,15 @@ def test_joining_is_weighed_against_training_alone() -> None:
     assert any(
         "does better than by training alone (72.9 % on average over the parties) with: gradient"
         in f
-        for f in found
+        for f in sentences
     )
     assert any(
         "does worse than by training alone (72.9 % on average over the parties) with: pathak" in f
-        for f in found
+        for f in sentences
     )
-    assert any("Worse than always naming the commoner class (56.0 %): pathak" in f for f in found)
+    assert any(
+        "Worse than always naming the majority class (56.0 %): pathak" in f for f in sentences
+    )
 
 
 def test_numbers_of_parties_are_told_apart() -> None:
@@ -209,9 +213,9 @@ def test_numbers_of_parties_are_told_apart() -> None:
         row("non-private", [0.77] * 5, parties=20),
         row("gradient-perturbation", NOISY, epsilon=1.0, parties=20),
     ]
-    found = findings(rows)
-    assert found
-    assert all(f.startswith(("With 20 parties", "With 131 parties")) for f in found)
+    sentences = findings(rows)
+    assert sentences
+    assert all(f.startswith(("With 20 parties", "With 131 parties")) for f in sentences)
 
 
 def test_a_row_reports_the_keys_of_a_run_with_mean_and_interval() -> None:

@@ -1,4 +1,4 @@
-"""What befalls the processes that the nursery starts, at named moments, by order of a test.
+"""Faults that a test orders for the nursery's processes, at named moments.
 
 The product has no switches for this: a process of the nursery wraps what the modules of a
 deployment call. A test leaves orders in a member's directory, each to be carried out once, in turn:
@@ -53,8 +53,8 @@ def give(root: Path, *orders: str, gone: bool = False) -> None:
 
 def deaths(root: Path) -> list[dict[str, Any]]:
     """The orders that were carried out since the last were given, and when."""
-    found: list[dict[str, Any]] = _read(root / _DEATHS)
-    return found
+    events: list[dict[str, Any]] = _read(root / _DEATHS)
+    return events
 
 
 def lie(root: Path, *lies: str) -> None:
@@ -102,9 +102,9 @@ def _fall(root: Path, moment: str) -> None:
 
 def _pull_task_input(pull: Callable[..., Any], root: Path) -> Callable[..., Any]:
     def pulled(client: Any) -> Any:
-        found = pull(client)
-        (root / "request").write_bytes(opened(found[0]))
-        return found
+        inputs = pull(client)
+        (root / "request").write_bytes(opened(inputs[0]))
+        return inputs
 
     return pulled
 
@@ -213,7 +213,7 @@ def _told(home: Path, request: Request) -> Request:
 
 def _read(path: Path) -> list[Any]:
     try:
-        found: list[Any] = json.loads(path.read_text())
+        entries: list[Any] = json.loads(path.read_text())
     except FileNotFoundError:
         return []
-    return found
+    return entries

@@ -214,5 +214,5 @@ def standing(**policy: Any) -> Iterator[Standing]:
 
 
 def superlink(folder: ServerFolder) -> Process:
-    (found,) = (each for each in processes(folder) if each.name == "superlink")
-    return found
+    (process,) = (each for each in processes(folder) if each.name == "superlink")
+    return process

@@ -1,4 +1,4 @@
-"""What a worker has ready: the same answers, nothing that decides, and no threads to inherit."""
+"""A worker's preparation: the same answers, nothing that decides, and no threads to inherit."""
 
 from __future__ import annotations
 
@@ -148,7 +148,8 @@ import json, os, signal, sys, threading
 from pathlib import Path
 
 from fedpriv.simulations.client_app import open_party
-from fedpriv.data import Files, files
+from fedpriv.data import Files
+from fedpriv.data.tables import files
 from fedpriv.learning.clipping.logistic import clipped_logistic_sums
 from fedpriv.federation.engines.warm_up import load_kernels
 from fedpriv.learning.row_scores import _fill
@@ -208,12 +209,12 @@ def test_a_worker_starts_no_thread_and_its_copies_may_use_all_of_theirs(
         check=True,
         timeout=300,
     )
-    found = json.loads(done.stdout)
-    assert found["kept"]
-    assert found["started"] <= 0  # OpenBLAS ends its own before every fork
-    assert found["by reading here"] > 0  # which is why it is read elsewhere
-    assert found["kernels"] == [2, 2]  # in both precisions, before the first message
-    assert found["ended"] == [0] * 20
+    printed = json.loads(done.stdout)
+    assert printed["kept"]
+    assert printed["started"] <= 0  # OpenBLAS ends its own before every fork
+    assert printed["by reading here"] > 0  # which is why it is read elsewhere
+    assert printed["kernels"] == [2, 2]  # in both precisions, before the first message
+    assert printed["ended"] == [0] * 20
 
 
 # Looking for work.

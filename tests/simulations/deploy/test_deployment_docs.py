@@ -31,12 +31,12 @@ def files() -> dict[str, str]:
 def commands() -> list[list[str]]:
     """The commands of the sequence, for every party where the page names one of them."""
     (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    found = []
+    shown = []
     for line in block.splitlines():
         words = shlex.split(line, comments=True)
         names = NAMES if "and so" in line or "every party" in line else ("north",)
-        found += [[word.replace("north", name) for word in words] for name in names]
-    return found
+        shown += [[word.replace("north", name) for word in words] for name in names]
+    return shown
 
 
 def test_the_documented_sequence_leads_to_a_federation_that_is_ready(

@@ -155,10 +155,10 @@ def test_doctor_finds_what_is_wrong_with_a_party_and_nothing_else(
     folder = deployment().parties[0]
     plant, names, message = PARTY_FAULTS[fault]
     plant(folder)
-    found = failures(folder, network=False)
-    assert set(found) == names
-    assert any(message in check.found for check in found.values()), found
-    assert all(check.remedy for check in found.values())
+    failed = failures(folder, network=False)
+    assert set(failed) == names
+    assert any(message in check.found for check in failed.values()), failed
+    assert all(check.remedy for check in failed.values())
 
 
 def foreign_certificate(folder: ServerFolder) -> None:
@@ -217,10 +217,10 @@ def test_doctor_finds_what_is_wrong_with_a_server_and_nothing_else(
     folder = deployment().server
     plant, names, message = SERVER_FAULTS[fault]
     plant(folder)
-    found = failures(folder)
-    assert set(found) == names
-    assert any(message in check.found for check in found.values()), found
-    assert all(check.remedy for check in found.values())
+    failed = failures(folder)
+    assert set(failed) == names
+    assert any(message in check.found for check in failed.values()), failed
+    assert all(check.remedy for check in failed.values())
 
 
 def test_certificates_that_have_expired_or_are_not_valid_yet_are_found(
@@ -249,9 +249,9 @@ def test_a_port_that_another_process_has_is_found(deployment: Founder) -> None:
 def test_a_server_that_is_down_is_found_where_the_network_is_looked_at(
     deployment: Founder,
 ) -> None:
-    found = failures(deployment().parties[0])
-    assert set(found) == {"server", "clock"}
-    assert "start the server" in found["server"].remedy
+    failed = failures(deployment().parties[0])
+    assert set(failed) == {"server", "clock"}
+    assert "start the server" in failed["server"].remedy
 
 
 @pytest.mark.parametrize(
@@ -294,15 +294,15 @@ def test_the_command_says_what_to_do_and_its_exit_status_tells(
 def test_doctor_says_which_features_refuse_a_file_and_when_none_does(deployment: Founder) -> None:
     folder = deployment().parties[0]
 
-    def found() -> str:
+    def schema_note() -> str:
         (check,) = (c for c in examine(folder, network=False) if c.name == "schema")
         assert check.passed
         return check.found
 
-    assert "one value of age, dose out of range or missing keeps this party" in found()
+    assert "one value of age, dose out of range or missing keeps this party" in schema_note()
     text = folder.schema.read_text().replace('kind = "number"', 'kind = "number"\nfill = 1')
     folder.schema.write_text(f'out_of_range = "clamp"\n{text}')
-    assert found() == "no value of a feature keeps this party from answering"
+    assert schema_note() == "no value of a feature keeps this party from answering"
 
 
 def test_under_add_remove_the_roster_bounds_the_number_of_records(deployment: Founder) -> None:

@@ -45,19 +45,19 @@ class Recorder:
 def printed(out: str) -> list[tuple[list[str], dict[str, str], Path]]:
     """The commands that --dry-run prints, as a shell would run them."""
     lines = out.splitlines()
-    found = []
+    commands = []
     for folder, command in zip(lines[::2], lines[1::2], strict=True):
         words = shlex.split(command)
         assert words[0] == "env"
         settings = list(takewhile(lambda word: "=" in word, words[1:]))
-        found.append(
+        commands.append(
             (
                 words[1 + len(settings) :],
                 dict(word.split("=", 1) for word in settings),
                 Path(shlex.split(folder)[1]),
             )
         )
-    return found
+    return commands
 
 
 @pytest.mark.parametrize("role", ["server", "party"])

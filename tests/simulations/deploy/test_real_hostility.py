@@ -1,4 +1,4 @@
-"""A federation whose server lies and ships code, whose parties refuse, whose budgets and disks end.
+"""A hostile server that lies and ships code, parties that refuse, budgets and disks that end.
 
 Real SuperLink, SuperNodes and workers on the loopback, with TLS and node keys, and answers masked
 in active mode. What a party refuses it pays nothing for; why, its own log says, and the server's.
@@ -86,11 +86,12 @@ def hostile_app(directory: Path, trace: Path) -> None:
         "    trace.write(f'{sys.argv[0]}\\n')\napp = None\n"
     )
     app = directory / "private" / "flower"
-    (app / "simulations").mkdir()
+    (app / "fedpriv" / "simulations").mkdir(parents=True)
+    (app / "fedpriv" / "__init__.py").write_text(code)
     for name in ("__init__", "server_app", "client_app"):
-        (app / "simulations" / f"{name}.py").write_text(code)
+        (app / "fedpriv" / "simulations" / f"{name}.py").write_text(code)
     project = tomllib.loads((app / "pyproject.toml").read_text())
-    project["tool"]["flwr"]["app"]["fab-include"] = ["simulations/*.py"]
+    project["tool"]["flwr"]["app"]["fab-include"] = ["fedpriv/**/*.py"]
     (app / "pyproject.toml").write_text(to_toml(project))
 
 
@@ -125,7 +126,7 @@ def test_a_server_that_lies_and_ships_code_gets_what_it_was_due_and_nothing_else
         with Ledger.open(read_party(folder.policy).ledger, read_only=True) as ledger:
             *_, row = (row for row in ledger.rows() if row.kind == "reserved")
         assert json.loads(row.detail)["relative_noise"] > 0.001
-    # Flower's own command line, which belongs to the attacker, imports the code before it sends it.
+    # Flower's own command line, which is on the hostile side, imports the code before it sends it.
     assert {Path(line).name for line in trace.read_text().splitlines()} == {"flwr"}
 
 

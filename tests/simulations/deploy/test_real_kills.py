@@ -17,7 +17,6 @@ from fedpriv.data import Dataset, Records, bound, partition, read_schema, read_t
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.party.client_app import STEPS
-from fedpriv.federation.party.memory import Memory
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.membership import wait_until_up
 from fedpriv.simulations.deploy.run.client import open_deployed
@@ -96,7 +95,7 @@ class Story:
         host = open_deployed(str(folder.policy), self.config)
         if " journalled " in death["order"]:
             request, reply = ((folder.root / name).read_bytes() for name in ("request", "reply"))
-            self.resent.append(host.handle(Memory(), request)[1] == reply)
+            self.resent.append(host.handle(request) == reply)
         for run in {run for run, _ in self.live.reserved(folder)}:
             given = Journal(folder.root / "state").given(run)
             if given is not None:
@@ -265,6 +264,6 @@ def test_the_model_is_that_of_the_ledger_and_of_the_parties_that_were_there(stor
         assert replay.ask() is None
     np.testing.assert_array_equal(replay.theta, theta)
     tolerance = 20 * story.result["noise_stddev"]
-    found = expected(story, (EVERYBODY, FEWER))
-    np.testing.assert_allclose(theta, found, rtol=0, atol=tolerance)
-    assert np.abs(expected(story, (EVERYBODY, EVERYBODY)) - found).max() > 2 * tolerance
+    wanted = expected(story, (EVERYBODY, FEWER))
+    np.testing.assert_allclose(theta, wanted, rtol=0, atol=tolerance)
+    assert np.abs(expected(story, (EVERYBODY, EVERYBODY)) - wanted).max() > 2 * tolerance

@@ -129,8 +129,8 @@ def run(served: Deployment, experiment: Experiment) -> dict[str, Any]:
         watchdog.cancel()
     assert result is not None, "\n".join(said)
     with np.load(submitted.directory / "model.npz") as model:
-        found = {**result, **read_costs(submitted.directory)}
-        return {**found, "theta": model["theta"], "directory": submitted.directory}
+        summary = {**result, **read_costs(submitted.directory)}
+        return {**summary, "theta": model["theta"], "directory": submitted.directory}
 
 
 def stopped(served: Deployment, number: str) -> None:
@@ -246,18 +246,19 @@ def test_an_impostor_behind_a_registered_node_is_left_out_of_the_sum(
 def test_code_that_is_shipped_to_the_server_is_not_run(served: Deployment, tmp_path: Path) -> None:
     """Anyone on the server's machine may start a run; its code goes nowhere."""
     app, trace = tmp_path / "app", tmp_path / "trace"
-    (app / "simulations").mkdir(parents=True)
+    (app / "fedpriv" / "simulations").mkdir(parents=True)
     hostile = (
         f"import pathlib, sys\nwith pathlib.Path({str(trace)!r}).open('a') as trace:\n"
         "    trace.write(f'{sys.argv[0]}\\n')\napp = None\n"
     )
+    (app / "fedpriv" / "__init__.py").write_text(hostile)
     for name in ("__init__", "server_app", "client_app"):
-        (app / "simulations" / f"{name}.py").write_text(hostile)
+        (app / "fedpriv" / "simulations" / f"{name}.py").write_text(hostile)
     project = {
         "project": {"name": "hostile", "version": "1.0.0", "license": "Apache-2.0"},
         "tool": {"flwr": {"app": {
             "publisher": "nobody",
-            "fab-include": ["simulations/*.py"],
+            "fab-include": ["fedpriv/**/*.py"],
             "components": {"serverapp": "fedpriv.simulations.server_app:app",
                            "clientapp": "fedpriv.simulations.client_app:app"},
             "config": {"output": str(tmp_path)},
@@ -274,7 +275,7 @@ def test_code_that_is_shipped_to_the_server_is_not_run(served: Deployment, tmp_p
         check=False,
     )
     assert "was not prepared on this server" in done.stdout, done.stdout + done.stderr
-    # Flower's own command line, which belongs to the attacker, imports it before it sends it.
+    # Flower's own command line, which is on the hostile side, imports it before it sends it.
     assert {Path(line).name for line in trace.read_text().splitlines()} == {"flwr"}
 
 
@@ -399,6 +400,6 @@ def test_status_shows_processes_nodes_and_runs(served: Deployment) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert {each["name"] for each in found["processes"]} == {"superlink", "worker"}
-    assert {each["name"] for each in found["nodes"]} == set(NAMES)
+    printed = json.loads(done.stdout)
+    assert {each["name"] for each in printed["processes"]} == {"superlink", "worker"}
+    assert {each["name"] for each in printed["nodes"]} == set(NAMES)

@@ -60,9 +60,9 @@ def test_nor_do_the_python_processes_that_such_a_process_starts(deployment: Foun
     """Flower's own, say, which are started without a word about where modules come from."""
     made = deployment()
     mark = plant(made.parties[0].root)
-    find = "from importlib.util import find_spec; print(find_spec('simulations').origin)"
+    find = "from importlib.util import find_spec; print(find_spec('fedpriv').origin)"
     for program in party_programs(made.parties[0]):
-        found = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", find],
             cwd=program.folder.root,
             env=program.full_environment,
@@ -70,7 +70,7 @@ def test_nor_do_the_python_processes_that_such_a_process_starts(deployment: Foun
             text=True,
             check=True,
         )
-        assert Path(found.stdout.strip()) == ROOT / "simulations" / "__init__.py"
+        assert Path(done.stdout.strip()) == ROOT / "fedpriv" / "__init__.py"
     assert ran(mark) == ""
 
 

@@ -112,10 +112,10 @@ def test_an_experiment_gives_the_same_model_on_every_engine(
     first, second = (build_strategy(prepared, run=prepared.run) for prepared in (one, two))
     plans = first.plan, second.plan
     assert (plans[0] and plans[0].to_dict()) == (plans[1] and plans[1].to_dict())
-    (expected, _), (found, sizes) = trained(one, first), trained(two, second)
+    (expected, _), (theta, sizes) = trained(one, first), trained(two, second)
     assert all(sorted(present) == sorted(one.task.sizes) for present in sizes)
     step = 2.0**-40 if plans[0] is None else plans[0].step
-    assert np.abs(found - expected).max() <= one.task.parties * max(step, 2.0**-30)
+    assert np.abs(theta - expected).max() <= one.task.parties * max(step, 2.0**-30)
     assert np.abs(expected).max() > 0.01
 
 
@@ -139,9 +139,9 @@ def test_a_party_draws_its_own_part_of_the_sample_of_all() -> None:
 def test_drop_outs_are_the_same_in_the_clear_and_in_one_process(strategy: dict[str, Any]) -> None:
     one = prepare(experiment(strategy, dropout=0.3))
     two = prepare(experiment(strategy, dropout=0.3, engine="local", secure_aggregation="off"))
-    (expected, sizes), (found, same) = trained(one), trained(two)
+    (expected, sizes), (theta, same) = trained(one), trained(two)
     assert sizes == same
-    assert np.abs(found - expected).max() <= 1e-5
+    assert np.abs(theta - expected).max() <= 1e-5
     full, _ = trained(prepare(experiment(strategy)))
     assert np.abs(full - expected).max() > 1e-4
 
@@ -321,7 +321,7 @@ def test_planned_drop_outs_leave_every_second_round_alone() -> None:
     assert moments == {"answer", "confirm", "reveal"}
 
 
-def test_the_app_bundle_has_the_code_and_no_data(tmp_path: Path) -> None:
+def test_the_app_bundle_is_a_reference_without_code_or_data(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for name in ("fedpriv", "strategies", "simulations", "tests", "docs"):
         shutil.copytree(ROOT / name, tree / name)
@@ -338,16 +338,8 @@ def test_the_app_bundle_has_the_code_and_no_data(tmp_path: Path) -> None:
     )
     (bundle,) = tmp_path.glob("*.fab")
     names = set(zipfile.ZipFile(bundle).namelist())
-    assert names >= {
-        "pyproject.toml",
-        "fedpriv/federation/party/client_app.py",
-        "simulations/client_app.py",
-        "simulations/server_app.py",
-        "simulations/experiments/quickstart.toml",
-        "strategies/gradient_perturbation.py",
-    }
-    assert not any(name.startswith("tests/") or name.endswith(".csv") for name in names)
-    assert bundle.stat().st_size < 10_000_000
+    assert "pyproject.toml" in names
+    assert not [name for name in names if name.endswith((".py", ".csv"))]
 
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
@@ -410,9 +402,9 @@ def test_a_stop_ends_all_processes_of_flower(tmp_path: Path) -> None:
 
 def _marked(mark: str) -> list[str]:
     """The processes that were started with this mark in their environment."""
-    found = []
+    processes = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             if mark.encode() in environment.read_bytes():
-                found.append(environment.parent.name)
-    return found
+                processes.append(environment.parent.name)
+    return processes

@@ -34,10 +34,10 @@ def test_on_a_quadratic_of_one_curvature_it_is_geometric() -> None:
     X = torch.eye(WIDTH, dtype=torch.float64).repeat(8, 1)
     y = torch.linspace(-1, 1, len(X), dtype=torch.float64)
     problem = task(Squared(radius=10.0, label_bound=1.0), 0.05, len(X))
-    found = influence(problem, X, y, rounds=ROUNDS, rate=1.5)
+    measured = influence(problem, X, y, rounds=ROUNDS, rate=1.5)
     shrink = 1 - 1.5 * (1 / WIDTH + 0.05)
     expected = [shrink ** (2 * (ROUNDS - t)) for t in range(1, ROUNDS + 1)]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(measured, expected, rtol=1e-9)
 
 
 def test_it_estimates_the_trace_of_the_propagated_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,8 +59,10 @@ def test_it_estimates_the_trace_of_the_propagated_hessian(monkeypatch: pytest.Mo
         matrix = step @ matrix @ step
     expected = np.array(traces[::-1])
     problem = task(Logistic(), regulariser, len(X))
-    found = influence(problem, torch.from_numpy(X), torch.from_numpy(y), rounds=ROUNDS, rate=rate)
-    np.testing.assert_allclose(found, expected / expected.max(), rtol=0.07)
+    measured = influence(
+        problem, torch.from_numpy(X), torch.from_numpy(y), rounds=ROUNDS, rate=rate
+    )
+    np.testing.assert_allclose(measured, expected / expected.max(), rtol=0.07)
     assert expected[0] < expected[-1] / 5  # early noise is forgotten
 
 

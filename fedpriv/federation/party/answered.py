@@ -1,0 +1,187 @@
+"""Answered once: one answer to each release of a run, opened over one set of parties.
+
+Two answers to one release would carry two draws of noise, and their mean has less noise than was
+paid for. Two sums with the same shares of noise in them, over different parties, would show by
+their difference the answers of a few, with their few shares. The two rules are kept here, for every
+party. They rest on the latest answer of a run, a `Given`; `Answers` says where that is kept: in
+memory in a simulation, on a disk in a deployment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.queries.encoding import to_bytes
+from fedpriv.privacy.randomness import SECRET_BYTES
+from fedpriv.secagg.errors import OutOfOrder
+from fedpriv.secagg.primitives.codec import Fixed, Ids, Layout, Number, Packed, Vector
+from fedpriv.secagg.primitives.kinds import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedpriv.federation.queries.base import Query
+    from fedpriv.secagg.numbers.fixed_point import Ring
+
+SALT_BYTES = 32
+_ERASED = bytes(SECRET_BYTES)
+_FIT = sha256(b"every exchange of a joint fit").digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Given(Packed):
+    """The answer to one query of a run, before its masks, or how it will be drawn: private.
+
+    Attributes:
+        release: Which release of the run the query serves.
+        query: What `digest_of` says of the query.
+        salt: Random, where a ledger keeps the digest, which must not tell the answer.
+        secret: All randomness of the answer follows from it; zeros once the answer is here, and
+            where it has no randomness.
+        vector: The answer; empty where asking again gets the same one computed again.
+        shared: 1 if it carries a share of the noise of the sum, else 0.
+        seat: The 32 bytes of the masked run that it was last given in; zeros if in the clear.
+        masks: The round of masks there.
+        opened: The parties over which a sum with this answer in it was opened; empty if none was.
+    """
+
+    kind: ClassVar[int] = Kind.GIVEN
+    layout: ClassVar[Layout] = {
+        "release": Number(8),
+        "query": Fixed(32),
+        "salt": Fixed(SALT_BYTES),
+        "secret": Fixed(SECRET_BYTES),
+        "vector": Vector(),
+        "shared": Number(1),
+        "seat": Fixed(32),
+        "masks": Number(4),
+        "opened": Ids(),
+    }
+    release: int
+    query: bytes
+    vector: Ring
+    shared: int
+    salt: bytes = bytes(SALT_BYTES)
+    secret: bytes = _ERASED
+    seat: bytes = bytes(32)
+    masks: int = 0
+    opened: tuple[int, ...] = ()
+
+    @classmethod
+    def to(cls, query: Query, *, salt: bytes, secret: bytes = _ERASED) -> Given:
+        """What is known of the answer to ``query`` before it is computed."""
+        return cls(
+            release=query.round,
+            query=digest_of(query),
+            salt=salt,
+            secret=secret,
+            vector=np.zeros(0, np.uint64),
+            shared=int(query.share is not None),
+        )
+
+    @property
+    def pending(self) -> bool:
+        """Whether the answer is still to come, from the secret."""
+        return self.secret != _ERASED
+
+    def answered(self, vector: Ring) -> Given:
+        """The same, with its answer, and without the secret."""
+        return replace(self, vector=vector, secret=_ERASED)
+
+    @property
+    def digest(self) -> bytes:
+        """What a ledger keeps of it: proof that it was this answer, and nothing about it."""
+        return sha256(self.salt + self.query + self.vector.tobytes()).digest()
+
+
+class Answers(Protocol):
+    """Where the latest answer of every run is kept."""
+
+    def given(self, name: str) -> Given | None:
+        """The latest answer of the run that queries call ``name``."""
+        ...
+
+    def give(self, name: str, given: Given) -> None:
+        """Replace it; whatever follows from it may leave the party afterwards, and not before."""
+        ...
+
+
+class LatestAnswers:
+    """`Answers` in memory. A process that ends has forgotten them."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, Given] = {}
+
+    def given(self, name: str) -> Given | None:
+        """The latest answer of the run that queries call ``name``."""
+        return self._given.get(name)
+
+    def give(self, name: str, given: Given) -> None:
+        """Replace it."""
+        self._given[name] = given
+
+
+def digest_of(query: Query) -> bytes:
+    """What the one query of a release is known by; all exchanges of a joint fit are one."""
+    return _FIT if query.joint_fit else sha256(to_bytes(query)).digest()
+
+
+def recalled(query: Query, last: Given | None) -> Given | None:
+    """What was begun or answered for this very query; None if it serves a later release.
+
+    Raises:
+        QueryRefused: The release was begun or answered, or passed over, under another query.
+    """
+    if last is None or (last.release, last.query) == (query.round, digest_of(query)):
+        return last
+    if query.round <= last.release:
+        what = "begun" if last.pending else "answered"
+        raise QueryRefused(
+            f"release {last.release} of this run was {what} already: what is asked now for "
+            f"release {query.round} would be a second answer."
+        )
+    return None
+
+
+def answered_once(query: Query, answers: Answers, compute: Callable[[], Ring]) -> Ring:
+    """What was answered to this very query before, or else what ``compute`` returns now.
+
+    An answer is kept if it has noise of the party's; without, it is the same whenever it is
+    computed.
+
+    Raises:
+        QueryRefused: The release was answered, or passed over, under another query.
+    """
+    given = recalled(query, answers.given(query.run))
+    if given is not None and query.noise_by_party:
+        return given.vector.copy()
+    vector = compute()
+    if given is None:
+        given = Given.to(query, salt=bytes(SALT_BYTES))
+        if query.noise_by_party:
+            given = given.answered(vector.copy())
+        answers.give(query.run, given)
+    return vector
+
+
+def require_opening(
+    given: Given | None, *, run: bytes, masks: int, survivors: tuple[int, ...]
+) -> Given:
+    """The answer in the sum that is to be opened over ``survivors``.
+
+    Only the latest answer, where it was given last, is helped to be opened: of an earlier one, with
+    which parties it was opened may be forgotten.
+
+    Raises:
+        OutOfOrder: It is another sum, or the release was opened over other parties.
+    """
+    if given is None or (given.seat, given.masks) != (run, masks):
+        raise OutOfOrder("This party has gone on to another sum, or answered in none.")
+    if given.shared and given.opened not in ((), survivors):
+        raise OutOfOrder("This release was opened over other parties already.")
+    return given

@@ -1,0 +1,218 @@
+"""Query: the frozen question that a server puts to every party, and what every kind must state.
+
+A query states everything that its answer depends on besides the records: the point, the bound, the
+sampling, the fixed-point grid, and the event that the release it serves is charged with. The
+model, the loss and the bound on features are the `Task`, which every party knows already. All
+queries ask for one vector per party.
+
+A new kind is one file like its neighbours, a line in `kinds.QUERIES`, and the way in which a party
+computes the answer (`fedpriv.federation.party.answers`). Guards, bounds and encoding read nothing
+but the members below: a kind that leaves one of them open cannot be instantiated.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fedpriv.federation.queries.local_noise import LocalNoise
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.events import (
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    ZcdpEvent,
+    event_from_dict,
+)
+from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.secagg import FixedPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.mechanisms import Mechanism
+    from fedpriv.privacy.planning.objective import ObjectiveNoise
+
+ON_A_VECTOR: tuple[type[Event], ...] = (GaussianEvent, ZcdpEvent, PureEvent, LaplaceEvent)
+"""Noise on a vector of bounded L2 sensitivity; ρ-zCDP is discrete Gaussian noise."""
+
+ARRAY = {"array": True}
+"""Metadata of a field that is a float64 array: its numbers follow the header on the wire."""
+
+_LONGEST_NAME = 200  # it is stored with every release
+_SLACK = 1 + 2.0**-30  # float64 rounding of an answer that sits exactly on its bound
+
+
+def read_by(read: Callable[[Any], object], *, optional: bool = True) -> dict[str, Any]:
+    """Metadata of a field that ``read`` makes from what JSON has of it; from null, if it may."""
+    return {"read": lambda value: None if optional and value is None else read(value)}
+
+
+def with_adjacency(make: Callable[..., object]) -> Callable[[Any], object]:
+    """Reads a value of several fields, one of them an `Adjacency`."""
+    return lambda values: make(**{**values, "adjacency": Adjacency(values["adjacency"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Query(ABC):
+    """What every query carries, and what every kind of query states about its answers.
+
+    >>> from fedpriv.federation.queries.kinds import GradientQuery
+    >>> query = GradientQuery(
+    ...     run="example",
+    ...     round=0,
+    ...     grid=FixedPoint(step=2.0**-20),
+    ...     event=None,
+    ...     theta=np.zeros(3),
+    ...     clip_norm=1.0,
+    ... )
+    >>> query.kind, query.sampling_rate
+    ('gradient', 1.0)
+
+    Attributes:
+        run: The run it belongs to.
+        round: Which release of the run it serves, from 0.
+        grid: The fixed point that answers are rounded to and summed in.
+        event: What the release costs; None if nothing is promised.
+        share: The party's share of the noise of the sum, if the parties bring it.
+    """
+
+    kind: ClassVar[str]
+    run: str
+    round: int
+    grid: FixedPoint = field(metadata=read_by(lambda grid: FixedPoint(**grid), optional=False))
+    event: Event | None = field(metadata=read_by(event_from_dict))
+    share: NoiseShare | None = field(
+        default=None, metadata=read_by(lambda share: NoiseShare(**share))
+    )
+
+    def __post_init__(self) -> None:
+        if type(self.run) is not str or not 0 < len(self.run) <= _LONGEST_NAME:
+            raise ValueError(f"run must be a name of at most {_LONGEST_NAME} characters.")
+        if not self.run.isprintable():
+            raise ValueError(f"run must be a name of printable characters, got {self.run!r}.")
+        require_index(round=self.round)
+        if self.share is not None and self.event is None:
+            raise ValueError("event must be given with a share of noise: a share is sized for it.")
+
+    @property
+    @abstractmethod
+    def events(self) -> tuple[type[Event], ...]:
+        """What a release of this kind may be charged as, where its noise comes in no shares."""
+
+    @property
+    @abstractmethod
+    def sampling_rate(self) -> float:
+        """The Poisson rate at which each record joins; 1 is full batch."""
+
+    @property
+    @abstractmethod
+    def weighted(self) -> bool:
+        """Whether an answer rests on its party's true number of records: no add-remove then."""
+
+    @property
+    @abstractmethod
+    def joint_fit(self) -> bool:
+        """Whether many queries serve one release, each with an exact sum that is not clamped."""
+
+    @property
+    @abstractmethod
+    def own_noise(self) -> LocalNoise | ObjectiveNoise | None:
+        """Noise that the party adds by itself, on its answer or before; not a share."""
+
+    @abstractmethod
+    def record_bound(self, task: Task) -> float:
+        """How much one record may add to an answer, in whatever the query asks for."""
+
+    @abstractmethod
+    def answer_width(self, task: Task) -> int:
+        """How many numbers an answer has."""
+
+    @abstractmethod
+    def reach(self, task: Task, size: int) -> float:
+        """The largest |coordinate| of the answer of a party of ``size``, in exact arithmetic.
+
+        Sums over more records than ``size`` are clamped to it, which moves no two of them apart;
+        but for joint fits, whose minimum would not be that of a risk.
+        """
+
+    @abstractmethod
+    def sensitivity(
+        self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
+    ) -> float | None:
+        """How far one record moves the sum over the parties of ``sizes``, in L2, before the grid.
+
+        None where no such bound is proved for noise of the parties, who then add none.
+        """
+
+    @abstractmethod
+    def check(self, task: Task) -> None:
+        """Raise `ValueError` if a party of ``task`` must not answer: from public facts alone."""
+
+    @abstractmethod
+    def check_certain(self, task: Task) -> None:
+        """Raise `ValueError` if records, or noise, could decide whether there is an answer."""
+
+    @property
+    def noise_by_party(self) -> bool:
+        """Whether the party adds noise: of its own, or a share of that of the sum."""
+        return self.share is not None or self.own_noise is not None
+
+    def answer_bound(self, task: Task, size: int) -> float:
+        """The largest |coordinate| of the answer of a party of ``size``, before any noise."""
+        return self.reach(task, size) * _SLACK
+
+    def local_mechanism(self, task: Task, size: int) -> Mechanism | None:
+        """The noise that a party of ``size`` adds to its own answer, if the query asks for any.
+
+        Raises:
+            ValueError: It asks for noise that cannot be calibrated.
+        """
+        noise = self.own_noise
+        if noise is None:
+            return None
+        moved = self.sensitivity(task, sizes=(size,), adjacency=noise.adjacency)
+        if moved is None or not isinstance(noise, LocalNoise):
+            raise ValueError(f"noise of a party's own is not known for {self.kind!r} queries.")
+        width = self.answer_width(task)
+        return noise.mechanism(sensitivity=moved + sqrt(width) * self.grid.step, dimension=width)
+
+    def local_event(self, task: Task) -> Event | None:
+        """What the noise that a party adds by itself costs; None if it adds none."""
+        mechanism = self.local_mechanism(task, task.smallest)
+        return None if mechanism is None else mechanism.event()
+
+
+def point(
+    theta: NDArray[np.float64], name: str = "theta", *, shape: tuple[int, ...] | None = None
+) -> NDArray[np.float64]:
+    """A read-only copy of a finite float64 vector."""
+    vector = np.array(theta, dtype=np.float64)
+    wrong = vector.ndim != 1 or vector.shape != (shape or vector.shape)
+    if wrong or not np.isfinite(vector).all():
+        raise ValueError(f"{name} must be a finite vector, got shape {vector.shape}.")
+    vector.flags.writeable = False
+    return vector
+
+
+def require_point(theta: NDArray[np.float64], task: Task) -> None:
+    """Refuse a point that is none of the model's."""
+    if theta.shape != (task.dimension,) or not np.isfinite(theta).all():
+        raise ValueError(
+            f"theta must be finite with {task.dimension} coordinates, got shape {theta.shape}."
+        )
+
+
+def require_index(**parameters: int) -> None:
+    """Refuse what does not count from 0."""
+    for name, value in parameters.items():
+        if type(value) is not int or value < 0:
+            raise ValueError(f"{name} must be an integer of at least 0, got {value!r}.")

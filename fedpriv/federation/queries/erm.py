@@ -1,0 +1,124 @@
+"""ErmQuery (empirical risk minimisation): the certified minimiser of a party's regularised risk.
+
+One record moves it by at most 2G/(nλ), and by what the solver leaves open: `model_sensitivity`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from fedpriv._validate import require_choice, require_positive
+from fedpriv.federation.queries.base import ON_A_VECTOR, Query, read_by, with_adjacency
+from fedpriv.federation.queries.bounds import (
+    certain_tolerance,
+    model_sensitivity,
+    objective_mechanism,
+)
+from fedpriv.federation.queries.local_noise import LocalNoise
+from fedpriv.federation.task import WEIGHTS
+from fedpriv.learning.erm.problem import require_lipschitz_minimiser
+from fedpriv.privacy.events import ApproximateEvent
+from fedpriv.privacy.planning.objective import ObjectiveNoise
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from fedpriv.federation.task import Task, Weights
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.mechanisms import Mechanism
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ErmQuery(Query):
+    """The certified minimiser of a party's own regularised risk, times its weight.
+
+    Attributes:
+        regulariser: λ > 0.
+        tolerance: The gradient norm that the party must certify.
+        weights: "proportional": n_j/N; "equal": 1/m.
+        local: Noise that the party adds to its answer itself, if any.
+        objective: Noise that the party adds to its *objective*, if any.
+    """
+
+    kind: ClassVar[str] = "erm"
+    events: ClassVar[tuple[type[Event], ...]] = (*ON_A_VECTOR, ApproximateEvent)
+    sampling_rate: ClassVar[float] = 1.0
+    weighted: ClassVar[bool] = True
+    joint_fit: ClassVar[bool] = False
+    regulariser: float
+    tolerance: float
+    weights: Weights = "proportional"
+    local: LocalNoise | None = field(default=None, metadata=read_by(with_adjacency(LocalNoise)))
+    objective: ObjectiveNoise | None = field(
+        default=None, metadata=read_by(with_adjacency(ObjectiveNoise))
+    )
+
+    def __post_init__(self) -> None:
+        Query.__post_init__(self)
+        require_positive(regulariser=self.regulariser, tolerance=self.tolerance)
+        require_choice(WEIGHTS, weights=self.weights)
+        if sum(noise is not None for noise in (self.local, self.objective, self.share)) > 1:
+            raise ValueError(
+                "only one of local, objective and share must be given: one noise per release."
+            )
+
+    @property
+    def own_noise(self) -> LocalNoise | ObjectiveNoise | None:
+        """Noise on the minimiser, or on what it minimises."""
+        return self.objective if self.local is None else self.local
+
+    def record_bound(self, task: Task) -> float:
+        """G: nothing is clipped; the bound on a record's gradient on the domain of the loss."""
+        return task.lipschitz
+
+    def answer_width(self, task: Task) -> int:
+        """d."""
+        return task.dimension
+
+    def reach(self, task: Task, size: int) -> float:
+        """w_j·G/λ."""
+        return task.model_weight(self.weights, size) * task.lipschitz / self.regulariser
+
+    def sensitivity(
+        self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
+    ) -> float | None:
+        """That of the worst party; for replace-one adjacency, as `weighted` says."""
+        return model_sensitivity(
+            task,
+            regulariser=self.regulariser,
+            tolerance=self.tolerance,
+            weights=self.weights,
+            sizes=sizes,
+        )
+
+    def local_mechanism(self, task: Task, size: int) -> Mechanism | None:
+        """Noise on the answer; with a perturbed objective, for what the solver leaves open."""
+        if self.objective is None:
+            return Query.local_mechanism(self, task, size)
+        return objective_mechanism(self, self.objective, task, size).output
+
+    def local_event(self, task: Task) -> Event | None:
+        """What a perturbed objective costs, or noise on the answer."""
+        if self.objective is None:
+            return Query.local_event(self, task)
+        return objective_mechanism(self, self.objective, task, task.smallest).event()
+
+    def check(self, task: Task) -> None:
+        """The loss must be one whose minimiser has a proven sensitivity, or the rule of b."""
+        task.require_convex("a minimiser")
+        if self.objective is None:
+            require_lipschitz_minimiser(task.loss, self.regulariser)
+        else:
+            objective_mechanism(self, self.objective, task, task.smallest)
+
+    def check_certain(self, task: Task) -> None:
+        """Every party must reach the tolerance, whatever its records and its noise are."""
+        certain = certain_tolerance(task, regulariser=self.regulariser, objective=self.objective)
+        if not self.tolerance >= certain:
+            raise ValueError(
+                f"the query asks for a gradient norm of {self.tolerance:g}, and with less than "
+                f"{certain:.3g} the records of this party, or its noise, would decide whether it "
+                "answers."
+            )

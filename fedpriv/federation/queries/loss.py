@@ -1,0 +1,84 @@
+"""LossQuery: a party's sums of clipped losses at several points, to select one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fedpriv._validate import require_positive
+from fedpriv.federation.queries.base import ARRAY, Query
+from fedpriv.privacy.events import BoundedRangeEvent, PureEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.events import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LossQuery(Query):
+    """Σ over a party's records of min(loss, clip) at each of k points: k numbers.
+
+    Each record's clipped loss is rounded down to the grid before it is summed, so that the sum is
+    one of integers, and adding, removing or replacing a record moves each of the k by at most
+    ``clip``, without a term for rounding; adding one moves none of them down. As for gradients
+    (`fedpriv.learning.clipping.clipped_sum`), the losses of all other records must come out alike.
+
+    Attributes:
+        points: The k points, float64 (k, d).
+        clip: The bound on one record's loss.
+    """
+
+    kind: ClassVar[str] = "loss"
+    events: ClassVar[tuple[type[Event], ...]] = (BoundedRangeEvent, PureEvent)  # of a selection
+    sampling_rate: ClassVar[float] = 1.0
+    weighted: ClassVar[bool] = False
+    joint_fit: ClassVar[bool] = False
+    own_noise: ClassVar[None] = None
+    points: NDArray[np.float64] = field(metadata=ARRAY)
+    clip: float
+
+    def __post_init__(self) -> None:
+        Query.__post_init__(self)
+        points = np.array(self.points, dtype=np.float64)
+        if points.ndim != 2 or not len(points) or not np.isfinite(points).all():
+            raise ValueError(f"points must be finite vectors, (k, d), got shape {points.shape}.")
+        points.flags.writeable = False
+        object.__setattr__(self, "points", points)
+        require_positive(clip=self.clip)
+        if self.share is not None:
+            raise ValueError("share must be None: losses are selected from, and get no noise.")
+
+    def record_bound(self, task: Task) -> float:
+        """The clip."""
+        return self.clip
+
+    def answer_width(self, task: Task) -> int:
+        """k."""
+        return len(self.points)
+
+    def reach(self, task: Task, size: int) -> float:
+        """n_j times the clip."""
+        return size * self.clip
+
+    def sensitivity(
+        self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
+    ) -> float | None:
+        """None: losses are selected from, and get no noise."""
+        return None
+
+    def check(self, task: Task) -> None:
+        """The points must be of the model."""
+        if self.points.shape[1] != task.dimension:
+            raise ValueError(
+                f"points must have {task.dimension} coordinates, got shape {self.points.shape}."
+            )
+
+    def check_certain(self, task: Task) -> None:
+        """A sum always exists."""

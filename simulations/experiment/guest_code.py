@@ -1,0 +1,57 @@
+"""Executing the code of a guest, and saying in one sentence what went wrong in it."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_MODULES = 64  # kept in a process: a guest is executed once for each content of its file
+
+
+@lru_cache(maxsize=_MODULES)
+def executed(path: str, source: bytes) -> ModuleType:
+    """A file as a module under a name of its own, which no import finds by accident."""
+    name = f"_fedpriv_guest_{sha256(path.encode() + source).hexdigest()[:32]}"
+    module = ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module  # dataclasses and pydantic look their names up there
+    try:
+        exec(compile(source, path, "exec", dont_inherit=True), vars(module))  # noqa: S102
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ValueError(blame(error, Path(path).name, path)) from None
+    return module
+
+
+def imported(point: EntryPoint) -> ModuleType:
+    """The module of an installed package that an entry point names."""
+    try:
+        return import_module(point.module)
+    except Exception as error:
+        raise ValueError(blame(error, point.name, point.module)) from None
+
+
+def blame(error: BaseException, name: str, path: str) -> str:
+    """What went wrong in a guest, with the last line of its own that was running."""
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return f"{name}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
+    frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == path]
+    where = f", line {frames[-1].lineno} ({frames[-1].line})" if frames else ""
+    message = f"{name}{where}: {type(error).__name__}: {error}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        beside = Path(path).parent / error.name.partition(".")[0]
+        if beside.with_suffix(".py").exists() or beside.is_dir():
+            message += (
+                ". A guest is one file, the one that is hashed: what lies beside it cannot be "
+                "imported. Put it into the file, or install a package with an entry point."
+            )
+    return message

@@ -1,0 +1,119 @@
+"""Launch a run: what `fedpriv run` and `fedpriv.run` share, from an experiment to its result."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.simulations.experiment.catalogue import checked
+from fedpriv.simulations.public.tuning import tuned
+from fedpriv.simulations.run import ledgers, session
+from fedpriv.simulations.run.files import new_directory
+from fedpriv.simulations.run.prepare import check, prepare
+from fedpriv.simulations.run.release_rules import require_releasable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from fedpriv.privacy.ledger import Ledger
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.run.history import Record, Round
+    from fedpriv.simulations.run.session import Session
+
+
+def open_session(
+    experiment: Experiment | None,
+    *,
+    out: Path | None = None,
+    resume: Path | None = None,
+    release: bool = False,
+    ledger: Path | None = None,
+    new_ledger: bool = False,
+) -> Session:
+    """A new run of ``experiment``, or the one in ``resume``; refused before a record is read.
+
+    A release needs a ledger that exists, or ``new_ledger``, and one that can pay for it.
+    """
+    if resume is not None and out is not None:
+        raise ValueError("--resume continues in its own directory: give no --out.")
+    if new_ledger and (resume is not None or not release or ledger is None):
+        raise ValueError(
+            "--new-ledger is for the first --release on a data set, with --ledger PATH. A "
+            "simulation spends nothing; a run that is resumed goes on with its own ledger."
+        )
+    if resume is not None and experiment is None:
+        return session.reopen(resume, release=release, ledger=ledger)
+    if experiment is None:
+        raise ValueError("name an experiment, as in: fedpriv run quickstart.")
+    wanted = tuned(experiment)
+    if resume is not None:
+        return session.reopen(resume, expected=wanted, release=release, ledger=ledger)
+    if release and ledger is None:
+        raise ValueError(
+            "--release spends privacy, so it needs --ledger PATH, where the spend is recorded."
+        )
+    if ledger is not None:
+        ledgers.require_ledger(ledger, new=new_ledger)
+    if release:  # before a record is read
+        require_releasable(checked(wanted))
+    prepared = prepare(wanted)
+    strategy = check(prepared, release=release)
+    plan = None if strategy is None else strategy.plan
+    if release and ledger is not None and not new_ledger:
+        ledgers.require_price(ledger, prepared.experiment, plan)
+    directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
+    if new_ledger and ledger is not None:
+        ledgers.make_ledger(ledger, prepared.experiment, plan).close()
+    return session.start(prepared, directory, strategy=strategy, release=release, ledger=ledger)
+
+
+def carry_through(
+    opened: Session,
+    *,
+    on_round: Callable[[Record, Round], None] = lambda _record, _round: None,
+    on_progress: Callable[[int, int, str], None] = lambda _done, _total, _facts: None,
+) -> dict[str, Any] | None:
+    """The result of a run; None if Ctrl-C stopped it after a round, to be resumed.
+
+    Args:
+        opened: The run.
+        on_round: Told of every exchange.
+        on_progress: Told instead if the run is on Ray, in processes of its own.
+    """
+    with ledgers.open_ledger(opened) as book:
+        if opened.prepared.experiment.run.engine == "ray" and not opened.finished:
+            return _on_ray(opened, book, on_progress)
+        with session.interruptible() as stop:
+            return session.carry_on(opened, ledger=book, on_round=on_round, stop=stop)
+
+
+def _on_ray(
+    opened: Session, book: Ledger | None, on_progress: Callable[[int, int, str], None]
+) -> dict[str, Any] | None:
+    """In processes of their own, which end when this one is told to stop."""
+    from fedpriv.simulations.engines.ray import run_on_ray
+
+    with _stopped_by_sigterm():
+        try:
+            result = run_on_ray(opened, on_progress=on_progress)
+        except KeyboardInterrupt:
+            return None
+    if book is not None:
+        session.note(opened, book, result)
+    return result
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does, where signals can be heard: in the main thread."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

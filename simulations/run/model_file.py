@@ -1,0 +1,223 @@
+"""model.npz: the released parameters, and all that is needed to predict with them from a raw table.
+
+Beside the noisy parameters it holds public facts only: how columns are scaled (from the schema),
+the norm bound, and what kind of model it is (from the experiment). Read without pickle and without
+running anything that the file names.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
+
+import numpy as np
+
+from fedpriv._validate import require_choice
+from fedpriv.data import Bounds, Preprocessing, parse_schema
+from fedpriv.data.dataset import TASKS, Dataset, Task, no_records
+from fedpriv.data.tables.schema import CategoryColumn, NumberColumn
+from fedpriv.simulations.experiment import guests
+from fedpriv.simulations.experiment.model_section import ModelSection
+from fedpriv.simulations.experiment.models import learner
+from fedpriv.simulations.run.outcome import MODEL, sift
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.data import Schema
+    from fedpriv.learning.losses import Loss
+    from fedpriv.learning.models import Model
+    from fedpriv.simulations.experiment.file import Experiment
+
+NAME = "model.npz"
+FORMAT = 1
+"""Of the file; another number is another meaning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelFile:
+    """What a model file holds.
+
+    Attributes:
+        theta: The parameters, float64 (d,).
+        model: What computes scores from parameters and features.
+        loss: What the model was trained for; it gives scores their meaning.
+        preprocessing: How a raw table becomes features.
+        task: ``binary``, ``multiclass`` or ``regression``.
+        classes: The names of the classes, in the order of the scores; those of −1 and +1 if binary.
+    """
+
+    theta: NDArray[np.float64]
+    model: Model
+    loss: Loss
+    preprocessing: Preprocessing
+    task: Task
+    classes: tuple[str, ...]
+
+    @property
+    def label_range(self) -> tuple[float, float] | None:
+        """Of a regression on a table: the range that was scaled to [−1, 1]."""
+        schema = self.preprocessing.schema
+        label = None if schema is None else schema.columns.get(schema.label)
+        return (label.min, label.max) if isinstance(label, NumberColumn) else None
+
+
+def model_arrays(
+    theta: NDArray[np.float64], experiment: Experiment, dataset: Dataset
+) -> dict[str, Any]:
+    """The arrays of model.npz, each of them stated in `outcome.MODEL`."""
+    path = dataset.preprocessing
+    if path is None:
+        raise ValueError("dataset must have bounded features before a model of it is written.")
+    return sift(
+        {
+            "theta": theta,
+            "format": FORMAT,
+            "model": json.dumps(experiment.model.model_dump(mode="json")),
+            "guests": json.dumps(experiment.guests),
+            "seed": experiment.run.seed,
+            "task": dataset.task,
+            "features": list(path.feature_names),
+            "classes": list(dataset.classes),
+            "image_shape": list(dataset.image_shape or ()),
+            "schema": "" if path.schema is None else json.dumps(_for_prediction(path.schema)),
+            "max_norm": path.max_norm,
+            "feature_norm": path.bounds.norm,
+            "intercept": path.bounds.intercept,
+            "scaling": path.bounds.scaling,
+        },
+        MODEL,
+    )
+
+
+def read_model(source: str | Path, *, own_code: bool = False) -> ModelFile:
+    """Read a model file, or that of a result directory; what does not fit together is refused."""
+    path = Path(source)
+    path = path / NAME if path.is_dir() else path
+    arrays = _arrays(path)
+    try:
+        return _model(arrays, own_code=own_code)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{str(path)!r} is not a model that can be used: {error}") from None
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"model {str(path)!r} cannot be read: {error.strerror}.") from None
+    with suppress(ValueError, EOFError, BadZipFile, MemoryError, RuntimeError, OverflowError):
+        with ZipFile(BytesIO(content)) as entries:
+            packed = any(entry.compress_type != ZIP_STORED for entry in entries.infolist())
+        if not packed:  # so no more is read into memory than lies on the disk
+            with np.load(BytesIO(content), allow_pickle=False) as arrays:
+                return dict(arrays)
+    raise ValueError(f"{str(path)!r} cannot be read as a model: it is another file, or damaged.")
+
+
+def _model(arrays: dict[str, NDArray[Any]], *, own_code: bool) -> ModelFile:
+    if arrays.keys() != MODEL.keys():
+        raise ValueError(
+            "its arrays are not those of a model. party-alone trains one model per party, and "
+            "files of older versions do not say how a table is scaled."
+        )
+    if int(arrays["format"]) != FORMAT:
+        raise ValueError(f"format must be {FORMAT}: the file is of another version of fedpriv.")
+    section = ModelSection.model_validate_json(_text(arrays["model"]))
+    own = guests.is_guest("model", section.name) or guests.is_guest("loss", section.loss)
+    if own and not own_code:
+        raise ValueError(
+            "its model is code of its author, which reading a file does not run. If you trust that "
+            "code, give own_code = True."
+        )
+    task = cast("Task", _text(arrays["task"]))
+    require_choice(TASKS, task=task)
+    schema = _text(arrays["schema"])
+    preprocessing = Preprocessing(
+        feature_names=_texts(arrays["features"]),
+        max_norm=float(arrays["max_norm"]),
+        bounds=Bounds(
+            norm=float(arrays["feature_norm"]),
+            intercept=float(arrays["intercept"]),
+            scaling=_text(arrays["scaling"]),  # type: ignore[arg-type]  # checked there
+        ),
+        schema=parse_schema(json.loads(schema)) if schema else None,
+    )
+    classes = _texts(arrays["classes"])
+    model, loss = learner(
+        section,
+        _facts(preprocessing, task, classes, tuple(map(int, arrays["image_shape"]))),
+        seed=int(arrays["seed"]),
+        pins=json.loads(_text(arrays["guests"])),
+    )
+    theta = arrays["theta"]
+    if theta.dtype != np.float64 or theta.shape != (model.dimension,):
+        raise ValueError(
+            f"theta must be {model.dimension} numbers of float64, got {theta.dtype} of shape "
+            f"{theta.shape}."
+        )
+    if not np.isfinite(theta).all():
+        raise ValueError("theta must be finite.")
+    return ModelFile(
+        theta=theta,
+        model=model,
+        loss=loss,
+        preprocessing=preprocessing,
+        task=task,
+        classes=_own_names(classes, preprocessing.schema),
+    )
+
+
+def _facts(
+    preprocessing: Preprocessing, task: Task, classes: tuple[str, ...], image: tuple[int, ...]
+) -> Dataset:
+    """The data set that a model was made for, without its records."""
+    names = preprocessing.feature_names
+    names = (*names, "intercept") if preprocessing.bounds.intercept else names
+    empty = no_records(len(names), task)
+    return Dataset(
+        name="the data of the model",
+        task=task,
+        train=empty,
+        test=empty,
+        feature_names=names,
+        max_norm=preprocessing.bounds.norm,
+        classes=classes,
+        image_shape=(image[0], image[1], image[2]) if len(image) == 3 else None,
+    )
+
+
+def _for_prediction(schema: Schema) -> dict[str, Any]:
+    """The schema without parties and test records, which prediction has no use for."""
+    values = schema.model_dump(mode="json", exclude_none=True)
+    for name in ("party", "test_column", "test_values"):
+        values.pop(name, None)
+    values["columns"].pop(schema.party, None)
+    return values
+
+
+def _own_names(classes: tuple[str, ...], schema: Schema | None) -> tuple[str, ...]:
+    """The classes as the table calls them: of two declared labels, the other is not "not yes"."""
+    label = None if schema is None else schema.columns.get(schema.label)
+    if schema is not None and schema.positive is not None and isinstance(label, CategoryColumn):
+        others = [value for value in label.values if value != schema.positive]
+        if len(others) == 1:
+            return others[0], schema.positive
+    return classes
+
+
+def _text(array: NDArray[Any]) -> str:
+    if array.dtype.kind != "U" or array.ndim:
+        raise ValueError("a text is missing.")
+    return str(array)
+
+
+def _texts(array: NDArray[Any]) -> tuple[str, ...]:
+    if array.ndim != 1 or (array.size and array.dtype.kind != "U"):
+        raise ValueError("a list of names is missing.")
+    return tuple(map(str, array))

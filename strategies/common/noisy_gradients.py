@@ -1,0 +1,166 @@
+"""NoisyGradients: the base class of a strategy of your own.
+
+It asks for sums of clipped gradients, adds the noise of its plan, and hands the noisy mean to the
+subclass, which says what the step is. Question and noise are made here, from one plan that is
+checked against the problem, so that a strategy written elsewhere cannot ask for more than its
+noise covers. docs/own-strategy.md has complete examples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from fedpriv.federation.queries.bounds import gradient_sensitivity, grid_of
+from fedpriv.federation.queries.kinds import GradientQuery
+from fedpriv.federation.strategy.base import SumStrategy
+from fedpriv.privacy.budget import within
+from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.planning.plan import Plan
+from fedpriv.strategies.common.building import Count, Options, Positive, Rate
+from fedpriv.strategies.common.plans import plan_gradients
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.strategies.common.building import Setup
+
+# What a subclass may define of what is defined here.
+_OPEN = {"name", "build", "_point", "_update", "_state", "_set_state"}
+
+
+class NoisyOptions(Options):
+    """Options that every strategy of noisy gradients has.
+
+    Attributes:
+        rounds: T, the number of releases.
+        clip: C, the bound on one record's gradient.
+        sampling_rate: Poisson rate of the records of a round; 1 is full batch.
+        accountant: Name, or "auto" for the tightest.
+        seed: Of the initial weights of a model that is not linear.
+    """
+
+    rounds: Count = 100
+    clip: Positive = 1.0
+    sampling_rate: Rate = 1.0
+    accountant: str = "auto"
+    seed: int = 0
+
+
+class NoisyGradients(SumStrategy):
+    """T noisy mean gradients, each one release; a subclass turns them into steps.
+
+    A subclass defines `_update`: from a noisy mean gradient, without the regulariser, to the next
+    model, ``self._theta``. It may define `_point`, where the next gradient is taken if not at the
+    model; `_state` and `_set_state`, if it remembers more than the model, so that a run can be
+    taken up again; and `build`, if the noise is not the same in all rounds.
+
+    Guarantee. Every release is a sum of gradients clipped to the plan's C with the Gaussian noise
+    of the plan, and the plan is refused unless its mechanisms are calibrated to what one record can
+    move that sum by and its cost is within the budget. The class is closed against mistakes:
+    whatever else of it is overridden is an error. It is no wall against code that means harm.
+
+    Attributes:
+        options: Of the strategy.
+    """
+
+    name: ClassVar[str] = "noisy-gradients"
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        for key in vars(cls):
+            if hasattr(NoisyGradients, key) and key not in _OPEN and not key.startswith("__"):
+                raise TypeError(
+                    f"{cls.__name__}.{key} must not be overridden: question, noise and ledger are "
+                    f"those of the plan. A subclass may define {', '.join(sorted(_OPEN))}."
+                )
+
+    def __init__(self, *, setup: Setup, options: NoisyOptions, plan: Plan) -> None:
+        plan = replace(plan, strategy=setup.signature or plan.strategy)
+        self.__clip = _require_covered(plan, setup)
+        start = setup.task.model.initial(np.random.default_rng(options.seed)).numpy()
+        super().__init__(task=setup.task, plan=plan, run=setup.run, start=start)
+        self.options: Any = options
+        self.__plan = plan
+
+    @classmethod
+    def build(cls, setup: Setup, options: Any) -> Self:
+        """The strategy with equal noise in all rounds, the least that fits its budget."""
+        plan = plan_gradients(
+            setup,
+            rounds=options.rounds,
+            clip_norm=options.clip,
+            sampling_rate=options.sampling_rate,
+            accountant=options.accountant,
+        )
+        return cls(setup=setup, options=options, plan=plan)
+
+    def _point(self) -> NDArray[np.float64]:
+        """Where the next gradient is taken: the model, unless a subclass says otherwise."""
+        return self._theta
+
+    def _query(self) -> GradientQuery:
+        plan = self._planned()
+        bound = self.task.records * self.__clip
+        return GradientQuery(
+            run=self._run.name,
+            round=self._round,
+            grid=grid_of(step=plan.step, bound=bound, parties=self.task.parties),
+            event=self._event(),
+            theta=self._point(),
+            clip_norm=self.__clip,
+            sampling_rate=plan.sampling_rate,
+        )
+
+    def _release(self, answer: Sum) -> NDArray[np.float64]:
+        """The noisy mean. Divided by the *expected* number of records: the real one is private."""
+        plan = self._planned()
+        noisy = plan.mechanisms[self._round].release(
+            answer.total, step=answer.step, stream=self._stream()
+        )
+        count = self.task.gradient_count("proportional", answer.sizes)
+        return noisy / (plan.sampling_rate * count)
+
+    def _planned(self) -> Plan:
+        """The plan that was checked, which must be the one that is paid for."""
+        if self.plan is not self.__plan:
+            raise RuntimeError(
+                "the plan of a strategy must stay the one that it was built with. Nothing was "
+                "released."
+            )
+        return self.__plan
+
+
+def _require_covered(plan: Plan, setup: Setup) -> float:
+    """The clip norm of a plan whose noise is enough for what one record can do to a sum."""
+    budget = setup.budget
+    if type(plan) is not Plan or {type(m) for m in plan.mechanisms} != {GaussianMechanism}:
+        raise ValueError(
+            "plan must be a Plan of Gaussian mechanisms, as plan_gradients makes it: whether other "
+            "noise covers a sum of gradients is not known here."
+        )
+    if plan.clip_norm is None or plan.noise_at != "server":
+        raise ValueError("plan must state the clip_norm of a gradient, with noise at the server.")
+    if plan.adjacency is not setup.adjacency:
+        raise ValueError(
+            f"plan must be made for {setup.adjacency.value!r} adjacency, that of the experiment, "
+            f"got {plan.adjacency.value!r}."
+        )
+    if not within(plan.epsilon, budget.epsilon) or plan.budget.delta > budget.delta:
+        raise ValueError(
+            f"plan must be within the budget of the experiment, {budget}, got epsilon = "
+            f"{plan.epsilon:g} at delta = {plan.budget.delta:g}."
+        )
+    moved = gradient_sensitivity(setup.task, clip_norm=plan.clip_norm, adjacency=plan.adjacency)
+    needed = moved + sqrt(setup.task.dimension) * plan.step
+    stated = min(m.sensitivity for m in plan.mechanisms if isinstance(m, GaussianMechanism))
+    if stated < needed * (1 - 2.0**-40):  # sums of the same numbers in another order
+        raise ValueError(
+            f"plan must be calibrated to a sensitivity of at least {needed:.6g}, by which one "
+            f"record can move a sum of gradients clipped to {plan.clip_norm:g}, got {stated:.6g}."
+        )
+    return plan.clip_norm
