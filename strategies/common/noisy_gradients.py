@@ -19,7 +19,7 @@ from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.privacy.planning.plan import Plan
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.strategies.common.building import Count, Options, Positive, Rate
 from fedpriv.strategies.common.plans import plan_gradients
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
+    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.strategies.common.building import Setup
 
 # What a subclass may define of what is defined here.
@@ -138,10 +139,10 @@ class NoisyGradients(SumStrategy):
 def _require_covered(plan: Plan, setup: Setup) -> float:
     """The clip norm of a plan whose noise is enough for what one record can do to a sum."""
     budget = setup.budget
-    if type(plan) is not Plan or {type(m) for m in plan.mechanisms} != {GaussianMechanism}:
+    if type(plan) is not FixedPlan or {type(m) for m in plan.mechanisms} != {GaussianMechanism}:
         raise ValueError(
-            "plan must be a Plan of Gaussian mechanisms, as plan_gradients makes it: whether other "
-            "noise covers a sum of gradients is not known here."
+            "plan must be a FixedPlan of Gaussian mechanisms, as plan_gradients makes it: whether "
+            "other noise covers a sum of gradients is not known here."
         )
     if plan.clip_norm is None or plan.noise_at != "server":
         raise ValueError("plan must state the clip_norm of a gradient, with noise at the server.")
