@@ -308,8 +308,8 @@ def _bytes(path: Path, reference: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ValueError(
-            f"{title(reference)!r}: {str(path)!r} cannot be read: {error.strerror}. The path is "
-            "relative to the experiment file."
+            f"{title(reference)!r}: {str(path)!r} cannot be read: {error.strerror}. A path is "
+            "relative to the experiment file, and with --set to the working directory."
         ) from None
 
 
