@@ -50,6 +50,8 @@ KEYS: dict[tuple[str, str], Kind] = {
 }
 """The keys of an experiment file that may name a guest."""
 
+# How the axes of a comparison, and a grid, name the same keys.
+_DOTTED = {"name", "strategies", *(f"{table}.{key}" for table, key in KEYS)}
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
@@ -140,17 +142,21 @@ def anchor(values: dict[str, Any], folder: Path) -> None:
         section = values.get(table)
         if isinstance(section, dict) and isinstance(section.get(key), str):
             section[key] = anchored(section[key], folder)
-    compare = values.get("compare")
-    if isinstance(compare, dict) and isinstance(compare.get("strategies"), list):
-        compare["strategies"] = [_anchored_entry(e, folder) for e in compare["strategies"]]
+    for table in ("compare", "tuning"):
+        if isinstance(values.get(table), dict):
+            values[table] = _anchored_within(values[table], folder, "")
 
 
-def _anchored_entry(entry: Any, folder: Path) -> Any:
-    if isinstance(entry, str):
-        return anchored(entry, folder)
-    if isinstance(entry, dict) and isinstance(entry.get("name"), str):
-        return {**entry, "name": anchored(entry["name"], folder)}
-    return entry
+def _anchored_within(value: Any, folder: Path, key: str) -> Any:
+    """The same with every name below a key that may name a guest, in lists and tables alike."""
+    match value:
+        case dict():
+            return {k: _anchored_within(item, folder, k) for k, item in value.items()}
+        case list():
+            return [_anchored_within(item, folder, key) for item in value]
+        case str() if key in _DOTTED:
+            return anchored(value, folder)
+    return value
 
 
 def pinned(values: Mapping[str, Any]) -> dict[str, str]:
@@ -249,7 +255,9 @@ def _points(group: str) -> tuple[EntryPoint, ...]:
 def _entry_point(kind: Kind, name: str) -> EntryPoint | None:
     """What an installed package offers under a name that is not one of fedpriv's own."""
     found = next((point for point in _points(GROUPS[kind]) if point.name == name), None)
-    return None if found is None or name in _built_in(kind) else found
+    if found is None or name.partition(":")[0] in _built_in(kind):  # a variant, as in digits:3v5
+        return None
+    return found
 
 
 def _built_in(kind: Kind) -> Collection[str]:
@@ -300,8 +308,8 @@ def _bytes(path: Path, reference: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ValueError(
-            f"{title(reference)!r}: {str(path)!r} cannot be read: {error.strerror}. The path is "
-            "relative to the experiment file."
+            f"{title(reference)!r}: {str(path)!r} cannot be read: {error.strerror}. A path is "
+            "relative to the experiment file, and with --set to the working directory."
         ) from None
 
 

@@ -153,6 +153,7 @@ def _write_nothing(directory: Path, prepared: Prepared, run: str) -> None:
         **({"guests": code} if code else {}),
     }
     text = f"{SIMULATED}\n{_NOTHING}.\nStrategy {prepared.info.name}, run {run}.\n"
+    text += "".join(f"Code that is not fedpriv's: {_guest_sentence(guest)}.\n" for guest in code)
     replace_file(directory / "statement.txt", text)
     write_json(directory / "statement.json", values)
     replace_file(directory / "statement.yaml", f"# {SIMULATED}\n" + yaml.safe_dump(values))

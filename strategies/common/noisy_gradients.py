@@ -9,6 +9,7 @@ noise covers. docs/own-strategy.md has complete examples.
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import getattr_static
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -73,8 +74,9 @@ class NoisyGradients(SumStrategy):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        for key in vars(cls):
-            if hasattr(NoisyGradients, key) and key not in _OPEN and not key.startswith("__"):
+        for key in dir(NoisyGradients):  # whichever base of the subclass overrides it
+            closed = key not in _OPEN and not key.startswith(("__", "_abc_"))
+            if closed and getattr_static(cls, key) is not getattr_static(NoisyGradients, key):
                 raise TypeError(
                     f"{cls.__name__}.{key} must not be overridden: question, noise and ledger are "
                     f"those of the plan. A subclass may define {', '.join(sorted(_OPEN))}."

@@ -205,5 +205,5 @@ def test_a_run_goes_on_under_the_schema_that_it_began_with(tmp_path: Path) -> No
     reopen(out)
     schema = study.parent / "schema.toml"
     schema.write_text(schema.read_text().replace("max = 100", "max = 90"))
-    with pytest.raises(ValueError, match="the schema of .* was changed since the run"):
+    with pytest.raises(ValueError, match=r"the schema of .* was changed since the run"):
         reopen(out)

@@ -101,6 +101,9 @@ def test_a_subclass_cannot_bring_noise_of_its_own(name: str) -> None:
         return
     with pytest.raises(TypeError, match="must not be overridden"):
         type("Mine", (Plain,), {name: lambda self, *_: None})
+    mixin = type("Mixin", (), {name: lambda self, *_: None})
+    with pytest.raises(TypeError, match="must not be overridden"):
+        type("Mine", (mixin, Plain), {})
 
 
 def gaussian_plan(*, clip: float = 1.0, factor: float = 1.0, **changes: Any) -> Plan:

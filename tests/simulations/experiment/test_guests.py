@@ -270,3 +270,55 @@ def test_a_deployed_party_executes_nothing_that_a_server_names(
     with pytest.raises(ValueError, match=re.escape("a deployment runs no code")):
         _engagement("".join(lines), None, sizes=(1, 1))  # type: ignore[arg-type]
     assert not mark.exists()
+
+
+def test_an_override_of_a_comparison_names_a_file_beside_the_experiment(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nets.py").write_text("from torch.nn import Linear\nNet = Linear\n")
+    text = EXPERIMENT.replace(
+        '"gradient-perturbation"]',
+        '{ name = "gradient-perturbation", override = { "model.name" = "nets.py:Net" } }]',
+    )
+    file.write_text(text)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    compared = read_experiment(file).compare
+    assert compared is not None
+    assert compared.strategies[0].name == f"{tmp_path}/mine.py:SignDescent"
+    assert compared.strategies[1].override == {"model.name": f"{tmp_path}/nets.py:Net"}
+
+
+def test_an_entry_point_cannot_take_a_variant_of_a_data_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installed(monkeypatch, "fedpriv.data", "digits:3v5", "acme_noise:records")
+    assert not guests.is_guest("data", "digits:3v5")
+    installed(monkeypatch, "fedpriv.data", "acme", "acme_noise:records")
+    assert guests.is_guest("data", "acme")
+
+
+def test_a_strategy_without_noise_promises_nothing_and_is_not_released(
+    fedpriv: Command, file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from fedpriv.strategies.non_private import INFO, NonPrivate, build\n"
+    )
+    out, digest = tmp_path / "out", digest_of(tmp_path / "mine.py")
+    file.write_text(EXPERIMENT.replace("SignDescent", "NonPrivate").replace("rounds = 4\n", ""))
+    fedpriv("run", file, "--out", out, "--json").json()
+    statement = (out / "statement.txt").read_text()
+    assert "NO GUARANTEE" in statement
+    assert digest in statement
+    released = fedpriv(
+        "run",
+        file,
+        "--release",
+        "--ledger",
+        tmp_path / "l",
+        "--new-ledger",
+        "--out",
+        tmp_path / "r",
+    )
+    assert released.code == 2
+    assert "adds no noise" in released.message

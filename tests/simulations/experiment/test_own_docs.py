@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 if TYPE_CHECKING:
     from tests.simulations.conftest import Command
 
 DOCS = Path(__file__).parents[3] / "docs"
+MAIN = "from fedpriv.simulations.cli import main; main()"
 PAGES = ("own-strategy.md", "own-model.md")
 
 
@@ -69,3 +74,32 @@ def test_the_loss_of_the_page_understated_is_refused_as_the_page_says(
     done = fedpriv("run", tmp_path / "losses.toml", "--out", tmp_path / "out")
     assert done.code == 2
     assert "smoothness is declared as 0.475, and at score" in done.message
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="engine 'ray' comes with the extra 'ray'")
+def test_parties_in_processes_of_their_own_run_the_same_code(tmp_path: Path) -> None:
+    """A strategy and a module with frozen weights at once, on Ray as in one process."""
+    pytest.importorskip("sklearn", reason="the digits come with the extra 'data'")
+    for page in PAGES:
+        for name, code in files(page).items():
+            (tmp_path / name).write_text(code, encoding="utf-8")
+    settings = (
+        f"strategy.name={tmp_path}/momentum.py:Momentum", "strategy.rounds=2", "data.parties=3",
+        f"model.name={tmp_path}/nets.py:FrozenEncoder", "model.options={}",
+    )  # fmt: skip
+    chosen = [part for setting in settings for part in ("--set", setting)]
+    models = []
+    for engine in ("vectorized", "ray"):
+        out = tmp_path / engine
+        command = ["run", str(tmp_path / "nets.toml"), *chosen, "--engine", engine]
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", MAIN, *command, "--out", str(out)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        with np.load(out / "model.npz") as arrays:
+            models.append(arrays["theta"])
+    assert np.abs(models[0] - models[1]).max() < 1e-4
