@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fedpriv.simulations.experiment.guests import GROUPS
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("fedpriv", "strategies", "simulations", "tests", "benchmarks")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -43,7 +45,8 @@ def resolves(name: str) -> bool:
 
 @pytest.mark.parametrize(("name", "place"), mentions(NAME, [*PAGES, *SOURCES]).items())
 def test_a_dotted_name_exists(name: str, place: str) -> None:
-    assert resolves(name), f"{place} mentions {name}"
+    entry_points = GROUPS.values()  # which look like modules
+    assert name in entry_points or resolves(name), f"{place} mentions {name}"
 
 
 @pytest.mark.parametrize(("file", "place"), mentions(FILE, [*PAGES, *SOURCES]).items())
