@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.federation.engines.grid import GridFederation
 from fedpriv.simulations.run.evaluation import Score, rounds_between
 from fedpriv.simulations.run.noise import acting_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fedpriv.federation.engines.grid import GridFederation
     from fedpriv.federation.exchange_report import Report
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
@@ -77,6 +77,10 @@ class Record:
 
     def follow(self, federation: Federation) -> None:
         """Take the bytes from the exchanges of a federation that has real ones."""
+        if self.prepared.experiment.run.engine == "vectorized":
+            return
+        from fedpriv.federation.engines.grid import GridFederation  # it imports Flower
+
         self._federation = federation if isinstance(federation, GridFederation) else None
 
     @property
