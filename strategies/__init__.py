@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv._validate import require_choice
 from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.adjacency import Adjacency
@@ -76,7 +77,7 @@ def build(
     ledger: Ledger | None = None,
     noise_at: NoisePlace = "server",
     dropout: float = 0.0,
-    colluding: float = 0.0,
+    colluding: float = DEFAULT_COLLUDING,
     share_law: ShareLaw | Literal["auto"] = "auto",
 ) -> SumStrategy:
     """The strategy ``name``, planned within its budget and ready to ask.

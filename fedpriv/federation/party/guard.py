@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv._collusion import DEFAULT_COLLUDING, known_shares
 from fedpriv._validate import require_choice, require_count, require_delta
 from fedpriv.federation.queries.bounds import (
     fits,
@@ -29,7 +30,6 @@ from fedpriv.federation.queries.kinds import (
 )
 from fedpriv.learning.erm.problem import require_lipschitz_minimiser
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.mechanisms.shares import colluders_of
 
 if TYPE_CHECKING:
     from fedpriv.federation.queries.kinds import Query
@@ -58,7 +58,7 @@ class Policy:
     queries: tuple[str, ...] = tuple(QUERIES)
     unpaid: bool = False
     minimum: int | None = None
-    colluding: float = 0.0
+    colluding: float = DEFAULT_COLLUDING
 
     def __post_init__(self) -> None:
         require_choice(QUERIES, **{f"queries[{i}]": kind for i, kind in enumerate(self.queries)})
@@ -147,7 +147,7 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
             f"the shares of noise count on {share.minimum} parties in the sum, and this party "
             f"helps to open sums of {opened} of {task.parties}."
         )
-    if share.colluders < colluders_of(policy.colluding, task.parties):
+    if share.colluders < known_shares(policy.colluding, task.parties):
         raise QueryRefused(
             f"the shares of noise are sized for {share.colluders} colluders; this party counts "
             f"the fraction {policy.colluding:g} of the parties, and one at least: every party "
