@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, get_args
 
+from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv._validate import require_choice
 from fedpriv.secagg import Parameters
 
@@ -30,7 +31,7 @@ class Protection:
     """
 
     level: Level = "semi-honest"
-    corrupt: float = 0.1
+    corrupt: float = DEFAULT_COLLUDING
     dropout: float = 0.1
     least: int = 0
 
