@@ -80,7 +80,7 @@ def party_host(
             streams(prepared, "sampling", run=run), tuple(prepared.data.sizes.tolist()), number
         ),
         noise=streams(prepared, "party noise", number, run=run),
-        policy=Policy(unpaid=True),
+        policy=Policy(unpaid=True, colluding=prepared.experiment.privacy.colluding),
     )
     return PartyHost(
         number=number,
