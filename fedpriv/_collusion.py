@@ -31,6 +31,24 @@ def colluders_of(fraction: float, parties: int) -> int:
     return max(least, count_of(fraction, parties))
 
 
+def tolerance(
+    *, parties: int, mode: str, colluders: int, minimum: int, shares: int | None = None
+) -> str:
+    """What masks tolerate, for people; ``shares`` of noise are honest, if the parties bring it.
+
+    >>> tolerance(parties=5, mode="active", colluders=1, minimum=4, shares=3)[132:]
+    'No sum of fewer than 4; noise of 3 honest shares.'
+    """
+    missing = parties - minimum
+    who = {0: "no party", 1: "1 party"}.get(colluders, f"{colluders} parties")
+    noise = "" if shares is None else f"; noise of {shares} honest share{'s'[: shares != 1]}"
+    return (
+        f"{parties} parties, {mode}. Tolerates {who} colluding with the server and "
+        f"{missing or 'none'} missing. With {missing + 1} missing the run stops and nothing is "
+        f"revealed. No sum of fewer than {minimum}{noise}."
+    )
+
+
 def known_shares(fraction: float, parties: int) -> int:
     """How many shares of noise the worst observer knows: those of the colluders, one at least.
 

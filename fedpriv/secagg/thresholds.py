@@ -41,7 +41,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from fedpriv._collusion import DEFAULT_COLLUDING, colluders_of, count_of
+from fedpriv._collusion import DEFAULT_COLLUDING, colluders_of, count_of, tolerance
 from fedpriv._validate import require_count
 from fedpriv.secagg.hypergeometric import log_choose, log_tails
 from fedpriv.secagg.numbers.fixed_point import MAX_PARTIES
@@ -141,11 +141,11 @@ class Parameters:
 
     def sentence(self) -> str:
         """What these numbers tolerate, for people."""
-        what = "party" if self.colluders == 1 else "parties"
-        return (
-            f"{self.roster} parties, {self.mode.value}. Tolerates {self.colluders} {what} "
-            f"colluding with the server and {self.missing} missing. With {self.missing + 1} "
-            f"missing the run stops and nothing is revealed. No sum of fewer than {self.minimum}."
+        return tolerance(
+            parties=self.roster,
+            mode=self.mode.value,
+            colluders=self.colluders,
+            minimum=self.minimum,
         )
 
     @property

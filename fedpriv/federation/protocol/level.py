@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from fedpriv._collusion import DEFAULT_COLLUDING
-from fedpriv._validate import require_choice
+from fedpriv._validate import require_choice, require_delta
 from fedpriv.secagg import Parameters
 
 Level = Literal["off", "semi-honest", "active"]
@@ -37,6 +37,7 @@ class Protection:
 
     def __post_init__(self) -> None:
         require_choice(LEVELS, level=self.level)
+        require_delta(corrupt=self.corrupt, dropout=self.dropout)
 
     @property
     def masked(self) -> bool:

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fedpriv import __version__
+from fedpriv._collusion import tolerance
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import PrivacyLoss, group_privacy
 from fedpriv.privacy.mechanisms.shares import SharedNoise
@@ -139,9 +140,13 @@ def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
         lines.append(f"on the way to the release the server also sees {trust.server_also_sees}")
     if masked:
         lines.append(
-            f"holds while at most {trust.colluding_parties} parties collude with the server and at "
-            f"most {trust.dropped_parties} drop out; no sum of fewer than {trust.least_parties} "
-            "parties is opened"
+            tolerance(
+                parties=plan.parties,
+                mode=trust.secure_aggregation,
+                colluders=trust.colluding_parties,
+                minimum=trust.least_parties,
+                shares=None if share is None else share.honest,
+            )
         )
     return tuple(lines)
 
