@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from contextlib import contextmanager
 from pathlib import Path
@@ -193,6 +194,9 @@ def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> Non
             f"{result['label']}: {result['parties']} parties, {result['rounds']} rounds, epsilon "
             f"<= {rounded_up(result['epsilon'])} at delta = {result['delta']:g}"
         )
+        statement = json.loads((submitted.directory / "statement.json").read_text())
+        if tolerates := statement["trust"].get("tolerates"):
+            typer.echo(tolerates)
         typer.echo(f"results: {submitted.directory}")
 
 

@@ -156,7 +156,8 @@ def test_a_new_party_and_a_new_server_are_well(deployment: Founder) -> None:
 
 def test_doctor_says_how_many_may_collude_and_how_many_be_missing(deployment: Founder) -> None:
     made = deployment()
-    for folder in (made.server, *made.parties):
+    members: tuple[ServerFolder | PartyFolder, ...] = (made.server, *made.parties)
+    for folder in members:
         (found,) = (c.found for c in examine(folder, network=False) if c.name == "thresholds")
         assert found == (
             "3 parties, active. Tolerates 1 party colluding with the server and none missing. "

@@ -237,6 +237,7 @@ def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without
             ledger.verify()
             assert [row.kind for row in ledger.rows()] == ["created", "composition"]
     assert "gradient-perturbation: 4 parties, 1 rounds" in again.said
+    assert "Tolerates 1 party colluding with the server and 1 missing." in again.said
     why = (second.directory / FAILURE).read_text()
     assert "3 × QueryRefused: what is left of this party's budget does not pay for" in why
     assert "1 × QueryRefused: this party's ledger does not take the release" in why
