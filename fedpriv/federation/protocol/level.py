@@ -24,9 +24,11 @@ class Protection:
     Attributes:
         level: "off": answers travel in the clear, and the server is trusted with each of them;
             "semi-honest" and "active" are the modes of docs/secure-aggregation.md.
-        corrupt: The largest fraction of the roster that colludes with the server, γ.
-        dropout: The largest fraction of parties that stop answering, at any steps together, δ. The
-            key set-up of a round counts, which happens during the round before.
+        corrupt: The largest fraction of the roster that colludes with the server. Of three or more
+            parties one does at least, unless this is 0.
+        dropout: The largest fraction of the roster that is missing, at any steps together; one
+            party at least, where colluders leave room for it. The key set-up of a round counts,
+            which happens during the round before.
         least: The least number of answers in a sum, if that is more than masks need.
     """
 
