@@ -182,7 +182,7 @@ def table() -> list[dict[str, Any]]:
 
 def run(*, peer: bool) -> dict[str, Any]:
     """All results, as JSON-ready values."""
-    case = Parameters(mode=Mode.SEMI_HONEST, parties=100, holders=100, threshold=51, minimum=51)
+    case = Parameters.plan(mode=Mode.SEMI_HONEST, parties=100, minimum=51)
     result: dict[str, Any] = {"masks": masks()}
     result["ours"] = one_round(case, PEER_CASE["dimension"], drops={2: DROPPED})
     if peer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv._validate import require_choice
 from fedpriv.federation.strategy.base import Run, SumStrategy
 from fedpriv.privacy.adjacency import Adjacency
@@ -90,7 +91,7 @@ def build(
     release: bool = False,
     noise_at: NoisePlace = "server",
     dropout: float = 0.0,
-    colluding: float = 0.0,
+    colluding: float = DEFAULT_COLLUDING,
     share_law: ShareLaw | Literal["auto"] = "auto",
 ) -> SumStrategy:
     """The strategy ``name``, planned within its budget and ready to ask.

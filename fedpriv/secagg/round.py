@@ -50,7 +50,7 @@ class Round:
         number: The round, from 1.
         cohort: The parties announced for this round, in increasing order.
         roster: Every party's Ed25519 identity key, exchanged out of band; a party is its position.
-        parameters: Mode, holders, threshold and minimum for a cohort of this size.
+        parameters: Mode, colluders, holders, threshold and minimum for a cohort of this size.
         context: The digest of all of the above, in every derived key, signature and ciphertext.
     """
 
@@ -82,6 +82,11 @@ class Round:
                 f"cohort must have parameters.parties = {self.parameters.parties} members, got "
                 f"{len(self.cohort)}. Plan parameters for this cohort."
             )
+        if len(self.roster) != self.parameters.roster:
+            raise ValueError(
+                f"roster must have parameters.roster = {self.parameters.roster} keys, got "
+                f"{len(self.roster)}. Plan parameters for this roster."
+            )
         object.__setattr__(self, "context", self._digest())
 
     def require_here(self, value: Bound, *, party: int | None = None) -> None:
@@ -99,6 +104,7 @@ class Round:
             self.parameters.holders,
             self.parameters.threshold,
             self.parameters.minimum,
+            self.parameters.colluders,
             len(mode),
             len(self.cohort),
             len(self.roster),

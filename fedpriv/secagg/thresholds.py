@@ -1,47 +1,56 @@
-"""Thresholds: how many holders keep a party's shares, and how many of them open a secret.
+"""Thresholds of the masks: how many holders keep a party's shares, and how many open a secret.
 
-Let n of the m parties of the roster be announced, at most ⌊γm⌋ of them corrupt, since the server
-chooses whom to announce, and at most ⌊δn⌋ dropping out. Up to `COMPLETE` parties, everybody holds
-shares of everybody. Beyond, each party draws k holders for itself, uniformly among the others (Bell
-et al. 2020: a random graph of logarithmic degree), and the probabilities below are over that draw,
-which nobody else can influence.
+Let the roster have m parties, of which n are announced, c collude with the server, and d are
+missing at some step: not announced, silent, refusing, or sending wrong shares.
 
-With X ~ Hypergeometric(n - 1, ⌊γm⌋, k) the number of corrupt holders of an honest party and Y that
-of holders who stay, the round is
+**Active.** The server may say anything to anybody. Everybody holds shares of everybody, and
 
-- secure, except with probability 2^-σ, if nobody can open both secrets of an honest party: X < t
-  when the server follows the protocol; X < 2t - k when it may tell different parties different
-  things, because the k - X honest holders release one share each, of one secret or the other; and
-  if the honest parties' masks connect them all, so that no part of the sum shows by itself;
+    t = ⌊(m + c)/2⌋ + 1,  so that 2t > m + c;     max(t, c + 2) ≤ minimum ≤ m - d.
+
+1. A round is opened over one set. An honest party signs one (cohort, set) per round and reveals
+   only with t signatures on that set. The honest signers of two sets are disjoint, and at least
+   t - c each, so that 2(t - c) ≤ m - c: a contradiction.
+2. Nobody has both secrets of a party: of the other kind there are at most c < t shares.
+3. Lists of keys or sharers that lie give no smaller sum. A part A of the set S that could be split
+   off has no signer, |A| ≤ |S| - t, and each member needs minimum ≤ |A| + c + (m - |S|)
+   ≤ m + c - t < t.
+4. Two openings in other rounds or cohorts share an honest party, who refuses a second set.
+
+Given t > c and minimum ≥ max(t, c + 2) the rule is exact: with 2t ≤ m + c and minimum < m both
+breaks exist. A party that is cloned, or put back from a copy of its disk, can sign twice: it counts
+as a colluder. Sparse graphs can be undercut without any colluder (leave a party out of everybody's
+list of keys, and the rest sign a set whose opened sum lacks it), so that beyond `MOST_ACTIVE`
+parties there is no active mode.
+
+**Semi-honest.** The server follows the protocol, and minimum ≥ max(t, c + 2). Up to `COMPLETE`
+parties everybody holds shares of everybody, and t > c. Beyond, each party draws k holders for
+itself, uniformly among the others (Bell et al. 2020: a random graph of logarithmic degree), and the
+probabilities below are over that draw, which nobody else can influence. With X ~
+Hypergeometric(n - 1, c, k) the number of colluding holders of an honest party and Y that of holders
+who stay, the round is
+
+- secure, except with probability 2^-σ, if X < t for everybody, and if the masks connect all honest
+  parties, so that no part of the sum shows by itself: each has half of 2^-σ;
 - live, except with probability 2^-η, if Y ≥ t for everybody.
-
-The two conditions of security get half of 2^-σ each.
-
-Whatever the graph, a sum has at least two honest answers: minimum ≥ ⌊γm⌋ + 2. In active mode it has
-more than (m + ⌊γm⌋)/2 answers, and half of the honest parties of the roster cannot open it without
-the others: with a complete graph because t > (m + ⌊γm⌋)/2, else except with probability 2^-2σ. So
-two sums, over whichever cohorts, are not opened by two sets of honest parties that have nobody in
-common: if each refuses to open one answer over two sets of survivors, nobody can.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import floor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv._collusion import DEFAULT_COLLUDING, colluders_of, count_of, tolerance
 from fedpriv._validate import require_count
 from fedpriv.secagg.hypergeometric import log_choose, log_tails
 from fedpriv.secagg.numbers.fixed_point import MAX_PARTIES
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 COMPLETE = 128
 """Up to this many parties everybody holds shares of everybody: no draw, no failure probability."""
+
+MOST_ACTIVE = 1024
+"""Active mode is for rosters up to this size: everybody must hold shares of everybody."""
 
 
 class Mode(StrEnum):
@@ -57,8 +66,12 @@ class Mode(StrEnum):
 class Parameters:
     """The public numbers of a round. Every party computes them from its own policy.
 
+    What the text above demands is checked here, however the numbers were chosen.
+
     Attributes:
         mode: What the server is trusted with.
+        roster: How many parties there are to announce, m.
+        colluders: How many of them collude with the server, c.
         parties: How many parties are announced, n.
         holders: How many keep shares of one party's secrets: k others, or all n, itself included.
         threshold: How many shares open a secret, t.
@@ -66,6 +79,8 @@ class Parameters:
     """
 
     mode: Mode
+    roster: int
+    colluders: int
     parties: int
     holders: int
     threshold: int
@@ -73,24 +88,65 @@ class Parameters:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mode", Mode(self.mode))
-        require_count(parties=self.parties, holders=self.holders, threshold=self.threshold)
-        if not 2 <= self.parties <= MAX_PARTIES:
-            raise ValueError(f"parties must lie in 2 … {MAX_PARTIES}, got {self.parties}.")
+        require_count(
+            roster=self.roster,
+            parties=self.parties,
+            holders=self.holders,
+            threshold=self.threshold,
+            minimum=self.minimum,
+        )
+        if type(self.colluders) is not int or self.colluders < 0:
+            raise ValueError(f"colluders must be an integer of at least 0, got {self.colluders!r}.")
+        if not 2 <= self.parties <= self.roster <= MAX_PARTIES:
+            raise ValueError(
+                f"2 ≤ parties ≤ roster ≤ {MAX_PARTIES} must hold, got {self.parties} and "
+                f"{self.roster}."
+            )
         if not self.threshold <= self.holders <= self.parties:
             raise ValueError(
                 f"threshold ≤ holders ≤ parties must hold, got {self.threshold}, {self.holders}, "
                 f"{self.parties}."
             )
-        if self.mode is Mode.ACTIVE and 2 * self.threshold <= self.holders:
+        if self.complete and self.threshold <= self.colluders:
             raise ValueError(
-                f"threshold must exceed holders / 2 = {self.holders / 2:g} in active mode, got "
-                f"{self.threshold}: two halves would open both secrets of a party."
+                f"threshold must exceed colluders = {self.colluders}, got {self.threshold}: they "
+                "would open every secret."
             )
-        if not max(2, self.threshold) <= self.minimum <= self.parties:
+        if self.mode is Mode.ACTIVE:
+            self._check_active()
+        least = max(self.threshold, self.colluders + 2)
+        if not least <= self.minimum <= self.parties:
             raise ValueError(
-                f"minimum must lie between threshold = {self.threshold} (and 2) and parties = "
-                f"{self.parties}, got {self.minimum}."
+                f"minimum must lie between {least}, for threshold = {self.threshold} and colluders "
+                f"= {self.colluders}, and parties = {self.parties}, got {self.minimum}."
             )
+
+    def _check_active(self) -> None:
+        if not self.complete:
+            raise ValueError(
+                f"holders must be all {self.parties} parties in active mode, got {self.holders}: "
+                "in a sparse graph the server could leave an answer out of the sum."
+            )
+        if 2 * self.threshold <= self.roster + self.colluders:
+            raise ValueError(
+                f"threshold must exceed (roster + colluders) / 2 = "
+                f"{(self.roster + self.colluders) / 2:g} in active mode, got {self.threshold}: a "
+                "round could be opened over two sets of parties."
+            )
+
+    @property
+    def missing(self) -> int:
+        """d: how many parties of the roster may be missing from a sum."""
+        return self.roster - self.minimum
+
+    def sentence(self) -> str:
+        """What these numbers tolerate, for people."""
+        return tolerance(
+            parties=self.roster,
+            mode=self.mode.value,
+            colluders=self.colluders,
+            minimum=self.minimum,
+        )
 
     @property
     def complete(self) -> bool:
@@ -104,7 +160,7 @@ class Parameters:
         mode: Mode | str,
         parties: int,
         roster: int | None = None,
-        corrupt: float = 0.1,
+        corrupt: float = DEFAULT_COLLUDING,
         dropout: float = 0.1,
         security: float = 40.0,
         liveness: float = 20.0,
@@ -116,15 +172,14 @@ class Parameters:
             mode: What the server is trusted with.
             parties: How many parties are announced, n.
             roster: How many parties there are to announce, m; n if not given.
-            corrupt: The largest fraction of the roster that colludes with the server, γ.
-            dropout: The largest fraction of those announced that stop answering, at any steps
-                together, δ; with a complete graph that of the roster, and who was not announced
-                is one of them.
+            corrupt: The largest fraction of the roster that colludes with the server: c of them, by
+                `colluders_of`.
+            dropout: The largest fraction of the roster that may be missing: d of them, and one at
+                the least if the fraction is positive and c leaves room for it. Who was not
+                announced is missing.
             security: σ: a round is insecure with probability at most 2^-σ. Complete graph: zero.
-            liveness: η: a round within δ fails with probability at most 2^-η. Complete graph: zero.
-            minimum: The least number of answers in a sum. By default, and at the least, n - ⌊δn⌋;
-                with a complete graph the threshold, since security does not depend on δ there; and
-                never fewer than the text above says.
+            liveness: η: a round within d fails with probability at most 2^-η. Complete graph: zero.
+            minimum: The least number of answers in a sum; m - d if not given.
 
         Raises:
             ValueError: If no threshold meets the conditions, or ``minimum`` is too small.
@@ -139,94 +194,68 @@ class Parameters:
             raise ValueError(
                 f"roster must lie between parties = {parties} and {MAX_PARTIES}, got {roster}."
             )
-        bad, gone = _share_of(corrupt, roster), _share_of(dropout, parties)
-        most = (roster + bad) // 2 + 1  # more than half of whom a lying server can count on
-        if parties <= COMPLETE:
-            holders = parties
-            threshold = most if mode is Mode.ACTIVE else parties // 2 + 1
-            stay = min(parties, roster - _share_of(dropout, roster))
-            feasible = bad < threshold <= stay
-        elif bad >= parties:
-            feasible = False
+        if mode is Mode.ACTIVE and roster > MOST_ACTIVE:
+            raise ValueError(
+                f"active mode is for at most {MOST_ACTIVE} parties, got {roster}: it needs shares "
+                "of everybody at everybody. Use semi-honest mode."
+            )
+        bad, gone = colluders_of(corrupt, roster), count_of(dropout, roster)
+        if mode is Mode.ACTIVE:
+            holders, threshold = parties, (roster + bad) // 2 + 1
+        elif parties <= COMPLETE:
+            holders, threshold = parties, max(parties // 2, bad) + 1
         else:
-            holders, threshold = _search(mode, parties, roster, bad, gone, security, liveness)
-            feasible = holders > 0
-        if not feasible:
+            left = max(0, gone - (roster - parties))
+            holders, threshold = _search(parties, min(bad, parties - 1), left, security, liveness)
+        least = max(threshold, bad + 2)
+        if gone == 0 and dropout > 0 and least < roster:
+            gone = 1
+        if holders == 0 or least > roster - gone:
             raise ValueError(
-                f"no threshold is secure with corrupt = {corrupt!r} and live with dropout = "
-                f"{dropout!r} for {parties} parties in {mode.value} mode. Allow fewer of either."
+                f"no threshold is secure with {bad} of {roster} parties colluding and live with "
+                f"{gone} missing in {mode.value} mode: it takes sums of {least} or more. Allow "
+                "fewer of either."
             )
-        least = max(
-            bad + 2,
-            threshold if holders == parties else parties - gone,
-            most if mode is Mode.ACTIVE else 0,
-        )
-        if least > parties:
+        minimum = roster - gone if minimum is None else minimum
+        if minimum > parties:
             raise ValueError(
-                f"{parties} of {roster} parties are too few for a sum in {mode.value} mode if "
-                f"{bad} of them collude with the server: it takes {least}."
+                f"{parties} of {roster} parties are too few for a sum of at least {minimum}."
             )
-        minimum = least if minimum is None else minimum
-        if minimum < least:
-            raise ValueError(f"minimum must be at least {least} by this plan, got {minimum}.")
         return cls(
-            mode=mode, parties=parties, holders=holders, threshold=threshold, minimum=minimum
+            mode=mode,
+            roster=roster,
+            colluders=bad,
+            parties=parties,
+            holders=holders,
+            threshold=threshold,
+            minimum=minimum,
         )
 
 
-def _share_of(fraction: float, parties: int) -> int:
-    return floor(fraction * parties + 1e-9)  # 0.29 · 100 is 28.999999999999996
-
-
-def _search(
-    mode: Mode, n: int, roster: int, bad: int, gone: int, security: float, liveness: float
-) -> tuple[int, int]:
+def _search(n: int, bad: int, gone: int, security: float, liveness: float) -> tuple[int, int]:
     """The smallest even k, and the smallest t with it; (0, 0) if there is none."""
     half, live = 2.0 ** -(security + 1), 2.0**-liveness
     for k in range(2, n, 2):
         t = np.arange(1, k + 1)
-        opened = t if mode is Mode.SEMI_HONEST else 2 * t - k
         corrupt = log_tails(population=n - 1, marked=bad, drawn=k)
-        secure = n * np.exp(corrupt[np.maximum(opened, 0)]) <= half
+        secure = n * np.exp(corrupt[t]) <= half
         # Fewer than t stay: more than k - t leave. The party itself is one of those that stay.
         leaving = log_tails(population=n - 1, marked=gone, drawn=k)
         lively = n * np.exp(leaving[k - t + 1]) <= live
-        if mode is Mode.ACTIVE:
-            secure &= _opened_by_half(n, roster, bad, gone, k, t) <= half**2
         for threshold in t[secure & lively].tolist():
-            if _disconnected(mode, n, bad, gone, k, threshold) <= half:
+            if _disconnected(n, bad + gone, k) <= half:
                 return k, threshold
     return 0, 0
 
 
-def _disconnected(mode: Mode, n: int, bad: int, gone: int, k: int, t: int) -> float:
+def _disconnected(n: int, outside: int, k: int) -> float:
     """A bound on the probability that the masks leave two sets of honest parties unconnected.
 
-    A set of s honest parties, at most half of them, is cut off only if every member finds enough of
-    its holders inside the set or among those that do not count: all k of them, where corrupt and
-    dropped parties do not count; or, since an active server can conceal holders as long as t are
-    left, t of them inside the set or corrupt. The members draw independently, and drop-outs do not
-    depend on what they drew: union over all sets.
+    A set of s honest parties, at most half of them, is cut off only if every member finds all k of
+    its holders inside the set or among the ``outside``, colluding or missing, who do not count. The
+    members draw independently, and drop-outs do not depend on what they drew: union over all sets.
     """
-    kept, outside = (k, bad + gone) if mode is Mode.SEMI_HONEST else (t, bad)
     honest = n - outside
     s = np.arange(1, honest // 2 + 1)
-    inside = log_tails(population=n - 1, marked=outside + s - 1, drawn=k)[:, kept]
+    inside = log_tails(population=n - 1, marked=outside + s - 1, drawn=k)[:, k]
     return float(np.exp(np.minimum(log_choose(honest, s) + s * inside, 0.0)).sum())
-
-
-def _opened_by_half(
-    n: int, roster: int, bad: int, gone: int, k: int, t: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """A bound on the probability that some half of the honest parties opens a sum by itself.
-
-    With the corrupt ones it must have t holders of every honest answer in the sum, of which there
-    are n - ``gone`` - ``bad`` at the least. Those parties draw their holders independently: union
-    over all halves of the roster.
-    """
-    honest = roster - bad
-    half = honest // 2
-    each = log_tails(population=n - 1, marked=min(half + bad, n - 1), drawn=k)[t]
-    tries = log_choose(honest, half) + max(n - gone - bad, 0) * each
-    bound: NDArray[np.float64] = np.exp(np.minimum(tries, 0.0))
-    return bound

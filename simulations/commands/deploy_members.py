@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from fedpriv.simulations.refusals import refusals
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fedpriv.simulations.deploy.folders import Folder, ServerFolder
+    from fedpriv.simulations.deploy.folders import Folder, PartyFolder, ServerFolder
     from fedpriv.simulations.deploy.processes import Process
     from fedpriv.simulations.deploy.programs import Program
     from fedpriv.simulations.deploy.run.submission import Submitted
@@ -141,7 +142,7 @@ def status(directory: Directory = Path(), as_json: AsJson = False) -> None:
             {"name": each.name, "pid": each.pid, "alive": each.alive} for each in processes(folder)
         ]
     }
-    facts |= _at_server(folder)
+    facts |= {**_tolerance(folder), **_at_server(folder)}
     if as_json:
         print_json(facts)
     else:
@@ -193,6 +194,9 @@ def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> Non
             f"{result['label']}: {result['parties']} parties, {result['rounds']} rounds, epsilon "
             f"<= {rounded_up(result['epsilon'])} at delta = {result['delta']:g}"
         )
+        statement = json.loads((submitted.directory / "statement.json").read_text())
+        if tolerates := statement["trust"].get("tolerates"):
+            typer.echo(tolerates)
         typer.echo(f"results: {submitted.directory}")
 
 
@@ -242,6 +246,16 @@ def _print(programs: tuple[Program, ...]) -> None:
         typer.echo(each.line)
 
 
+def _tolerance(folder: ServerFolder | PartyFolder) -> dict[str, Any]:
+    """What the masks tolerate; nothing before the roster is there, or if no sum would be safe."""
+    from fedpriv.simulations.deploy.thresholds import thresholds
+
+    try:
+        return {"thresholds": thresholds(folder)}
+    except (ValueError, OSError):
+        return {}
+
+
 def _at_server(folder: Folder) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -271,6 +285,8 @@ def _print_status(facts: dict[str, Any]) -> None:
         typer.echo(f"process  {each['name']:<10} {each['pid']:>8}  {state}")
     if not facts["processes"]:
         typer.echo("process  none was started")
+    if "thresholds" in facts:
+        typer.echo(f"masks    {facts['thresholds']}")
     for each in facts.get("nodes", ()):
         typer.echo(f"node     {each['name']:<10} {each['status']}")
     for each in facts.get("runs", ()):

@@ -24,6 +24,7 @@ from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import releasable_records
 from fedpriv.simulations.deploy.processes import processes
 from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.thresholds import thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 FLOWER = "1.41."
 _SOON_DAYS = 30
 _AGAIN = "run `fedpriv deploy init` again, or restore the file from a backup."
+_FEWER = "have more parties, or ask for less: policy.colluding, policy.min_parties."
 _RENEW = "run `fedpriv deploy renew` where the CA's key is, and restart the server."
 
 
@@ -60,6 +62,7 @@ def _server(folder: ServerFolder, *, now: datetime) -> Iterator[Examination]:
     yield "server certificate", lambda: _server_certificate(folder, section.address, now), _RENEW
     yield "permissions", lambda: _permissions(folder.key, folder.secret), _AGAIN
     yield "roster", lambda: _complete(folder), "add every party: `fedpriv deploy add BUNDLE`."
+    yield "thresholds", lambda: thresholds(folder), _FEWER
     yield "node keys", lambda: _node_keys(folder), "run `fedpriv deploy add BUNDLE` again."
     yield "port", lambda: _port(folder, section.listens_on, section.port), "choose another port."
     yield (
@@ -80,6 +83,7 @@ def _party(folder: PartyFolder, *, network: bool, now: datetime) -> Iterator[Exa
     )
     yield "identity", lambda: _identity(folder), "get the roster that your bundle was added to."
     yield "node key", lambda: _node_key(folder), "get the roster that your bundle was added to."
+    yield "thresholds", lambda: thresholds(folder), _FEWER
     yield "schema", lambda: _schema(folder), "correct the schema with all parties."
     yield "records", lambda: _records(folder), "correct the file, or the schema with all parties."
     yield (

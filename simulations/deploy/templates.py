@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv._toml import to_toml
 from fedpriv.federation.protocol.level import LEVELS, Protection
 from fedpriv.simulations.safe_path import installed_program
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from fedpriv.simulations.deploy.federation import FederationFile
     from fedpriv.simulations.deploy.folders import Folder
 
+LEVEL: Level = "active"
+"""What is proposed to the parties, if the federation file says nothing."""
+
 _BUDGET = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one"}
 _POLICY: dict[str, Any] = {
     "strategies": ["gradient-perturbation", "output-perturbation"],
@@ -23,7 +27,7 @@ _POLICY: dict[str, Any] = {
     "max_clip": 1.0,
     "min_noise": 0.5,
     "noise_at": "server",
-    "secure_aggregation": "active",
+    "secure_aggregation": LEVEL,
 }
 
 
@@ -32,7 +36,8 @@ _FEWEST = 2  # the sum over one party is its answer
 
 def party_values(federation: FederationFile, name: str, *, server: str) -> dict[str, Any]:
     """A party's own file, as proposed; ``server`` is the fingerprint of the CA's certificate."""
-    level: Level = federation.policy.get("secure_aggregation", _POLICY["secure_aggregation"])
+    policy = {**_POLICY, **federation.policy, "server": server}
+    policy.setdefault("min_parties", _least(len(federation.party), policy))
     return {
         "version": 1,
         "party": {
@@ -45,23 +50,19 @@ def party_values(federation: FederationFile, name: str, *, server: str) -> dict[
             "state": "state",
         },
         "budget": {**_BUDGET, **federation.budget},
-        "policy": {
-            **_POLICY,
-            "min_parties": _least(len(federation.party), level),
-            **federation.policy,
-            "server": server,
-        },
+        "policy": policy,
     }
 
 
-def _least(parties: int, level: Level) -> int:
+def _least(parties: int, policy: dict[str, Any]) -> int:
     """The least number of parties in a sum, if as many drop out as a run allows.
 
     A party that asks for more would refuse every run of the federation.
     """
+    level, colluding = policy["secure_aggregation"], policy.get("colluding", DEFAULT_COLLUDING)
     if level not in LEVELS[1:] or parties < _FEWEST:
         return _FEWEST
-    return max(_FEWEST, Protection(level=level).parameters(parties).minimum)
+    return max(_FEWEST, Protection(level=level, corrupt=colluding).parameters(parties).minimum)
 
 
 def party_text(values: dict[str, Any]) -> str:

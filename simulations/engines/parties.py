@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.prepare import Prepared
 
-_CORRUPT = 0.1  # of the parties may collude with the server
 _DROPOUT = 0.1  # at the least: parties fail without being told to
 
 
@@ -42,14 +41,11 @@ def grid_experiment(source: str) -> Experiment:
 
 
 def protection(experiment: Experiment) -> Protection:
-    """The secure-aggregation level that server and parties of a simulation agree on.
-
-    Where the parties bring the noise in shares, masks assume as many colluders as the shares do.
-    """
+    """The secure-aggregation level that server and parties of a simulation agree on."""
     section, privacy = experiment.run, experiment.privacy
     return Protection(
         level=section.level,
-        corrupt=privacy.colluding if privacy.noise_at == "parties" else _CORRUPT,
+        corrupt=privacy.colluding,
         dropout=max(_DROPOUT, section.dropout),
         least=section.least_parties or 0,
     )
@@ -84,7 +80,7 @@ def party_host(
             streams(prepared, "sampling", run=run), tuple(prepared.data.sizes.tolist()), number
         ),
         noise=streams(prepared, "party noise", number, run=run),
-        policy=Policy(unpaid=True),
+        policy=Policy(unpaid=True, colluding=prepared.experiment.privacy.colluding),
     )
     return PartyHost(
         number=number,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv.simulations.experiment import guests
 
 Positive = Annotated[float, Field(gt=0)]
@@ -121,8 +122,9 @@ class PrivacySection(Section):
         adjacency: when two data sets are neighbours.
         noise_at: "server", who then sees exact sums; or "parties", each with a share of the noise,
             sized for ``run.dropout`` and ``colluding``.
-        colluding: with noise at the parties, the largest fraction of them that tell the server
-            their shares.
+        colluding: the largest fraction of the parties that tell the server all they know: masks
+            and shares of noise hold against so many, and of three or more parties against one at
+            least; 0 says that nobody does.
         share_law: of the shares; "auto" is Skellam if δ > 0, else Pólya.
     """
 
@@ -130,7 +132,7 @@ class PrivacySection(Section):
     delta: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
     noise_at: Literal["server", "parties"] = "server"
-    colluding: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    colluding: Annotated[float, Field(ge=0, lt=1)] = DEFAULT_COLLUDING
     share_law: Literal["auto", "skellam", "discrete-gaussian", "polya"] = "auto"
 
 

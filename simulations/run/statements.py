@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from fedpriv._durable import replace_file
-from fedpriv.privacy.mechanisms.shares import SharedNoise, count_of
+from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.statement import (
     LedgerFacts,
     RunFacts,
@@ -65,11 +65,12 @@ def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustMod
         return TrustModel(secure_aggregation="ideal" if ideal else "off", server_also_sees=also)
     agreed = protection(prepared.experiment)
     shares = (m.share.minimum for m in plan.mechanisms if isinstance(m, SharedNoise))
+    masks = agreed.parameters(parties, minimum=next(shares, 0))
     return TrustModel(
         secure_aggregation=section.level,
-        colluding_parties=count_of(agreed.corrupt, parties),
-        dropped_parties=count_of(agreed.dropout, parties),
-        least_parties=agreed.parameters(parties, minimum=next(shares, 0)).minimum,
+        colluding_parties=masks.colluders,
+        dropped_parties=masks.missing,
+        least_parties=masks.minimum,
         server_also_sees=also,
     )
 

@@ -186,34 +186,40 @@ def test_an_older_ledger_pays_for_nothing_more(tmp_path: Path) -> None:
         assert party.spent() == pytest.approx(2 * paid)  # both releases are in it
 
 
-@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize(("colluding", "answers"), [(0.0, True), (0.0, False), (0.1, True)])
 def test_a_state_directory_put_back_without_its_answers_opens_no_release_twice(
-    tmp_path: Path, answers: bool
+    tmp_path: Path, colluding: float, answers: bool
 ) -> None:
-    """Put the state back to before an opening: whole, it opens twice; without answers, once."""
-    hostile = Villain(shares_of_five(tmp_path))
+    """Put the state back to before an opening: whole, it opens twice; without answers, once.
+
+    A party that was put back whole counts as a colluder: thresholds for one withstand it.
+    """
+    hostile = Villain(shares_of_five(tmp_path, colluding=colluding))
     hostile.joined()
     query = shared(hostile)
-    hostile.answered(hostile.round(3), query)
+    hostile.answered(hostile.round(4), query)
     state, copy = hostile.deployment.home("north") / "state", tmp_path / "copy"
     shutil.copytree(state, copy)
 
-    def revealed(three: tuple[int, ...]) -> set[int]:
-        told = {party: hostile.survivors(party, three) for party in three}
+    def revealed(survivors: tuple[int, ...], signers: tuple[int, ...]) -> set[int]:
+        told = {party: hostile.survivors(party, survivors) for party in signers}
         signed = {m.party: m.signature for m in hostile.tell(told) if isinstance(m, Confirm)}
         lists = {
             party: Confirmations(run=RUN, round=1, party=party, signatures=signed)
-            for party in three
+            for party in signers
         }
         return {m.party for m in hostile.tell(lists) if isinstance(m, Reveal)}
 
-    assert revealed((0, 1, 2)) == {0, 1, 2}
-    assert revealed((0, 3, 4)) == set()  # as long as it remembers
+    enough = (0, 1, 2, 3) if colluding else (0, 1, 2)
+    assert revealed((0, 1, 2, 3), enough) == set(enough)
+    others = (0, 3, 4)
+    assert revealed((0, 2, 3, 4), others) == set()  # as long as it remembers
     shutil.rmtree(state)
     shutil.copytree(copy, state)
     if not answers:
         shutil.rmtree(state / "answers")
-    assert revealed((0, 3, 4)) == ({0, 3, 4} if answers else set())
+    twice = answers and not colluding
+    assert revealed((0, 2, 3, 4), others) == (set(others) if twice else set())
     if not answers:
         with Journal(state).held():
             party: Any = hostile.host(0).party

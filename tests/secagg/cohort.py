@@ -34,9 +34,11 @@ class Dice:
 
 
 def small(mode: Mode | str, parties: int = 5, threshold: int = 3) -> Parameters:
-    """A complete graph with a threshold of one's own choice."""
+    """A complete graph with a threshold of one's own choice, in which nobody colludes."""
     return Parameters(
         mode=Mode(mode),
+        roster=parties,
+        colluders=0,
         parties=parties,
         holders=parties,
         threshold=threshold,

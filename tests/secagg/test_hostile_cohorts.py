@@ -63,10 +63,9 @@ class HostileServer(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        threshold = 4 if self.mode is Mode.ACTIVE else 3
-        self.parameters = Parameters(
-            mode=self.mode, parties=5, holders=5, threshold=threshold, minimum=threshold
-        )
+        least = 4 if self.mode is Mode.ACTIVE else 3
+        self.parameters = Parameters.plan(mode=self.mode, parties=5, minimum=least)
+        assert (self.parameters.threshold, self.parameters.colluders) == (least, 1)
         self.cohort = Cohort(self.parameters)
         self.parties = {r: self._parties(r) for r in (1, 2)}
         self.answers = random_answers(range(5), 2, 32)

@@ -79,7 +79,15 @@ def test_a_bad_advertisement_drops_its_sender_only(mischief: str, reason: str) -
 
 
 def test_a_sparse_round_accepts_only_as_many_holders_as_agreed() -> None:
-    parameters = Parameters(mode=Mode.ACTIVE, parties=12, holders=6, threshold=4, minimum=10)
+    parameters = Parameters(
+        mode=Mode.SEMI_HONEST,
+        roster=12,
+        colluders=0,
+        parties=12,
+        holders=6,
+        threshold=4,
+        minimum=10,
+    )
     game = Play(Cohort(parameters), random_answers(range(12), 3, 32))
     sent: list[Any] = game.advertise()
     crowd = tuple(i for i in range(12) if i != 4)

@@ -130,7 +130,15 @@ def test_a_stranger_or_oneself_among_the_keys_is_refused() -> None:
 
 def test_in_a_sparse_graph_only_holders_of_ones_own_choice_count() -> None:
     """Other partners are listed, but only three of the six holders that the party drew itself."""
-    parameters = Parameters(mode=Mode.ACTIVE, parties=30, holders=6, threshold=4, minimum=20)
+    parameters = Parameters(
+        mode=Mode.SEMI_HONEST,
+        roster=30,
+        colluders=0,
+        parties=30,
+        holders=6,
+        threshold=4,
+        minimum=20,
+    )
     game = Play(Cohort(parameters), random_answers(range(30), 3, 32)).until("share")
     mine = set(game.states[ME].holders)
     hidden = set(sorted(mine)[:3])

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
 
+from fedpriv._collusion import colluders_of
 from fedpriv.federation.party.guard import (
     Policy,
     QueryRefused,
@@ -50,7 +51,6 @@ from fedpriv.privacy.events import (
     SkellamEvent,
     ZcdpEvent,
 )
-from fedpriv.privacy.mechanisms.shares import count_of
 
 if TYPE_CHECKING:
     from fedpriv.data import Bounds
@@ -98,7 +98,7 @@ def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:
             f"{least!r}."
         )
     parties = engagement.task.parties
-    if count_of(stated.corrupt, parties) < count_of(policy.colluding, parties):
+    if colluders_of(stated.corrupt, parties) < colluders_of(policy.colluding, parties):
         raise QueryRefused(
             f"the run allows for a fraction of {stated.corrupt:g} of colluding parties, and this "
             f"party for {policy.colluding:g}."

@@ -12,9 +12,10 @@ To what `PartyHost` insists on, a deployment adds:
   that was restarted begins a new one. A sum that failed may be asked for again, and a party then
   gives the same answer with the same share of noise.
 
-  In active mode that holds whatever the server does. *Proof.* An opening takes more than half of
-  the honest parties of the roster (`fedpriv.secagg.thresholds`; beyond 128 parties, except with a
-  negligible probability). Two openings have one of them in common, which refuses the second. ∎
+  In active mode that holds whatever the server and c colluding parties do. *Proof.* An opening
+  takes t signatures with 2t > m + c (`fedpriv.secagg.thresholds`), hence more than half of the
+  m - c honest parties of the roster. Two openings have one of them in common, which refuses the
+  second. ∎
 """
 
 from __future__ import annotations

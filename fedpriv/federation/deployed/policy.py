@@ -38,6 +38,7 @@ from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv._validate import (
     require_choice,
     require_count,
@@ -90,7 +91,7 @@ class PartyPolicy:
     noise_at: NoisePlace
     secure_aggregation: Level
     server: str
-    colluding: float = 0.1
+    colluding: float = DEFAULT_COLLUDING
 
     def __post_init__(self) -> None:
         for name in ("strategies", "queries"):

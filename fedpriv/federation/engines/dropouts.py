@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fedpriv._collusion import count_of
 from fedpriv._validate import require_count, require_delta
-from fedpriv.privacy.mechanisms.shares import count_of
 from fedpriv.privacy.randomness import RandomStream
 
 Moment = Literal["answer", "confirm", "reveal"]

@@ -47,7 +47,7 @@ CHUNK_BYTES = 1 << 24
 CHUNKS = 4
 """Into how many chunks small data are cut where workers must not matter."""
 
-_SIMULATION = Policy(unpaid=True)
+_SIMULATION = Policy(unpaid=True, colluding=0.0)  # the plan says how many may collude
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields
 from math import isclose
 from typing import TYPE_CHECKING
 
+from fedpriv._collusion import DEFAULT_COLLUDING, known_shares
 from fedpriv._validate import require_choice, require_count, require_delta
 from fedpriv.federation.queries.bounds import fits, share_mechanism
 from fedpriv.federation.queries.kinds import QUERIES
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.mechanisms.shares import colluders_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ class Policy:
     queries: tuple[str, ...] = tuple(QUERIES)
     unpaid: bool = False
     minimum: int | None = None
-    colluding: float = 0.0
+    colluding: float = DEFAULT_COLLUDING
 
     def __post_init__(self) -> None:
         require_choice(QUERIES, **{f"queries[{i}]": kind for i, kind in enumerate(self.queries)})
@@ -116,7 +116,7 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
             f"the shares of noise count on {share.minimum} parties in the sum, and this party "
             f"helps to open sums of {opened} of {task.parties}."
         )
-    if share.colluders < colluders_of(policy.colluding, task.parties):
+    if share.colluders < known_shares(policy.colluding, task.parties):
         raise QueryRefused(
             f"the shares of noise are sized for {share.colluders} colluders; this party counts "
             f"the fraction {policy.colluding:g} of the parties, and one at least: every party "

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from fedpriv.federation.party.memory import Memory, Store
     from fedpriv.federation.party.party import Respondent
     from fedpriv.federation.protocol.level import Protection
+    from fedpriv.privacy.mechanisms.shares import NoiseShare
+    from fedpriv.secagg import Parameters
     from fedpriv.secagg.numbers.fixed_point import Ring
     from fedpriv.secagg.party_state import PartyState
     from fedpriv.secagg.round import Bound
@@ -151,8 +153,7 @@ class PartyHost:
     ) -> tuple[Memory, ClearAnswer]:
         if self.protection.masked:
             raise OutOfOrder("This party answers under masks only.")
-        # Nobody enforces a minimum where the server sees every answer.
-        memory, vector = self._answer(memory, query, minimum=1)
+        memory, vector = self._answer(memory, query, None)
         answer = ClearAnswer(run=message.run, round=message.round, party=self.number, vector=vector)
         return memory, answer
 
@@ -165,7 +166,7 @@ class PartyHost:
         shared = rules.expect(state, Shared, here, self.number)
         # Before a record is touched: nothing is computed for a delivery out of order.
         rules.require_delivery(here, shared, rules.expect(message, Delivery, here, self.number))
-        memory, vector = self._answer(memory, query, minimum=here.parameters.minimum)
+        memory, vector = self._answer(memory, query, here.parameters)
         after, answer = masking.answer(shared, message, vector, about=query)
         given = self.store.given(memory.name)
         if given is None:
@@ -209,19 +210,21 @@ class PartyHost:
                 return masking.reveal(rules.expect(state, Confirmed, here, self.number), message)
         raise OutOfOrder(f"{type(message).__name__} is not for a party.")
 
-    def _answer(self, memory: Memory, query: bytes, *, minimum: int) -> tuple[Memory, Ring]:
-        """The answer, if the guard allows it. A refusal says nothing about a record."""
+    def _answer(
+        self, memory: Memory, query: bytes, masks: Parameters | None
+    ) -> tuple[Memory, Ring]:
+        """The answer, if the guard allows it. A refusal says nothing about a record.
+
+        Nobody enforces a minimum where answers travel in the clear, and ``masks`` are None.
+        """
         try:
             asked = codec.from_bytes(query)
         except ValueError as error:
             raise QueryRefused(str(error)) from None
         if memory.name not in ("", asked.run):
             raise QueryRefused("the query is of another run than those before it.")
-        if asked.share is not None and asked.share.minimum > minimum:
-            raise QueryRefused(
-                f"the shares of noise count on {asked.share.minimum} parties in the sum, and this "
-                f"sum is opened with {minimum}."
-            )
+        if asked.share is not None:
+            _require_sized_for(asked.share, masks)
         try:
             vector = self.party.answer(asked, self.store)
         except QueryRefused:
@@ -252,3 +255,18 @@ class PartyHost:
             )
         except ValueError as error:
             raise WrongRound(f"The round as announced is impossible: {error}") from None
+
+
+def _require_sized_for(share: NoiseShare, masks: Parameters | None) -> None:
+    """Shares of noise must be sized for the smallest sum, and the colluders, that masks allow."""
+    opened, colluders = (1, 0) if masks is None else (masks.minimum, masks.colluders)
+    if share.minimum > opened:
+        raise QueryRefused(
+            f"the shares of noise count on {share.minimum} parties in the sum, and this sum is "
+            f"opened with {opened}."
+        )
+    if share.colluders < colluders:
+        raise QueryRefused(
+            f"the shares of noise are sized for {share.colluders} colluders, and the masks of this "
+            f"sum for {colluders}."
+        )

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, get_args
 
-from fedpriv._validate import require_choice
+from fedpriv._collusion import DEFAULT_COLLUDING
+from fedpriv._validate import require_choice, require_delta
 from fedpriv.secagg import Parameters
 
 Level = Literal["off", "semi-honest", "active"]
@@ -23,19 +24,22 @@ class Protection:
     Attributes:
         level: "off": answers travel in the clear, and the server is trusted with each of them;
             "semi-honest" and "active" are the modes of docs/secure-aggregation.md.
-        corrupt: The largest fraction of the roster that colludes with the server, γ.
-        dropout: The largest fraction of parties that stop answering, at any steps together, δ. The
-            key set-up of a round counts, which happens during the round before.
+        corrupt: The largest fraction of the roster that colludes with the server. Of three or more
+            parties one does at least, unless this is 0.
+        dropout: The largest fraction of the roster that is missing, at any steps together; one
+            party at least, where colluders leave room for it. The key set-up of a round counts,
+            which happens during the round before.
         least: The least number of answers in a sum, if that is more than masks need.
     """
 
     level: Level = "semi-honest"
-    corrupt: float = 0.1
+    corrupt: float = DEFAULT_COLLUDING
     dropout: float = 0.1
     least: int = 0
 
     def __post_init__(self) -> None:
         require_choice(LEVELS, level=self.level)
+        require_delta(corrupt=self.corrupt, dropout=self.dropout)
 
     @property
     def masked(self) -> bool:

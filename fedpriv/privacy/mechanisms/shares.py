@@ -50,19 +50,6 @@ _DEVIATIONS = {"skellam": 6.5, "discrete-gaussian": 6.5, "polya": 17.0}
 _DRAWS = 1 << 20  # at a time: bounds the memory
 
 
-def count_of(fraction: float, parties: int) -> int:
-    """⌊fraction·parties⌋, although 0.29 · 100 is 28.999999999999996."""
-    return floor(fraction * parties + 1e-9)
-
-
-def colluders_of(fraction: float, parties: int) -> int:
-    """How many shares to count as known: ⌊fraction·parties⌋, and one at least if there are peers.
-
-    A party that only reads what is released knows its own share, and is an observer like any other.
-    """
-    return max(count_of(fraction, parties), min(1, parties - 1))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseShare:
     """The noise share that one party adds to every coordinate of its answer, in steps of the grid.

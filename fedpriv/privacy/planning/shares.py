@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Literal
 
+from fedpriv._collusion import DEFAULT_COLLUDING, count_of, known_shares
 from fedpriv._validate import require_choice, require_count, require_delta, require_positive
 from fedpriv.privacy.events import SMALLEST_SHARE_STDDEV
 from fedpriv.privacy.mechanisms.shares import (
@@ -14,8 +15,6 @@ from fedpriv.privacy.mechanisms.shares import (
     NoiseShare,
     SharedNoise,
     ShareLaw,
-    colluders_of,
-    count_of,
 )
 from fedpriv.privacy.planning.calibration import noise_within
 
@@ -41,7 +40,7 @@ class Sharing:
 
     parties: int
     dropout: float = 0.0
-    colluding: float = 0.0
+    colluding: float = DEFAULT_COLLUDING
     law: ShareLaw | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
@@ -61,8 +60,8 @@ class Sharing:
 
     @property
     def colluders(self) -> int:
-        """⌊colluding·m⌋, and one at least: a party knows its own share."""
-        return colluders_of(self.colluding, self.parties)
+        """How many shares the worst observer knows; one at least, because a party knows its own."""
+        return known_shares(self.colluding, self.parties)
 
     def law_for(self, delta: float) -> ShareLaw:
         """The law, checked against what the budget allows."""

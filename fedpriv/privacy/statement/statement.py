@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fedpriv import __version__
+from fedpriv._collusion import tolerance
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import PrivacyLoss, group_privacy
 from fedpriv.privacy.mechanisms.shares import SharedNoise
@@ -64,7 +65,11 @@ class Statement:
             },
             "run": asdict(self.facts),
             "plan": self.plan.to_dict(),
-            "trust": {**asdict(self.trust), "sees": list(self.sees)},
+            "trust": {
+                **asdict(self.trust),
+                "sees": list(self.sees),
+                "tolerates": _tolerance(self.plan, self.trust),
+            },
             "ledger": None if self.ledger is None else asdict(self.ledger),
             "unprotected": list(self.unprotected),
             "not_covered": list(self.not_covered),
@@ -119,12 +124,12 @@ def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
         "semi-honest": "a server that follows the protocol sees sums of answers only",
         "active": "even a malicious server sees sums of answers only",
     }[trust.secure_aggregation]
-    masked = trust.secure_aggregation in {"semi-honest", "active"}
+    tolerated = _tolerance(plan, trust)
     noise = (
         "the parties add the noise before masking: nobody sees a sum without noise"
         if plan.noise_at == "parties"
         else "the server adds the noise: it sees exact sums and must be trusted with them"
-        + (", and not to compare sums over different sets of parties" if masked else "")
+        + (", and not to compare sums over different sets of parties" if tolerated else "")
     )
     lines = [f"each party sees its own records and {plan.released}", server, noise]
     share = _share(plan)
@@ -137,13 +142,23 @@ def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
         )
     if trust.server_also_sees:
         lines.append(f"on the way to the release the server also sees {trust.server_also_sees}")
-    if masked:
-        lines.append(
-            f"holds while at most {trust.colluding_parties} parties collude with the server and at "
-            f"most {trust.dropped_parties} drop out; no sum of fewer than {trust.least_parties} "
-            "parties is opened"
-        )
+    if tolerated:
+        lines.append(tolerated)
     return tuple(lines)
+
+
+def _tolerance(plan: Plan, trust: TrustModel) -> str:
+    """How many parties may collude or be missing; empty where there are no masks."""
+    if trust.secure_aggregation not in {"semi-honest", "active"}:
+        return ""
+    share = _share(plan)
+    return tolerance(
+        parties=plan.parties,
+        mode=trust.secure_aggregation,
+        colluders=trust.colluding_parties,
+        minimum=trust.least_parties,
+        shares=None if share is None else share.honest,
+    )
 
 
 def _share(plan: Plan) -> NoiseShare | None:

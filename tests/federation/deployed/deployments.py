@@ -38,6 +38,7 @@ NAMES = ("north", "east", "south")
 SIZES = (40, 25, 60)
 FIVE = (*NAMES, "west", "centre")
 HELD = (*SIZES, 30, 35)
+FOUR: dict[str, Any] = {"names": FIVE[:4], "sizes": HELD[:4]}  # the fewest that may miss one
 PATIENCE = Patience(arrival=0.2, reply=0.2, poll=0.01)
 
 SCHEMA = """

@@ -38,7 +38,7 @@ from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.secagg import FixedPoint
 from fedpriv.secagg.errors import WrongRound
-from tests.federation.deployed.deployments import SIZES, Deployment
+from tests.federation.deployed.deployments import FOUR, SIZES, Deployment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -483,10 +483,10 @@ def test_a_strategy_that_is_not_in_the_policy_is_refused_at_the_door(
 
 def test_a_round_that_would_open_too_small_a_sum_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    deployment = Deployment(folder=tmp_path, policy={"min_parties": 3})
+    deployment = Deployment(folder=tmp_path, **FOUR, policy={"min_parties": 4})
     ask(deployment, join())
-    for number, (minimum, refusal) in enumerate(((2, "insists on 3"), (3, "")), 1):
-        announced = Announce(run=RUN, round=number, party=0, cohort=(0, 1, 2), minimum=minimum)
+    for number, (minimum, refusal) in enumerate(((3, "insists on 4"), (4, "")), 1):
+        announced = Announce(run=RUN, round=number, party=0, cohort=(0, 1, 2, 3), minimum=minimum)
         reply = ask(deployment, announced)
         assert refusal in reply.refusal
         assert len(reply.messages) == (0 if refusal else 1)

@@ -25,7 +25,7 @@ from fedpriv.simulations.deploy.roster import Roster, write_roster
 from fedpriv.simulations.deploy.run.server import open_session
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.run.prepare import build_strategy
-from tests.federation.deployed.deployments import NAMES, PATIENCE, Deployment
+from tests.federation.deployed.deployments import FOUR, NAMES, PATIENCE, Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 MEMORY = Path("/dev/shm")  # noqa: S108 (its owner is a test)
 SHARES: dict[str, Any] = {
+    **FOUR,
     "policy": {"noise_at": "parties"},
-    "experiment": {"privacy": {"noise_at": "parties"}, "run": {"dropout": 0.34}},
+    "experiment": {"privacy": {"noise_at": "parties"}, "run": {"dropout": 0.25}},
 }
 
 
@@ -92,9 +93,9 @@ def partial_grid(deployment: Deployment, *missing: int) -> InterruptedGrid:
     config = deployment.config()
 
     def open_party(context: Any) -> Any:
-        return deployment.host(NAMES[int(context.node_config["partition-id"])], config)
+        return deployment.host(deployment.names[int(context.node_config["partition-id"])], config)
 
-    grid = InterruptedGrid(client_app(open_party), len(NAMES))
+    grid = InterruptedGrid(client_app(open_party), len(deployment.names))
     grid.missing, grid.between = set(missing), None
     return grid
 
@@ -159,7 +160,7 @@ def test_gradients_are_learned_from_under_every_kind_of_trust(
     result = deployment.run(tmp_path / "out")
     assert result["rounds"] == 4
     assert not result["exchanges"]["rejected"]
-    for name in NAMES:
+    for name in deployment.names:
         with deployment.ledger(name) as ledger:
             assert ledger.spent().within_budget
             assert ledger.spent().guarantee.epsilon >= result["epsilon"] * (1 - 1e-9)
@@ -192,7 +193,7 @@ def test_strategies_with_one_release_cost_every_party_one_event(
     )
     result = deployment.run(tmp_path / "out", config=text)
     assert not result["exchanges"]["rejected"]
-    for name in NAMES:
+    for name in deployment.names:
         assert len(deployment.reserved(name)) == 1
         with deployment.ledger(name) as ledger:
             assert ledger.spent().guarantee.epsilon >= result["epsilon"] * (1 - 1e-9)
@@ -274,16 +275,26 @@ def test_an_ordinary_run_has_nothing_to_do_with_a_deployment(tmp_path: Path) -> 
 
 
 def test_a_party_that_never_comes_is_a_drop_out(tmp_path: Path) -> None:
-    deployment = deployed(tmp_path, experiment={"run": {"dropout": 0.34}})
+    deployment = deployed(tmp_path, **FOUR)
     result = deployment.run(tmp_path / "out", grid=partial_grid(deployment, 2))
     assert result["rounds"] == 4
     assert len(deployment.reserved("north")) == 4
     assert not list(deployment.home("south").glob("*.ledger"))
 
 
+def test_three_parties_go_on_without_one_only_if_nobody_colludes(tmp_path: Path) -> None:
+    """One of the two that are left would know the other's answer from the sum."""
+    deployment, out = deployed(tmp_path), tmp_path / "out"
+    with pytest.raises(RoundFailed, match="2 of 3 parties are too few for a sum of at least 3"):
+        deployment.run(out, grid=partial_grid(deployment, 2))
+    trusting = {"policy": {"colluding": 0.0}, "experiment": {"privacy": {"colluding": 0.0}}}
+    (folder := tmp_path / "trusting").mkdir()
+    deployment = deployed(folder, **trusting)
+    assert deployment.run(folder / "out", grid=partial_grid(deployment, 2))["rounds"] == 4
+
+
 def test_a_party_that_comes_back_is_let_in_again(tmp_path: Path) -> None:
-    experiment = {"run": {"dropout": 0.34}, "strategy": {"rounds": 5}}
-    deployment = deployed(tmp_path, experiment=experiment)
+    deployment = deployed(tmp_path, **FOUR, experiment={"strategy": {"rounds": 5}})
     grid = partial_grid(deployment)
     session, roster = open_session(
         {
@@ -309,7 +320,7 @@ def test_a_party_that_comes_back_is_let_in_again(tmp_path: Path) -> None:
         sizes.append(len(answer.sizes))
         strategy.learn(answer)
     # The cohort of a round is fixed one round ahead.
-    assert sizes == [3, 2, 2, 2, 3]
+    assert sizes == [4, 3, 3, 3, 4]
     assert len(deployment.reserved("south")) == 2
 
 
@@ -321,13 +332,13 @@ def test_parties_that_all_go_down_at_once_are_waited_for_and_asked_again(
     config = deployment.config(strategy={"rounds": 2})
 
     def open_party(context: Any) -> Any:
-        return deployment.host(NAMES[int(context.node_config["partition-id"])], config)
+        return deployment.host(deployment.names[int(context.node_config["partition-id"])], config)
 
-    grid = RebootingGrid(client_app(open_party), len(NAMES))
+    grid = RebootingGrid(client_app(open_party), len(deployment.names))
     grid.step = step
     result = deployment.run(tmp_path / "out", grid=grid, config=config)
     assert (result["rounds"], grid.step) == (2, "")
-    for name in NAMES:
+    for name in deployment.names:
         assert len(deployment.reserved(name)) == 2
 
 
@@ -458,18 +469,18 @@ def test_noise_of_the_parties_is_opened_over_one_set_of_parties_only(tmp_path: P
     deployment = deployed(tmp_path, **SHARES)
     asked = asked_of(deployment, tmp_path / "out")
     everybody = summed(deployment, asked)
-    assert len(everybody.sizes) == 3
+    assert len(everybody.sizes) == 4
     with pytest.raises(RoundFailed, match="no sum for release 0"):
         summed(deployment, asked, 2)
     again = summed(deployment, asked)
     np.testing.assert_array_equal(again.total, everybody.total)
 
 
-def test_a_sum_of_two_parties_would_have_been_opened_first(tmp_path: Path) -> None:
+def test_a_sum_of_three_parties_would_have_been_opened_first(tmp_path: Path) -> None:
     """The twin of the test above: it was not the number of parties that was refused."""
     deployment = deployed(tmp_path, **SHARES)
     asked = asked_of(deployment, tmp_path / "out")
-    assert len(summed(deployment, asked, 2).sizes) == 2
+    assert len(summed(deployment, asked, 2).sizes) == 3
     with pytest.raises(RoundFailed):
         summed(deployment, asked)
 
@@ -496,15 +507,15 @@ def test_a_release_that_is_asked_for_in_two_masked_runs_at_once_is_opened_in_one
     grid.step, grid.between = step, meanwhile
     with pytest.raises(RoundFailed):
         summed(deployment, (session, roster, query), grid=grid)
-    assert [len(each.sizes) for each in opened] == [2, 3][: 1 + further]
+    assert [len(each.sizes) for each in opened] == [3, 4][: 1 + further]
 
 
 def test_a_server_that_adds_the_noise_may_ask_again_over_other_parties(tmp_path: Path) -> None:
     """It sees exact sums anyhow: after a crash it goes on with whoever is left."""
-    deployment = deployed(tmp_path, experiment={"run": {"dropout": 0.34}})
+    deployment = deployed(tmp_path, **FOUR)
     asked = asked_of(deployment, tmp_path / "out")
-    assert len(summed(deployment, asked).sizes) == 3
-    assert len(summed(deployment, asked, 0).sizes) == 2
+    assert len(summed(deployment, asked).sizes) == 4
+    assert len(summed(deployment, asked, 0).sizes) == 3
     assert len(deployment.reserved("east")) == 1
 
 

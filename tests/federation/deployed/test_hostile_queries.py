@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 def masked(villain: Villain, query: GradientQuery, number: int) -> Answered:
     """A round of masks, honestly, up to the answers of whoever gives one."""
-    announced = replace(villain.round(3), number=number)
+    announced = replace(villain.round(4), number=number)
     server = Server(announced=announced)
     invited = {
         party: Announce(

@@ -24,7 +24,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.secagg import FixedPoint, Round, Server
-from fedpriv.secagg.errors import SecureAggregationError
+from fedpriv.secagg.errors import SecureAggregationError, TooFewParties
 from fedpriv.secagg.messages import (
     Confirm,
     Confirmations,
@@ -32,6 +32,9 @@ from fedpriv.secagg.messages import (
     Reveal,
     Survivors,
 )
+from fedpriv.secagg.party_state import Answered as AnsweredState
+from fedpriv.secagg.primitives import binding
+from fedpriv.secagg.primitives.shamir import SHARE_BYTES
 from fedpriv.secagg.recovery import Puzzle, recover
 from fedpriv.secagg.server_state import AnswersCollected
 from fedpriv.simulations.engines.parties import protection
@@ -182,18 +185,18 @@ class Answered:
         return self.server._unmasked(state, recover(puzzles, threshold)[0])
 
 
-def shares_of_five(folder: Path, **settings: Any) -> Deployment:
+def shares_of_five(folder: Path, *, colluding: float = 0.1, **policy: Any) -> Deployment:
+    """One of them may be missing; by default, another may collude with the server."""
     folder.chmod(0o700)
     return Deployment(
         folder=folder,
         names=FIVE,
         sizes=HELD,
-        policy={"noise_at": "parties", "min_parties": 3, **settings.pop("policy", {})},
+        policy={"noise_at": "parties", "min_parties": 4, "colluding": colluding, **policy},
         experiment={
-            "privacy": {"noise_at": "parties", "colluding": 0.1},
-            "run": {"least_parties": 3, "secure_aggregation": "active", "dropout": 0.4},
+            "privacy": {"noise_at": "parties", "colluding": colluding},
+            "run": {"least_parties": 4, "secure_aggregation": "active", "dropout": 0.2},
         },
-        **settings,
     )
 
 
@@ -211,7 +214,7 @@ def never(*_: object, **__: object) -> NoReturn:
     raise AssertionError("a record was read")
 
 
-def shared(villain: Villain, *, minimum: int = 3, **changes: Any) -> GradientQuery:
+def shared(villain: Villain, *, minimum: int = 4, **changes: Any) -> GradientQuery:
     """A query whose noise the parties bring."""
     engagement = villain.host(0).engagement
     query = GradientQuery(
@@ -229,10 +232,10 @@ def shared(villain: Villain, *, minimum: int = 3, **changes: Any) -> GradientQue
     return replace(query, event=mechanism.event())
 
 
-# What each of five parties is told that has survived: three each, and of them two in common. Every
-# one but 0 and 1 is missing from three lists, so that its mask key could be opened.
-TOLD = {0: (0, 1, 2), 1: (0, 1, 3), 2: (0, 1, 2), 3: (0, 1, 3), 4: (0, 1, 4)}
-TWO = (0, 1)
+# Two sets of survivors, each without one party, for those who are to sign it. Party 4 colludes.
+ONE, OTHER = (0, 1, 2, 4), (0, 2, 3, 4)
+TOLD = {0: ONE, 1: ONE, 2: OTHER, 3: OTHER}
+COLLUDER = 4
 
 
 def given(deployment: Deployment, party: int, query: GradientQuery) -> Ring:
@@ -242,50 +245,118 @@ def given(deployment: Deployment, party: int, query: GradientQuery) -> Ring:
     return found.vector
 
 
-def test_the_same_lists_open_a_sum_of_three_where_all_are_told_the_same(tmp_path: Path) -> None:
-    """The twin of the attacks below: the attacker's arithmetic is right."""
+def revealed(villain: Villain, signatures: Mapping[int, bytes]) -> list[Message]:
+    """What the honest parties reveal that signed, when they are shown these signatures."""
+    shown = {
+        party: Confirmations(run=RUN, round=1, party=party, signatures=signatures)
+        for party in signatures
+        if party != COLLUDER
+    }
+    return villain.tell(shown)
+
+
+def colluding(villain: Villain, announced: Round, survivors: Sequence[int]) -> tuple[bytes, Reveal]:
+    """The signature of the colluder under any set, and its shares as if that had been opened."""
+    keys, journal = villain.host(COLLUDER).keys, villain.journal(COLLUDER)
+    assert keys is not None
+    with journal.held():
+        _, state = journal.memory(RUN).state(1)
+    assert isinstance(state, AnsweredState)
+    reveal = Reveal(
+        run=RUN,
+        round=1,
+        party=COLLUDER,
+        seed_shares={p: state.held[p][:SHARE_BYTES] for p in survivors},
+        key_shares={p: s[SHARE_BYTES:] for p, s in state.held.items() if p not in survivors},
+    )
+    content = binding.consent(announced, COLLUDER, tuple(survivors))
+    return keys.identity.sign(content), reveal
+
+
+def torn(villain: Villain) -> tuple[Answered, list[Message]]:
+    """A round up to what is revealed when half of the parties sign one set, and half another.
+
+    The colluder signs both, and reveals all that it has.
+    """
+    announced = villain.round(4)
+    answered = villain.answered(announced, shared(villain))
+    assert set(answered.vectors) == set(villain.everybody)
+    signed = villain.tell({p: villain.survivors(p, told) for p, told in TOLD.items()})
+    signatures = {m.party: m.signature for m in signed if isinstance(m, Confirm)}
+    assert signatures.keys() == TOLD.keys()
+    reveals: list[Message] = []
+    for survivors in (ONE, OTHER):
+        signature, reveal = colluding(villain, announced, survivors)
+        signers = {p: signatures[p] for p, told in TOLD.items() if told == survivors}
+        reveals += [reveal, *revealed(villain, {**signers, COLLUDER: signature})]
+    return answered, reveals
+
+
+def test_a_server_with_one_of_five_parties_opens_no_round_over_two_sets(tmp_path: Path) -> None:
+    """It once could, from three parties to nine, and read what a single party sent."""
     villain = Villain(shares_of_five(tmp_path))
     villain.joined()
-    query = shared(villain)
-    answered = villain.answered(villain.round(3), query)
-    three = (0, 1, 2)
-    signed = villain.tell({party: villain.survivors(party, three) for party in three})
+    answered, reveals = torn(villain)
+    assert {reveal.party for reveal in reveals} == {COLLUDER}
+    assert len(villain.refusals) == 4
+    assert all("3 holders remain of the 4 required" in refusal for refusal in villain.refusals)
+    for wanted in (ONE, OTHER, villain.everybody):
+        with pytest.raises(TooFewParties):
+            answered.opened(reveals, wanted)
+
+
+def test_it_would_where_everybody_says_that_nobody_colludes(tmp_path: Path) -> None:
+    """The twin of the test above: the attack is real, and only the number of colluders stops it."""
+    villain = Villain(shares_of_five(tmp_path, colluding=0.0))
+    villain.joined()
+    answered, reveals = torn(villain)
+    assert not villain.refusals
+    without_three, without_one = (answered.opened(reveals, each) for each in (ONE, OTHER))
+    everybody = answered.opened(reveals, villain.everybody)
+    for victim, rest in ((3, without_three), (1, without_one)):
+        alone = given(villain.deployment, victim, answered.query)
+        np.testing.assert_array_equal(everybody - rest, alone)
+
+
+def test_one_set_that_all_are_told_of_is_opened(tmp_path: Path) -> None:
+    """The attacker's arithmetic is right, and a sum without one party is nothing unusual."""
+    villain = Villain(shares_of_five(tmp_path))
+    villain.joined()
+    announced, query = villain.round(4), shared(villain)
+    answered = villain.answered(announced, query)
+    signed = villain.tell({p: villain.survivors(p, ONE) for p in ONE if p != COLLUDER})
+    signature, reveal = colluding(villain, announced, ONE)
     signatures = {m.party: m.signature for m in signed if isinstance(m, Confirm)}
-    reveals = villain.tell(
-        {
-            party: Confirmations(run=RUN, round=1, party=party, signatures=signatures)
-            for party in three
-        }
-    )
-    wanted = np.add.reduce([given(villain.deployment, party, query) for party in three])
-    np.testing.assert_array_equal(answered.opened(reveals, three), wanted)
+    reveals = revealed(villain, {**signatures, COLLUDER: signature})
+    wanted = np.add.reduce([given(villain.deployment, party, query) for party in ONE])
+    np.testing.assert_array_equal(answered.opened([reveal, *reveals], ONE), wanted)
 
 
 def test_a_run_that_was_joined_in_active_mode_is_not_opened_in_another(tmp_path: Path) -> None:
     """A second run of Flower, whose config says semi-honest, asks for what the first has masked.
 
-    It got one share of everybody from everybody, without a signature: the sum of two answers.
+    It got one share of everybody from everybody, without a signature.
     """
     villain = Villain(shares_of_five(tmp_path))
     villain.joined()
-    villain.answered(villain.round(3), shared(villain))
+    villain.answered(villain.round(4), shared(villain))
     lower = villain.deployment.config(run={"secure_aggregation": "semi-honest"})
     for party, told in TOLD.items():
         assert not villain.ask(party, villain.survivors(party, told), config=lower)
-    assert len(villain.refusals) == 5
+    assert len(villain.refusals) == len(TOLD)
     assert all("insists on 'active'" in refusal for refusal in villain.refusals)
 
 
-@pytest.mark.parametrize("change", [{"dropout": 0.2}, {"least_parties": 4}, {"seed": 1}])
+@pytest.mark.parametrize("change", [{"dropout": 0.1}, {"least_parties": 5}, {"seed": 1}])
 def test_a_run_is_carried_on_under_the_terms_that_it_was_joined_under(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
     """Also where the policy would allow the other terms: thresholds follow from them."""
-    villain = Villain(shares_of_five(tmp_path, policy={"secure_aggregation": "semi-honest"}))
+    villain = Villain(shares_of_five(tmp_path, secure_aggregation="semi-honest"))
     assert len(villain.joined()) == 5
     other = villain.deployment.config(run=change)
-    announced = villain.round(3)
-    invitation = Announce(run=RUN, round=1, party=0, cohort=announced.cohort, minimum=3)
+    announced = villain.round(4)
+    invitation = Announce(run=RUN, round=1, party=0, cohort=announced.cohort, minimum=4)
     assert not villain.ask(0, invitation, config=other)
     assert "joined as another experiment" in villain.refusals[-1]
     assert villain.ask(0, invitation)
@@ -294,7 +365,7 @@ def test_a_run_is_carried_on_under_the_terms_that_it_was_joined_under(
 def test_a_policy_that_got_stricter_holds_for_a_sum_that_is_under_way(tmp_path: Path) -> None:
     villain = Villain(shares_of_five(tmp_path))
     villain.joined()
-    villain.answered(villain.round(3), shared(villain))
+    villain.answered(villain.round(4), shared(villain))
     villain.deployment.write_party("north", policy={"strategies": ["output-perturbation"]})
     assert not villain.ask(0, villain.survivors(0, range(5)))
     assert "takes part in no run of strategy" in villain.refusals[-1]
@@ -394,11 +465,13 @@ def test_a_tolerance_that_only_some_records_reach_is_refused_before_a_record_is_
 
 
 def test_a_cohort_smaller_than_the_policy_allows_gets_no_keys(tmp_path: Path) -> None:
-    villain = Villain(shares_of_five(tmp_path, policy={"min_parties": 4}))
+    villain = Villain(shares_of_five(tmp_path, min_parties=5))
     villain.joined()
-    for cohort, minimum in (((0, 1), 2), ((0, 1, 2), 3), (tuple(range(5)), 3), ((0, 1, 2), 4)):
+    four, five = tuple(range(4)), tuple(range(5))
+    for cohort, minimum in (((0, 1), 2), ((0, 1, 2), 3), (four, 4), (four, 5), (five, 4)):
         record = Announce(run=RUN, round=1, party=0, cohort=cohort, minimum=minimum)
         assert not villain.ask(0, record), (cohort, minimum)
+    assert villain.ask(0, Announce(run=RUN, round=1, party=0, cohort=five, minimum=5))
 
 
 def test_a_masked_answer_decodes_its_query_once_and_checks_it_once(
@@ -418,7 +491,7 @@ def test_a_masked_answer_decodes_its_query_once_and_checks_it_once(
     counted("fedpriv.federation.queries.encoding.from_bytes", codec.from_bytes)
     counted("fedpriv.federation.deployed.guard.check_query", check_query)
     counted("fedpriv.federation.party.party.check_query", check_query)
-    assert len(villain.answered(villain.round(3), shared(villain)).vectors) == 5
+    assert len(villain.answered(villain.round(4), shared(villain)).vectors) == 5
     assert {where.rpartition(".")[2]: seen.count(where) for where in seen} == {
         "from_bytes": 5,
         "check_query": 5,
@@ -429,13 +502,28 @@ def test_a_masked_answer_decodes_its_query_once_and_checks_it_once(
 def test_shares_of_noise_that_count_on_more_parties_than_the_masks_are_refused(
     tmp_path: Path,
 ) -> None:
-    """Sized for five, and opened with three: less noise than was paid for."""
+    """Sized for five, and opened with four: less noise than was paid for."""
     villain = Villain(shares_of_five(tmp_path))
     villain.joined()
-    answered = villain.answered(villain.round(3), shared(villain, minimum=5))
+    answered = villain.answered(villain.round(4), shared(villain, minimum=5))
     assert not answered.vectors
     assert all("count on 5 parties" in refusal for refusal in villain.refusals)
     assert not list(tmp_path.rglob("*.ledger"))
+
+
+def test_shares_of_noise_for_fewer_colluders_than_the_masks_are_refused(tmp_path: Path) -> None:
+    """The masks allow for two that tell their shares: with noise for one, too little is left."""
+    villain = Villain(shares_of_five(tmp_path, colluding=0.4))
+    villain.joined()
+    answered = villain.answered(villain.round(4), shared(villain))
+    assert not answered.vectors
+    assert len(villain.refusals) == 5
+    assert all("for 1 colluders, and the masks of this sum for 2" in r for r in villain.refusals)
+    assert not list(tmp_path.rglob("*.ledger"))
+    two = NoiseShare(law="skellam", parameter=1e16, minimum=4, colluders=2)
+    villain.run = bytes(32)
+    villain.joined()
+    assert len(villain.answered(villain.round(4), shared(villain, share=two)).vectors) == 5
 
 
 # Two answers for one payment.

@@ -239,7 +239,8 @@ def test_an_honest_run_is_joined_and_an_honest_query_costs_its_event() -> None:
         ({"strategy": "pooled"}, {}, "no run of strategy 'pooled'"),
         ({"protection": Protection(level="off")}, {}, "asks for secure aggregation 'off'"),
         ({}, {"secure_aggregation": "active"}, "'semi-honest', and this party insists on 'active'"),
-        ({}, {"colluding": 0.4}, "fraction of 0.1 of colluding parties, and this party for 0.4"),
+        ({}, {"colluding": 0.7}, "fraction of 0.1 of colluding parties, and this party for 0.7"),
+        ({"protection": Protection(corrupt=0.0)}, {}, "a fraction of 0 of colluding parties"),
         ({}, {"min_parties": 4}, "roster has 3 parties"),
     ],
 )

@@ -75,8 +75,14 @@ def older_ledger(folder: PartyFolder) -> None:
 PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
     "unknown key of the policy": (
         lambda f: edited(f.policy, "min_noise", "min_nois"),
-        {"policy", "CA certificate", "identity", "node key", "schema", "records", "ledger"},
+        {"policy", "CA certificate", "identity", "node key", "schema", "records", "ledger"}
+        | {"thresholds"},
         "Did you mean 'min_noise'",
+    ),
+    "more colluders than the roster can bear": (
+        lambda f: edited(f.policy, "[policy]\n", "[policy]\ncolluding = 0.7\n"),
+        {"thresholds"},
+        "no threshold is secure with 2 of 3 parties colluding",
     ),
     "another authority": (
         lambda f: f.ca.write_bytes(certificates.new_authority("x").certificate),
@@ -96,12 +102,12 @@ PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
     ),
     "not in the roster": (
         left_out_of_the_roster,
-        {"identity", "node key", "records"},
+        {"identity", "node key", "records", "thresholds"},  # too few are left for min_parties
         "'north' is not in the roster",
     ),
     "no roster": (
         lambda f: f.roster.unlink(),
-        {"identity", "node key", "records"},
+        {"identity", "node key", "records", "thresholds"},
         "cannot be read",
     ),
     "no records": (lambda f: (f.root / "records.csv").unlink(), {"records"}, "records.csv"),
@@ -146,6 +152,17 @@ def test_a_new_party_and_a_new_server_are_well(deployment: Founder) -> None:
     assert failures(made.server) == {}
     for folder in made.parties:
         assert failures(folder, network=False) == {}
+
+
+def test_doctor_says_how_many_may_collude_and_how_many_be_missing(deployment: Founder) -> None:
+    made = deployment()
+    members: tuple[ServerFolder | PartyFolder, ...] = (made.server, *made.parties)
+    for folder in members:
+        (found,) = (c.found for c in examine(folder, network=False) if c.name == "thresholds")
+        assert found == (
+            "3 parties, active. Tolerates 1 party colluding with the server and none missing. "
+            "With 1 missing the run stops and nothing is revealed. No sum of fewer than 3."
+        )
 
 
 @pytest.mark.parametrize("fault", PARTY_FAULTS)
@@ -199,7 +216,7 @@ SERVER_FAULTS: dict[str, tuple[Callable[[ServerFolder], Any], set[str], str]] = 
     "a party that has not said its size": (unfinished_roster, {"roster"}, "records of north"),
     "nobody": (
         lambda f: write_roster(f.roster, Roster()),
-        {"roster", "node keys"},
+        {"roster", "node keys", "thresholds"},
         "nobody is in the roster",
     ),
     "broken ledger": (

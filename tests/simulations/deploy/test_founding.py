@@ -40,6 +40,7 @@ from fedpriv.simulations.deploy.keys import (
     write_private,
 )
 from fedpriv.simulations.deploy.roster import Member, Roster, read_roster, write_roster
+from fedpriv.simulations.deploy.templates import party_values
 from tests.simulations.deploy.conftest import LABEL, NAMES, Founder, federation_values
 
 if TYPE_CHECKING:
@@ -135,6 +136,31 @@ def test_the_proposed_policy_is_one_that_a_party_can_read_and_pins_the_authority
         assert file.budget.epsilon == 20.0
         assert file.policy.server == fingerprint(read_certificate(folder.ca))
         assert file.policy.secure_aggregation == "active"
+
+
+@pytest.mark.parametrize(
+    ("count", "policy", "least"),
+    [(2, {}, 2), (3, {}, 3), (3, {"colluding": 0.0}, 2), (4, {}, 3), (5, {}, 4)],
+)
+def test_the_proposed_minimum_is_that_of_a_run_by_the_same_policy(
+    count: int, policy: dict[str, Any], least: int
+) -> None:
+    """A party that insisted on more would refuse every run."""
+    names = tuple(f"clinic-{n}" for n in range(count))
+    federation = parse_federation(federation_values(names, policy=policy))
+    assert party_values(federation, names[0], server="x")["policy"]["min_parties"] == least
+
+
+@pytest.mark.parametrize(
+    ("colluding", "message"), [(0.7, "2 of 3 parties colluding"), ("few", "must lie in")]
+)
+def test_a_federation_that_could_open_no_sum_is_not_founded(
+    tmp_path: Path, colluding: object, message: str
+) -> None:
+    values = federation_values(policy={"colluding": colluding})
+    with pytest.raises(ValueError, match=message):
+        found(parse_federation(values), tmp_path / "deployment")
+    assert not (tmp_path / "deployment" / "ca").exists()
 
 
 def test_a_policy_that_parties_could_not_read_is_refused_before_anything_is_made(

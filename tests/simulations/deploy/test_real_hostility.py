@@ -58,21 +58,21 @@ def paid(live: Standing) -> dict[str, int]:
 def test_parties_whose_rules_forbid_a_run_refuse_it_and_the_server_says_why(
     live: Standing,
 ) -> None:
-    north, south, _ = live.parties
+    north, south = live.parties[:2]
     before = paid(live)
     live.change(north, policy={"strategies": ["output-perturbation"]})
-    live.change(south, policy={"min_parties": 3})
+    live.change(south, policy={"min_parties": 4})
     fates.patience(live.server.root, attempts=1)
     try:
         submitted = live.begin(live.written("forbidden"))
         assert live.end(submitted.directory) is None
     finally:
         live.change(north, policy={"strategies": ["gradient-perturbation"]})
-        live.change(south, policy={"min_parties": 2})
+        live.change(south, policy={"min_parties": 3})
     why = (submitted.directory / FAILURE).read_text()
     for folder, rule in (
         (north, "takes part in no run of strategy 'gradient-perturbation'"),
-        (south, "A sum of 2 parties would be opened, and this party insists on 3."),
+        (south, "A sum of 3 parties would be opened, and this party insists on 4."),
     ):
         assert rule in why
         assert any(rule in refusal for refusal in refusals(live, folder))
@@ -210,8 +210,9 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without_a_full_disk(
     live: Standing, fedpriv: Callable[..., Command]
 ) -> None:
-    """Every budget pays for one of them. The third party has no room in its ledger for either."""
-    *rich, west = live.parties
+    """Every budget pays for one of them. One party has no room in its ledger for either."""
+    west = live.party("west")
+    rich = [folder for folder in live.parties if folder != west]
     for folder in live.parties:
         own = {"epsilon": EXPERIMENT["privacy"]["epsilon"], "composition": "gdp"}  # exactly one run
         live.change(folder, budget=own)
@@ -235,9 +236,10 @@ def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without
         with Ledger.open(west.root / "disk" / "a.ledger") as ledger:
             ledger.verify()
             assert [row.kind for row in ledger.rows()] == ["created", "composition"]
-    assert "gradient-perturbation: 3 parties, 1 rounds" in again.said
+    assert "gradient-perturbation: 4 parties, 1 rounds" in again.said
+    assert "Tolerates 1 party colluding with the server and 1 missing." in again.said
     why = (second.directory / FAILURE).read_text()
-    assert "2 × QueryRefused: what is left of this party's budget does not pay for" in why
+    assert "3 × QueryRefused: what is left of this party's budget does not pay for" in why
     assert "1 × QueryRefused: this party's ledger does not take the release" in why
     for folder in rich:
         assert len(live.reserved(folder)) == 1

@@ -244,7 +244,8 @@ def test_the_command_takes_an_engine_and_says_what_it_cost(
     assert masked["bytes"] > plain["bytes"]
     statement = " ".join((tmp_path / "a" / "statement.txt").read_text().split())
     assert "a server that follows the protocol sees sums of answers only" in statement
-    assert "no sum of fewer than 5 parties is opened" in statement
+    assert "8 parties, semi-honest. Tolerates 1 party colluding" in statement
+    assert "No sum of fewer than 7." in statement
 
 
 def test_an_interrupted_run_with_drop_outs_ends_in_the_same_model(tmp_path: Path) -> None:

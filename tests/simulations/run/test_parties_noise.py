@@ -73,6 +73,22 @@ def test_the_same_experiment_gives_the_same_model_to_the_bit(file: Path, name: s
     assert (models[0] == models[1]).all()
 
 
+@pytest.mark.parametrize("engine", ["vectorized", "local"])
+@pytest.mark.parametrize(("colluding", "honest"), [(0.0, 17), (0.1, 16), (0.2, 14)])
+def test_simulated_parties_fear_as_many_colluders_as_the_experiment_says(
+    file: Path, engine: str, colluding: float, honest: int
+) -> None:
+    """One share is known to its own party, also where nobody colludes."""
+    overrides = [f"privacy.colluding={colluding}", f"run.engine={engine}", "strategy.rounds=1"]
+    prepared = prepare(read_experiment(file, overrides))
+    strategy = build_strategy(prepared, run="x")
+    assert strategy.plan is not None
+    mechanism = strategy.plan.mechanisms[0]
+    assert isinstance(mechanism, SharedNoise)
+    assert mechanism.share.honest == honest
+    assert train(strategy, build_federation(prepared, run="x"), lambda *_: True)
+
+
 @pytest.mark.parametrize(("name", "mean"), [(BOTH[0], True), (BOTH[1], False)])
 def test_the_noise_that_is_stated_is_that_of_all_parties(file: Path, name: str, mean: bool) -> None:
     strategy = build_strategy(prepare(read_experiment(file, [f"strategy.name={name}"])), run="x")

@@ -1,0 +1,57 @@
+"""Colluding parties: how many may tell the server all they know, by one rule everywhere.
+
+Masks, shares of noise, policies and statements all count by `colluders_of`. With three rules of
+their own, masks assumed nobody below ten parties where the noise counted one.
+"""
+
+from __future__ import annotations
+
+from math import floor
+
+DEFAULT_COLLUDING = 0.1
+"""The fraction of the parties that may collude with the server, unless somebody says otherwise."""
+
+
+def count_of(fraction: float, parties: int) -> int:
+    """⌊fraction·parties⌋, although 0.29 · 100 is 28.999999999999996."""
+    return floor(fraction * parties + 1e-9)
+
+
+def colluders_of(fraction: float, parties: int) -> int:
+    """c: how many of ``parties`` collude with the server, for masks that hide the other answers.
+
+    The fraction of them, and of three or more at least one: nobody only if the fraction is 0, said
+    on purpose. Of two parties one that colludes knows the other's answer from the sum, so masks
+    promise nothing there: c is 0 unless the fraction says otherwise, and then there is no plan.
+
+    >>> colluders_of(0.1, 5), colluders_of(0.1, 20), colluders_of(0.0, 5), colluders_of(0.1, 2)
+    (1, 2, 0, 0)
+    """
+    least = 1 if fraction > 0 and parties >= 3 else 0
+    return max(least, count_of(fraction, parties))
+
+
+def tolerance(
+    *, parties: int, mode: str, colluders: int, minimum: int, shares: int | None = None
+) -> str:
+    """What masks tolerate, for people; ``shares`` of noise are honest, if the parties bring it.
+
+    >>> tolerance(parties=5, mode="active", colluders=1, minimum=4, shares=3)[132:]
+    'No sum of fewer than 4; noise of 3 honest shares.'
+    """
+    missing = parties - minimum
+    who = {0: "no party", 1: "1 party"}.get(colluders, f"{colluders} parties")
+    noise = "" if shares is None else f"; noise of {shares} honest share{'s'[: shares != 1]}"
+    return (
+        f"{parties} parties, {mode}. Tolerates {who} colluding with the server and "
+        f"{missing or 'none'} missing. With {missing + 1} missing the run stops and nothing is "
+        f"revealed. No sum of fewer than {minimum}{noise}."
+    )
+
+
+def known_shares(fraction: float, parties: int) -> int:
+    """How many shares of noise the worst observer knows: those of the colluders, one at least.
+
+    A party that only reads what is released knows its own share, and is an observer like any other.
+    """
+    return max(colluders_of(fraction, parties), min(1, parties - 1))
