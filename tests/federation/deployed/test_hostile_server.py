@@ -293,7 +293,7 @@ def torn(villain: Villain) -> tuple[Answered, list[Message]]:
 
 
 def test_a_server_with_one_of_five_parties_opens_no_round_over_two_sets(tmp_path: Path) -> None:
-    """It once could, from three parties to nine, and read what a single party sent."""
+    """With three, five, seven or nine it once could, and read what a single party had sent."""
     villain = Villain(shares_of_five(tmp_path))
     villain.joined()
     answered, reveals = torn(villain)

@@ -165,6 +165,19 @@ def test_doctor_says_how_many_may_collude_and_how_many_be_missing(deployment: Fo
         )
 
 
+def test_status_says_so_too_and_nothing_while_there_is_no_roster(
+    fedpriv: Command, deployment: Founder
+) -> None:
+    made = deployment()
+    for folder in (made.server.root, made.parties[0].root):
+        done = fedpriv("deploy", "status", folder)
+        assert done.code == 1  # no process was started
+        assert "masks    3 parties, active. Tolerates 1 party colluding" in done.out
+    made.parties[0].roster.unlink()
+    done = fedpriv("deploy", "status", made.parties[0].root)
+    assert (done.code, "Tolerates" in done.out) == (1, False)
+
+
 @pytest.mark.parametrize("fault", PARTY_FAULTS)
 def test_doctor_finds_what_is_wrong_with_a_party_and_nothing_else(
     fault: str, deployment: Founder
