@@ -138,21 +138,24 @@ class _Search:
         values = self._loss.value(self._shaped(score), points.label)
         (true,) = torch.autograd.grad(values.sum(), score)
         off = (true - self._slope(points.score, points.label)).norm(dim=1)
-        self._require("slope", off, 1e-6 * self._loss.lipschitz, points, "the derivative of value")
+        rule, bound = "slope must be the derivative of value", 1e-6 * self._loss.lipschitz
+        self._require(rule, off, bound, points, "the difference")
 
     def constants(self) -> None:
         """Gradient bound, smoothness and convexity, at the worst points that a climb finds."""
-        loss = self._loss
+        loss, convex = self._loss, "the loss must be convex"
+        lipschitz = f"lipschitz is declared as {loss.lipschitz:.6g}"
+        smooth = f"smoothness is declared as {loss.smoothness:.6g}"
         found, worst = self._climb(lambda p: self._slope(p.score, p.label).norm(dim=1))
-        self._require("lipschitz", found, loss.lipschitz, worst, "the gradient bound")
+        self._require(lipschitz, found, loss.lipschitz, worst, "the size of slope")
         found, worst = self._climb(self._secant)
-        self._require("smoothness", found, loss.smoothness, worst, "a quotient of slopes")
+        self._require(smooth, found, loss.smoothness, worst, "a quotient of slopes")
         found, worst = self._climb(lambda p: self._eigenvalues(p)[:, -1])
-        self._require("smoothness", found, loss.smoothness, worst, "the curvature")
+        self._require(smooth, found, loss.smoothness, worst, "the curvature")
         found, worst = self._climb(lambda p: -self._monotone(p))
-        self._require("convexity", found, 1e-9 * loss.smoothness, worst, "a slope that falls by")
+        self._require(convex, found, 1e-9 * loss.smoothness, worst, "minus a quotient of slopes")
         found, worst = self._climb(lambda p: -self._eigenvalues(p)[:, 0])
-        self._require("convexity", found, 1e-9 * loss.smoothness, worst, "a curvature of minus")
+        self._require(convex, found, 1e-9 * loss.smoothness, worst, "minus the curvature")
 
     def rounding(self) -> None:
         """``slope_rounding``, read off float32, where the same formula errs 2²⁹ times as much."""
@@ -165,7 +168,7 @@ class _Search:
         beyond = (rough - exact).norm(dim=1) - 8 * unit * exact.norm(dim=1) - _TINY
         found = beyond / 2.0**29
         self._require(
-            "slope_rounding",
+            f"slope_rounding is declared as {self._loss.slope_rounding:.6g}",
             found,
             self._loss.slope_rounding,
             points,
@@ -175,22 +178,22 @@ class _Search:
 
     def _require(
         self,
-        constant: str,
+        rule: str,
         found: Tensor,
-        declared: float,
+        bound: float,
         points: _Points,
         what: str,
         remedy: str = "",
     ) -> None:
-        """Refuse where something was found beyond what is declared, or is no number."""
+        """Refuse by ``rule`` where something was found beyond its bound, or is no number."""
         place = int(found.nan_to_num(nan=inf).argmax())
         value = float(found[place])
-        if not value <= declared * (1 + _SLACK):
+        if not value <= bound * (1 + _SLACK):
             score = [float(f"{number:.6g}") for number in points.score[place]]
             shown = score[0] if len(score) == 1 else score
             self._refuse(
-                f"{constant} is declared as {declared:.6g}, and at score {shown}, label "
-                f"{float(points.label[place]):g}, {what} is {value:.6g}.{remedy}"
+                f"{rule}, and at score {shown}, label {float(points.label[place]):g}, {what} is "
+                f"{value:.6g}.{remedy}"
             )
 
     def _refuse(self, reason: str) -> NoReturn:

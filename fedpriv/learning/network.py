@@ -174,8 +174,8 @@ class NetworkModel(Model):
         scores: Tensor = functional_call(module, self._state(module, theta), (inputs,))
         if scores.numel() != len(features) * self.classes:
             raise ValueError(
-                f"module must return {self.classes} scores a record, as classes says, "
-                f"got shape {tuple(scores.shape[1:])} a record."
+                f"module must return {self.classes} scores per record, as classes says, "
+                f"got shape {tuple(scores.shape[1:])}."
             )
         return scores.reshape(len(features), self.classes)
 

@@ -88,7 +88,7 @@ def _probe(module: nn.Module, input_shape: tuple[int, ...]) -> None:
     expected = scores(records)
     if len(expected) != _PROBES:
         raise ValueError(
-            "module must return one row of scores a record, "
+            "module must return one row of scores per record, "
             f"got shape {tuple(expected.shape)} for {_PROBES} records."
         )
     if not _same(scores(records), expected):

@@ -47,6 +47,11 @@ def list_(
     if file is not None:
         if topic is not Topic.STRATEGIES:
             raise ValueError(f"a file is for `fedpriv list strategies`, got {topic.value!r}.")
+        if file.suffix != ".py":
+            raise ValueError(
+                f"FILE.py must be a Python file of your own, got {str(file)!r}. Leave it out for "
+                "the strategies that come with fedpriv."
+            )
         _show(_own_strategies(file), as_json=as_json)
         return
     entries = {

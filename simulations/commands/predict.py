@@ -31,6 +31,12 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="Write a CSV file here instead of printing it.")
     ] = None,
+    own_code: Annotated[
+        bool,
+        typer.Option(
+            "--own-code", help="Run the code that the model was written as: you trust it."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the label of every row of a table, in the order of its rows.
@@ -44,7 +50,7 @@ def predict(
     from fedpriv._durable import replace_file
     from fedpriv.simulations.api.fitted_model import load_model
 
-    columns = _predictions(load_model(model), table)
+    columns = _predictions(load_model(model, own_code=own_code), table)
     if out is not None:
         if not out.parent.is_dir():
             raise ValueError(f"--out {str(out)!r}: its folder does not exist.")

@@ -221,9 +221,14 @@ def load(kind: Kind, reference: str, pins: Mapping[str, str]) -> Guest:
         path, attribute, name = next(iter(sources)), point.attr, f"{reference} of {version}"
         module = imported(point)
     if not hasattr(module, attribute):
-        known = sorted(key for key in vars(module) if not key.startswith("_"))
+        known = sorted(
+            key
+            for key, value in vars(module).items()
+            if not key.startswith("_") and getattr(value, "__module__", "") == module.__name__
+        )
         raise ValueError(
-            f"{name!r}: {path!r} defines no {attribute!r}. It defines: {', '.join(known)}."
+            f"{name!r}: {path!r} defines no {attribute!r}. It defines: "
+            f"{', '.join(known) or 'nothing'}."
         )
     return Guest(
         kind=kind,

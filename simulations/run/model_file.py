@@ -133,7 +133,7 @@ def _model(arrays: dict[str, NDArray[Any]], *, own_code: bool) -> ModelFile:
     if own and not own_code:
         raise ValueError(
             "its model is code of its author, which reading a file does not run. If you trust that "
-            "code, give own_code = True."
+            "code, give own_code = True (fedpriv predict --own-code)."
         )
     task = cast("Task", _text(arrays["task"]))
     require_choice(TASKS, task=task)

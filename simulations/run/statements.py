@@ -58,10 +58,12 @@ def write_statement(
 
 
 def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustModel:
-    """A real release on data in one place has no secure aggregation to speak of."""
+    """Who had to be trusted: in a release without deployment, whoever ran the process."""
     section, parties = prepared.experiment.run, prepared.task.parties
-    if section.level == "off" or (real and section.engine != "deployment"):
-        ideal = section.engine == "vectorized" and not real
+    if real and section.engine != "deployment":
+        return TrustModel(secure_aggregation="one-place", server_also_sees=also)
+    if section.level == "off":
+        ideal = section.engine == "vectorized"
         return TrustModel(secure_aggregation="ideal" if ideal else "off", server_also_sees=also)
     agreed = protection(prepared.experiment)
     shares = (m.share.minimum for m in plan.mechanisms if isinstance(m, SharedNoise))

@@ -145,7 +145,9 @@ def _tested(prepared: Prepared) -> int:
 def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
     """How answers were protected on the way to a sum, as statements call it."""
     section = prepared.experiment.run
-    return "ideal" if section.engine == "vectorized" and simulated else section.level
+    if section.engine != "vectorized":
+        return section.level
+    return "ideal" if simulated else "one-place"
 
 
 def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class NoisyGradients(SumStrategy):
                     f"those of the plan. A subclass may define {', '.join(sorted(_OPEN))}."
                 )
 
-    def __init__(self, *, setup: Setup, options: NoisyOptions, plan: Plan) -> None:
+    def __init__(self, *, setup: Setup, options: NoisyOptions, plan: FixedPlan) -> None:
         plan = replace(plan, strategy=setup.signature or plan.strategy)
         self.__clip = _require_covered(plan, setup)
         start = setup.task.model.initial(np.random.default_rng(options.seed)).numpy()
@@ -128,7 +128,7 @@ class NoisyGradients(SumStrategy):
         count = self.task.gradient_count("proportional", answer.sizes)
         return noisy / (plan.sampling_rate * count)
 
-    def _planned(self) -> Plan:
+    def _planned(self) -> FixedPlan:
         """The plan that was checked, which must be the one that is paid for."""
         if self.plan is not self.__plan:
             raise RuntimeError(
@@ -138,7 +138,7 @@ class NoisyGradients(SumStrategy):
         return self.__plan
 
 
-def _require_covered(plan: Plan, setup: Setup) -> float:
+def _require_covered(plan: FixedPlan, setup: Setup) -> float:
     """The clip norm of a plan whose noise is enough for what one record can do to a sum."""
     budget = setup.budget
     if type(plan) is not FixedPlan or {type(m) for m in plan.mechanisms} != {GaussianMechanism}:

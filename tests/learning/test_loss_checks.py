@@ -111,7 +111,7 @@ class Bent(MarginLoss):
 
 @pytest.mark.parametrize("honest", [True, False])
 def test_a_loss_that_is_not_convex_is_refuted(honest: bool) -> None:
-    with pytest.raises(LossRefuted, match="convexity is declared"):
+    with pytest.raises(LossRefuted, match=r"must be convex, and at score .* minus .* is 0\.0"):
         require_not_refuted(Bent(0.0125, honest=honest), task="binary")  # 5 % of the curvature
 
 
@@ -140,9 +140,15 @@ def centred(score: Tensor, y: Tensor) -> Tensor:
     ("loss", "message"),
     [
         (Changed(slope=centred), "slope of a batch must be that of its records one by one"),
-        (Changed(slope=lambda s, y: 0.95 * Logistic().slope(s, y)), "slope is declared"),
+        (
+            Changed(slope=lambda s, y: 0.95 * Logistic().slope(s, y)),
+            "slope must be the derivative of value, and at score",
+        ),
         (Changed(slope=lambda s, y: torch.full_like(s, torch.nan)), "slope"),
-        (Changed(value=lambda s, y: 2 * Logistic().value(s, y)), "slope is declared"),
+        (
+            Changed(value=lambda s, y: 2 * Logistic().value(s, y)),
+            "slope must be the derivative of value, and at score",
+        ),
         (Stated(Logistic(), outputs=2), "value must take scores of shape"),
         (Stated(Logistic(), lipschitz=inf), "lipschitz must be positive and finite"),
         (Stated(Logistic(), domain_radius=3.0), "domain_radius must be infinite"),

@@ -336,9 +336,9 @@ def test_layers_that_keep_records_apart_are_accepted(layer: nn.Module) -> None:
 
 
 def test_outputs_of_the_wrong_shape_are_refused() -> None:
-    with pytest.raises(ValueError, match="one row of scores a record"):
+    with pytest.raises(ValueError, match="one row of scores per record"):
         NetworkModel(module=nn.Flatten(0), input_shape=(4,))
-    with pytest.raises(ValueError, match="module must return 1 scores a record"):
+    with pytest.raises(ValueError, match="module must return 1 scores per record"):
         NetworkModel(module=nn.Linear(4, 2), input_shape=(4,))
     with pytest.raises(ValueError, match="parameters that require gradients"):
         NetworkModel(module=nn.Flatten(), input_shape=(1,))

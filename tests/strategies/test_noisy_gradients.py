@@ -20,7 +20,7 @@ from fedpriv.strategies import NoisyGradients, NoisyOptions, Setup, StrategyInfo
 from tests.federation.worlds import SilentFederation, linear_task, streams
 
 if TYPE_CHECKING:
-    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
 
 TASK = linear_task((40, 60), 4000)
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
@@ -106,7 +106,7 @@ def test_a_subclass_cannot_bring_noise_of_its_own(name: str) -> None:
         type("Mine", (mixin, Plain), {})
 
 
-def gaussian_plan(*, clip: float = 1.0, factor: float = 1.0, **changes: Any) -> Plan:
+def gaussian_plan(*, clip: float = 1.0, factor: float = 1.0, **changes: Any) -> FixedPlan:
     """A plan whose mechanism claims a sensitivity ``factor`` times the true one, at equal cost."""
     plan = plan_gradients(setup(), rounds=3, clip_norm=clip)
     made = [
@@ -119,7 +119,7 @@ def gaussian_plan(*, clip: float = 1.0, factor: float = 1.0, **changes: Any) -> 
     return replace(plan, mechanisms=tuple(made), **changes)
 
 
-def with_plan(plan: Plan) -> Any:
+def with_plan(plan: FixedPlan) -> Any:
     return lambda setup, options: Plain(setup=setup, options=options, plan=plan)
 
 

@@ -1,4 +1,8 @@
-"""The budget ledger: a durable, append-only record of what a data set's privacy has paid for."""
+"""The budget ledger: a durable, append-only record of what a data set's privacy has paid for.
+
+Start with `ledger`: reserve, compute, commit, publish. Those who reserve are the strategies
+(`fedpriv.federation.strategy`) and deployed parties (`fedpriv.federation.deployed.party`).
+"""
 
 from fedpriv.privacy.ledger.choice import (
     default_composition,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from fedpriv._validate import (
     require_choice,
@@ -12,8 +12,8 @@ from fedpriv._validate import (
     require_non_negative,
 )
 
-SecureAggregation = Literal["off", "ideal", "semi-honest", "active"]
-SECURE_AGGREGATION: tuple[SecureAggregation, ...] = ("off", "ideal", "semi-honest", "active")
+SecureAggregation = Literal["one-place", "off", "ideal", "semi-honest", "active"]
+SECURE_AGGREGATION: tuple[SecureAggregation, ...] = get_args(SecureAggregation)
 Randomness = Literal["operating system", "seeded"]
 RANDOMNESS: tuple[Randomness, ...] = ("operating system", "seeded")
 
@@ -23,9 +23,9 @@ class TrustModel:
     """The trust model of a run: who may see what.
 
     Attributes:
-        secure_aggregation: "off" (the server sees every answer), "ideal" (simulated in one
-            process), "semi-honest" or "active" (the protocol, against a curious or a
-            malicious server).
+        secure_aggregation: "one-place" (a real run in one process, which held all records), "off"
+            (the server sees every answer), "ideal" (simulated in one process), "semi-honest" or
+            "active" (the protocol, against a curious or a malicious server).
         colluding_parties: how many parties may share all they know with the server.
         dropped_parties: how many may vanish in mid-round.
         least_parties: fewest parties whose sum is ever opened.

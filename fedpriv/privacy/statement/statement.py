@@ -119,6 +119,7 @@ def _accountant_version(plan: Plan) -> str:
 
 def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
     server = {
+        "one-place": "one process held all records: whoever ran it must be trusted with them",
         "off": "the server sees every party's answer",
         "ideal": "one process held all records (simulation); the server's code was given sums only",
         "semi-honest": "a server that follows the protocol sees sums of answers only",
@@ -201,6 +202,8 @@ def _warnings(
         )
     if facts.metrics_published:
         warnings.append("metrics published without noise are outside the guarantee")
+    if trust.secure_aggregation == "one-place" and plan.parties > 1:
+        warnings.append("the records of all parties were in one place: no party kept its own")
     if trust.secure_aggregation == "off":
         answer = "exact answer" if plan.noise_at == "server" else "own answer"
         warnings.append(f"without secure aggregation the server sees every party's {answer}")
@@ -215,7 +218,7 @@ def _warnings(
 def _share_warnings(share: NoiseShare, trust: TrustModel) -> list[str]:
     """Where the protocol allows what the shares of noise were not sized for."""
     warnings = []
-    if trust.secure_aggregation == "off":
+    if trust.secure_aggregation in {"one-place", "off"}:
         warnings.append(
             f"an answer carries 1/{share.honest} of the noise: against a server that sees every "
             "answer the stated epsilon does not hold"

@@ -71,8 +71,8 @@ def _guarantee(statement: Statement) -> list[str]:
         ),
         f"delta is {rounded_up(statement.delta_times_records, 2)} of 1/N, {number}",
         (
-            f"records of one person: at most {facts.records_per_person}, hence for a person "
-            f"({rounded_up(person.epsilon)}, {rounded_up(person.delta)})"
+            f"records of one person: at most {facts.records_per_person}, as declared; hence for a "
+            f"person ({rounded_up(person.epsilon)}, {rounded_up(person.delta)})"
         ),
         f"an attacker's advantage over guessing is at most {advantage} (0 is blind, 1 is sure)",
     ]

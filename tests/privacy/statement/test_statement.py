@@ -195,6 +195,21 @@ def test_a_delta_that_allows_publishing_records_is_a_warning() -> None:
     assert "no ledger was kept" in text
 
 
+@pytest.mark.parametrize(("sizes", "warned"), [([500], False), ([250, 250], True)])
+def test_records_in_one_place_are_stated_as_such(sizes: list[int], warned: bool) -> None:
+    plan = gradient_plan(
+        budget=Budget(epsilon=1, delta=1e-6), rounds=1, sensitivity=2, clip_norm=1, sizes=sizes,
+        dimension=1, step=1e-6, adjacency="replace-one",
+    )  # fmt: skip
+    facts = RunFacts(
+        run="r", data="d", simulated=False, randomness="operating system", sampler="full batch"
+    )
+    statement = make_statement(plan, facts=facts, trust=TrustModel(secure_aggregation="one-place"))
+    assert any("one process held all records" in line for line in statement.sees)
+    assert any("in one place" in line for line in statement.warnings) == warned
+    assert not any("secure aggregation" in line for line in statement.warnings)
+
+
 @pytest.mark.parametrize(
     ("trust", "warning"),
     [

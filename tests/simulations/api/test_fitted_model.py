@@ -267,3 +267,20 @@ def test_a_module_of_ones_own_is_read_back_by_those_who_trust_it_and_as_it_was(
     (tmp_path / "own.py").write_text(OWN_MODULE + "# another version\n")
     with pytest.raises(ValueError, match="sha256"):
         fedpriv.load_model(result.directory, own_code=True)
+
+
+def test_the_command_runs_code_of_ones_own_only_if_it_is_told_to(
+    fedpriv: Callable[..., Any], tmp_path: Path
+) -> None:
+    from fedpriv import run
+
+    (tmp_path / "own.py").write_text(OWN_MODULE)
+    study = clinic(tmp_path)
+    study["model"] = {"name": f"{tmp_path / 'own.py'}:Frozen"}
+    study["strategy"] = {"name": "gradient-perturbation", "rounds": 1, "learning_rate": 0.5}
+    result = run(study, out=tmp_path / "out")
+    asked = "predict", tmp_path / "out", tmp_path / "clinic.csv", "--json"
+    refused = fedpriv(*asked)
+    assert (refused.code, "--own-code" in refused.message) == (2, True)
+    expected = result.model.predict(tmp_path / "clinic.csv").tolist()
+    assert fedpriv(*asked, "--own-code").json()["prediction"] == expected

@@ -159,13 +159,16 @@ def test_the_list_shows_the_strategies_of_a_file(fedpriv: Command, file: Path) -
     assert entry["name"].endswith("mine.py:SignDescent")
     assert entry["options"]["learning_rate"] == 0.05
     assert fedpriv("list", "data", file.with_name("mine.py")).code == 2
+    named = fedpriv("list", "strategies", "agd")
+    assert named.code == 2
+    assert "must be a Python file" in named.message
 
 
 @pytest.mark.parametrize(
     ("code", "name", "message"),
     [
         (None, "missing.py:X", r"'missing.py:X': .* cannot be read: No such file"),
-        (STRATEGY, "mine.py:Sign", r"defines no 'Sign'. It defines: .*SignDescent"),
+        (STRATEGY, "mine.py:Sign", r"defines no 'Sign'. It defines: SignDescent, SignOptions\.$"),
         (STRATEGY, "mine.py:np", r"'mine.py:np' is no strategy: .* must have INFO"),
         ("x = 1\ny = 1 / 0\n", "mine.py:x", r"mine.py, line 2 \(y = 1 / 0\): ZeroDivisionError"),
         ("def f(:\n", "mine.py:f", r"mine.py, line 1: invalid syntax"),

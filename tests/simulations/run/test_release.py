@@ -77,6 +77,7 @@ def test_a_release_pays_for_every_round_and_draws_its_noise_from_the_system(
     assert "SIMULATED" not in statement
     assert "AES-256-CTR keyed by the operating system; no seed" in statement
     assert "ledger:" in statement
+    assert "one process held all records" in statement
 
 
 def test_no_stream_of_a_release_has_a_seed(file: Path) -> None:
