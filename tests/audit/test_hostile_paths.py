@@ -1,0 +1,110 @@
+"""Hostile paths: modules, losses, files and places that a release takes on its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.func import functional_call
+
+from fedpriv.learning.network import NetworkModel, small_cnn
+from fedpriv.learning.threads import one_thread
+from tests.audit.examination import difference
+from tests.audit.neighbours import GRADIENTS, Case
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from tests.audit.neighbours import Laboratory
+
+SIDE, CROWD = 8, 13
+"""Pixels a side; parties of one record: 13 are computed by fours, 12 by threes."""
+
+
+# What a record does to the answers of others.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images(Case):
+    """A table of images, every one of another party."""
+
+    def schema(self) -> dict[str, Any]:
+        number = {"kind": "number", "min": -1, "max": 1, "fill": 0}
+        return {
+            "label": "y",
+            "positive": "1",
+            "party": "p",
+            "out_of_range": "clamp",
+            "columns": {
+                **{f"x{i:02}": number for i in range(SIDE * SIDE)},
+                "y": {"kind": "category", "values": [0, 1]},
+                "p": {"kind": "category", "values": [f"p{j:02}" for j in range(CROWD)]},
+            },
+        }
+
+
+def test_a_record_that_leaves_flips_no_other_in_the_convolutional_network(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """All records at kinks of the first network, whose weights are public: it was 2.7 C."""
+    case = Images(
+        name="images",
+        strategy={**GRADIENTS, "rounds": 1, "learning_rate": 0.1, "clip": 0.1},
+        adjacency="add-remove",
+        model={"name": "cnn", "shape": [1, SIDE, SIDE]},
+        data={
+            "test_fraction": 0.0,
+            "intercept": 0.0,
+            "feature_norm": float(SIDE),
+            "records": [1] * CROWD,
+        },
+    )
+    model = small_cnn(shape=(1, SIDE, SIDE), classes=1)
+    theta = model.initial(np.random.default_rng(0))
+    with one_thread():
+        kinks = _at_kinks(model, theta, np.random.default_rng(1), tries=18)
+        worst = max(kinks, key=lambda x: _flips(model, theta, x))
+    row = {f"x{i:02}": repr(float(value)) for i, value in enumerate(worst)} | {"y": "1"}
+    rows = [{**row, "p": f"p{j:02}"} for j in range(CROWD)]
+    one = laboratory.run(case, rows, tmp_path / "one")
+    assert one.code == 0, one.said
+    other = laboratory.run(case, rows[:-1], tmp_path / "other", script=one)
+    assert difference(case, one, other) == []
+
+
+def _at_kinks(
+    model: NetworkModel, theta: Tensor, rng: np.random.Generator, *, tries: int
+) -> list[Tensor]:
+    """Images at which many units of the first dense layer are zero but for rounding: Newton's."""
+    found = []
+    for _ in range(tries):
+        x = torch.tensor(rng.uniform(-1, 1, model.features))
+        units = torch.tensor(rng.choice(32, size=int(rng.integers(4, 24)), replace=False))
+        for _ in range(40):
+            x = x.detach().requires_grad_()
+            values = _hidden(model, theta, x.unsqueeze(0))[0, units]
+            slopes = [torch.autograd.grad(v, x, retain_graph=True)[0] for v in values]
+            step = torch.linalg.lstsq(torch.stack(slopes), values.detach()[:, None], driver="gelsd")
+            x = (x - step.solution[:, 0]).detach()
+            if float(values.detach().abs().max()) < 1e-13:
+                found.append((x / x.abs().max() / 1.01).float())
+                break
+    return found
+
+
+def _hidden(model: NetworkModel, theta: Tensor, records: Tensor) -> Tensor:
+    layers = model.module[:8]  # type: ignore[index]
+    names = {name for name, _ in layers.named_parameters()}
+    state = {k: v for k, v in model._state(model.module, theta).items() if k in names}
+    found: Tensor = functional_call(layers, state, (records.view(-1, 1, SIDE, SIDE),))
+    return found
+
+
+def _flips(model: NetworkModel, theta: Tensor, x: Tensor) -> int:
+    """How many units are on one side of their kink among three records, and not among four."""
+    few, many = (_hidden(model, theta.float(), x.repeat(n, 1))[0] > 0 for n in (3, 4))
+    return int((few != many).sum())
