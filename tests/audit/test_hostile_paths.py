@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 import torch
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedpriv.learning.network import NetworkModel, small_cnn
@@ -16,8 +18,6 @@ from tests.audit.neighbours import GRADIENTS, Case
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from torch import Tensor
 
     from tests.audit.neighbours import Laboratory
 
@@ -108,3 +108,38 @@ def _flips(model: NetworkModel, theta: Tensor, x: Tensor) -> int:
     """How many units are on one side of their kink among three records, and not among four."""
     few, many = (_hidden(model, theta.float(), x.repeat(n, 1))[0] > 0 for n in (3, 4))
     return int((few != many).sum())
+
+
+# What a module keeps of records.
+
+
+class FirstRecords(nn.Module):
+    """Centred by the mean of the first records that it sees, as Glow's layers are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+        self.mean: Tensor | None = None
+
+    def forward(self, records: Tensor) -> Tensor:
+        if self.mean is None:
+            self.mean = records.detach().mean(0)
+        found: Tensor = self.layer(records - self.mean)
+        return found
+
+
+class LastRecords(FirstRecords):
+    """Centred by the mean of the records before."""
+
+    def forward(self, records: Tensor) -> Tensor:
+        mean = torch.zeros(3, dtype=records.dtype) if self.mean is None else self.mean
+        self.mean = records.detach().mean(0)
+        found: Tensor = self.layer(records - mean)
+        return found
+
+
+@pytest.mark.parametrize("kind", [FirstRecords, LastRecords])
+def test_no_module_takes_its_scale_from_the_records_that_it_sees(kind: type[nn.Module]) -> None:
+    """One that took it from the first ones passed: one record of 50 moved a sum by 10.9 C."""
+    with pytest.raises(ValueError, match="module must"):
+        NetworkModel(module=kind(), input_shape=(3,))
