@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv._durable import replace_file
 from fedpriv._toml import read_toml, to_toml
+from fedpriv.data import read_schema
 from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.experiment.catalogue import checked
@@ -72,6 +73,7 @@ class Identity:
         ledger_head: the hash of the last of them, by which it is known again.
         data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
             real release is checked by its ledger, under a secret salt.
+        schema: SHA-256 of what the schema says, by which the records are read.
     """
 
     run: str
@@ -81,6 +83,7 @@ class Identity:
     data: str | None
     ledger_rows: int | None = None
     ledger_head: str | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,6 +136,7 @@ def start(
         ledger_rows=rows,
         ledger_head=head,
         data=None if release else _digest(prepared),
+        schema=_schema_digest(prepared.experiment),
     )
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
@@ -157,7 +161,13 @@ def reopen(
     if not started(directory):
         raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
     identity = Identity(**read_json(private(directory) / _IDENTITY))
-    prepared = preparing(parse_experiment(read_toml(directory / "config.toml", "experiment")))
+    experiment = parse_experiment(read_toml(directory / "config.toml", "experiment"))
+    if identity.schema != _schema_digest(experiment):
+        raise ValueError(
+            f"the schema {str(experiment.data.schema_path)!r} was changed since the run in "
+            f"{str(directory)!r} started: put it back, or start a new run."
+        )
+    prepared = preparing(experiment)
     if prepared.experiment.config_hash != identity.config_hash:
         raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
     if expected is not None and checked(expected).config_hash != identity.config_hash:
@@ -328,6 +338,16 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
     """What a ledger records of a simulation: the same whenever it is repeated."""
     keys = ("strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "rounds", "parties")
     return {key: result[key] for key in keys}
+
+
+def _schema_digest(experiment: Experiment) -> str | None:
+    """Of what the schema says, not of how it is written; None for built-in data."""
+    path = experiment.data.schema_path
+    return (
+        None
+        if path is None
+        else sha256(read_schema(str(path)).model_dump_json().encode()).hexdigest()
+    )
 
 
 def _digest(prepared: Prepared) -> str:

@@ -11,10 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedpriv._toml import to_toml
 from fedpriv.learning.network import NetworkModel, small_cnn
 from fedpriv.learning.threads import one_thread
+from fedpriv.simulations.experiment.file import read_experiment
+from fedpriv.simulations.run.launch import carry_through, open_session
+from fedpriv.simulations.run.ledgers import open_ledger
+from fedpriv.simulations.run.session import carry_on
 from tests.audit.examination import difference
-from tests.audit.neighbours import GRADIENTS, Case
+from tests.audit.neighbours import GRADIENTS, Case, table, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,3 +148,29 @@ def test_no_module_takes_its_scale_from_the_records_that_it_sees(kind: type[nn.M
     """One that took it from the first ones passed: one record of 50 moved a sum by 10.9 C."""
     with pytest.raises(ValueError, match="module must"):
         NetworkModel(module=kind(), input_shape=(3,))
+
+
+# What a run that is taken up again goes on with.
+
+
+def test_a_release_goes_on_with_the_schema_that_it_began_with(tmp_path: Path) -> None:
+    """Another one was taken, that no release may have: "records: 49" told of a missing value."""
+    case = Case(name="other schema", strategy=GRADIENTS, data={"test_fraction": 0.0})
+    rows, out, book = table("binary"), tmp_path / "out", tmp_path / "own.ledger"
+    rows[5]["age"] = ""
+    study = write(case, rows, tmp_path / "data")
+    begun = open_session(
+        read_experiment(study), out=out, release=True, ledger=book, new_ledger=True
+    )
+    with open_ledger(begun) as ledger:
+        assert carry_on(begun, ledger=ledger, stop=lambda: True) is None
+    known, path = case.schema(), tmp_path / "data" / "schema.toml"
+    dropping = {**known, "missing": "drop", "columns": dict(known["columns"])}
+    dropping["columns"]["age"] = {"kind": "number", "min": 0, "max": 100}
+    path.write_text(to_toml(dropping))
+    with pytest.raises(ValueError, match="was changed since the run"):
+        open_session(None, resume=out, release=True)
+    path.write_text("# the same\n" + to_toml(known))
+    done = carry_through(open_session(None, resume=out, release=True))
+    assert done is not None
+    assert done["records"] == len(rows)
