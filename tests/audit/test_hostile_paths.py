@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedpriv._toml import to_toml
+from fedpriv.learning.loss_checks import LossRefuted, require_not_refuted
+from fedpriv.learning.losses import HuberRegression
 from fedpriv.learning.network import NetworkModel, small_cnn
 from fedpriv.learning.threads import one_thread
 from fedpriv.simulations.experiment.file import read_experiment
@@ -22,6 +25,7 @@ from tests.audit.examination import difference
 from tests.audit.neighbours import GRADIENTS, Case, table, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.audit.neighbours import Laboratory
@@ -174,3 +178,45 @@ def test_a_release_goes_on_with_the_schema_that_it_began_with(tmp_path: Path) ->
     done = carry_through(open_session(None, resume=out, release=True))
     assert done is not None
     assert done["records"] == len(rows)
+
+
+# What a loss declares of labels that a table can have.
+
+
+class Weighted(HuberRegression):
+    """Huber's loss, times a weight of its labels that the constants leave out."""
+
+    domain_radius = inf
+
+    def __init__(self, labels: Callable[[Tensor], Tensor], weight: float) -> None:
+        super().__init__(threshold=1.0)
+        vars(self).update(labels=labels, weight=weight)
+
+    def _times(self, y: Tensor) -> Tensor:
+        return torch.where(vars(self)["labels"](y), vars(self)["weight"], 1.0).to(y.dtype)
+
+    def value(self, score: Tensor, y: Tensor) -> Tensor:
+        return self._times(y) * super().value(score, y)
+
+    def slope(self, score: Tensor, y: Tensor) -> Tensor:
+        return self._times(y) * super().slope(score, y)
+
+    def curvature(self, score: Tensor, y: Tensor) -> Tensor:
+        return self._times(y) * super().curvature(score, y)
+
+
+LABELS: dict[str, Callable[[Tensor], Tensor]] = {
+    "censored": lambda y: y.abs() == 1,
+    "zero": lambda y: y == 0,
+    "near zero": lambda y: y.abs() < 0.01,
+    "near the ends": lambda y: (y.abs() > 0.95) & (y.abs() <= 1),
+}
+
+
+@pytest.mark.parametrize("weight", [1.02, 3.0])
+@pytest.mark.parametrize("which", LABELS)
+def test_no_label_of_a_table_has_a_steeper_loss_than_is_declared(which: str, weight: float) -> None:
+    """Labels were drawn from [-1000, 1000]: hardly one of a table's, which are in [-1, 1]."""
+    require_not_refuted(Weighted(LABELS[which], 1.0), task="regression")
+    with pytest.raises(LossRefuted, match=r"lipschitz|smoothness"):
+        require_not_refuted(Weighted(LABELS[which], weight), task="regression")
