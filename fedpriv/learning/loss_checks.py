@@ -244,18 +244,24 @@ class _Search:
         return _Points(score=score, other=other, label=self._labels(task))
 
     def _labels(self, task: Task) -> Tensor:
-        """Labels of the task that the loss accepts: real ones over as wide a range as it takes."""
+        """Labels of the task: real ones from [-1, 1], to which tables are scaled; and wider.
+
+        A quarter is -1, 0 or 1: a label that is clamped to the end of its range is just there, and
+        a loss may treat that as another case. A quarter is over as wide a range as the loss takes.
+        """
         if task == "binary":
             return torch.where(self._uniform(_DRAWS) < 0.5, -1.0, 1.0)
         if task == "multiclass":
             return torch.randint(self._loss.outputs, (_DRAWS,), generator=self._generator)
         drawn = 2 * self._uniform(_DRAWS) - 1
-        for width in (1e3, 1e1, 1.0):
+        drawn[::4] = drawn[::4].mul(1.5).round()  # -1, 0 and 1 as often
+        for width in (1e3, 1e1):
             try:
                 self._loss.check_labels(width * drawn)
             except ValueError:
                 continue
-            return width * drawn
+            drawn[1::4] *= width
+            break
         return drawn
 
     def _climb(self, wanted: Callable[[_Points], Tensor]) -> tuple[Tensor, _Points]:

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.functional import pad
 
 from fedpriv._validate import require_count
-from fedpriv.learning.clipping.dense import slopes
+from fedpriv.learning.clipping.dense import ROWS, slopes
 from fedpriv.learning.clipping.layers import (
     LayerPlan,
     layer_factors,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from fedpriv.learning.losses import Loss
 
 _PROBES = 3
+_MOST_NUMBERS = 1 << 25  # of working memory for records that are computed together
 _LEAST_SIDE, _LARGE_SIDE = 4, 24  # pixels
 
 
@@ -55,6 +57,12 @@ class NetworkModel(Model):
     Gradients are computed layer by layer if all trainable parameters sit in layers with a rule and
     a run shows that the rules give the gradient of autograd; else by vectorised autograd.
 
+    **Places.** Kernels have other instructions for few records and for those that their tiles leave
+    over, so that a record which leaves would change the last digits of others, and at a kink (ReLU,
+    max-pooling) more than those. So records are filled up with zeros to multiples of 192, or of a
+    part of it where memory is short, as in `fedpriv.learning.clipping.dense`; but for vectorised
+    autograd.
+
     Attributes:
         module: Maps (n, *input_shape) to scores (n, classes), or (n,) for one class. It is read
             and copied; only copies compute.
@@ -66,6 +74,7 @@ class NetworkModel(Model):
     input_shape: tuple[int, ...]
     classes: int = 1
     _working: int = field(init=False)
+    _multiple: int = field(init=False, repr=False)
     _copies: Replicas[tuple[nn.Module, LayerPlan | None]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +89,10 @@ class NetworkModel(Model):
         if not self._trainable():
             raise ValueError("module must have parameters that require gradients, got none.")
         object.__setattr__(self, "_working", self._measured_size())
+        multiple = ROWS
+        while multiple > 1 and multiple * self._working > _MOST_NUMBERS:
+            multiple //= 2
+        object.__setattr__(self, "_multiple", multiple)
         # Copied together: the plan names layers of the module.
         object.__setattr__(self, "_copies", Replicas((module, self._verified_plan())))
 
@@ -128,27 +141,33 @@ class NetworkModel(Model):
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
         """The module's output at the parameters ``theta``."""
         with self._copies.one() as (module, _):
-            scores = self._forward(module, theta.to(features.dtype), features)
+            scores = self._forward(module, theta.to(features.dtype), self._filled(features))
+        scores = scores[: len(features)]
         return scores.squeeze(1) if self.classes == 1 else scores
 
     def gradient_factors(self, theta: Tensor, batch: RecordBatch, loss: Loss) -> tuple[Factor, ...]:
         """Layer by layer where that was shown to be right, else by vectorised autograd."""
-        theta = theta.to(batch.features.dtype)
+        theta, count = theta.to(batch.features.dtype), len(batch)
+
+        def errors_at(scores: Tensor) -> Tensor:
+            return self._filled(slopes(loss, scores[:count], batch.labels))
+
         with self._copies.one() as (module, plan):
             if plan is None:
                 return vmap_factors(partial(self._forward, module), theta, batch, loss)
-            return self._layer_factors(
-                module,
-                plan,
-                theta,
-                batch.features,
-                lambda scores: slopes(loss, scores, batch.labels),
-            )
+            features = self._filled(batch.features)
+            factors = self._layer_factors(module, plan, theta, features, errors_at)
+        return tuple(factor.first(count) for factor in factors)
 
     def working_size(self, *, materialised: bool) -> int:
         """Activations, their errors and the patches of convolutions; gradients written out."""
         written = self.dimension if materialised or self._plan is None else 0
         return self._working + 3 * written
+
+    def _filled(self, rows: Tensor) -> Tensor:
+        """The rows, and as many of zeros as make them a multiple; at least one multiple."""
+        missing = -len(rows) % self._multiple if len(rows) else self._multiple
+        return pad(rows, (0, 0, 0, missing)) if missing else rows
 
     @property
     def _plan(self) -> LayerPlan | None:

@@ -7,6 +7,7 @@ sum of clipped gradients no longer has sensitivity C.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,8 +32,10 @@ def require_record_wise(module: nn.Module, input_shape: Sequence[int]) -> None:
     Two checks. Layers known to do so are refused by name, with what to use instead. Then the module
     is run in training mode, in float64, on random records and random parameters: replacing a record
     (by another, by NaN, by a much larger one) or taking it out of the batch must leave the
-    scores of the others as they were; two runs must agree; no buffer may change. The second
-    check is a test, not a proof: a module written to deceive it can.
+    scores of the others as they were; two runs must agree; no buffer may change. All but the last
+    is tried twice: with a fresh copy of the module for every batch, since one that takes its scale
+    from the first records it sees shows that only then, and with one copy that has seen others. The
+    second check is a test, not a proof: a module written to deceive it can.
 
     Randomness within a record, such as dropout, does not break privacy, since the gradient is
     clipped after it. It is refused because layers draw from PyTorch's global generator, so that a
@@ -47,6 +50,7 @@ def require_record_wise(module: nn.Module, input_shape: Sequence[int]) -> None:
             )
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         _probe(module, tuple(input_shape))
+        _probe(module, tuple(input_shape), used=deepcopy(module))
 
 
 def _refusal(layer: nn.Module) -> str | None:
@@ -70,7 +74,10 @@ def _refusal(layer: nn.Module) -> str | None:
     return None
 
 
-def _probe(module: nn.Module, input_shape: tuple[int, ...]) -> None:
+def _probe(
+    module: nn.Module, input_shape: tuple[int, ...], *, used: nn.Module | None = None
+) -> None:
+    """Try fresh copies of a module; or, if given, one copy, after records that are not tried."""
     rng = np.random.default_rng(0)
     state = {
         name: value.detach().clone().to(torch.float64 if value.is_floating_point() else value.dtype)
@@ -81,10 +88,12 @@ def _probe(module: nn.Module, input_shape: tuple[int, ...]) -> None:
     buffers = {name: state[name].clone() for name, _ in module.named_buffers()}
 
     def scores(records: Tensor) -> Tensor:
-        result: Tensor = functional_call(module, state, (records,))
+        result: Tensor = functional_call(used or deepcopy(module), state, (records,))
         return result
 
     records = torch.from_numpy(rng.normal(size=(_PROBES, *input_shape)))
+    fresh: Tensor = functional_call(deepcopy(module), state, (records,))
+    scores(torch.from_numpy(rng.normal(size=(_PROBES, *input_shape))))
     expected = scores(records)
     if len(expected) != _PROBES:
         raise ValueError(
@@ -95,6 +104,11 @@ def _probe(module: nn.Module, input_shape: tuple[int, ...]) -> None:
         raise ValueError(
             "module must be deterministic: two runs on the same records disagree. "
             "Remove the layers that draw random numbers, or keep state."
+        )
+    if not _same(expected, fresh):
+        raise ValueError(
+            "module must not remember records: its scores depend on those that it has seen before. "
+            "Let it keep nothing between two calls."
         )
     changed = [name for name, value in buffers.items() if not torch.equal(state[name], value)]
     if changed:

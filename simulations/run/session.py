@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv._durable import replace_file
 from fedpriv._toml import read_toml, to_toml
+from fedpriv.data import read_schema
 from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.experiment.catalogue import checked
@@ -72,7 +73,7 @@ class Identity:
         ledger_head: the hash of the last of them, by which it is known again.
         data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
             real release is checked by its ledger, under a secret salt.
-        schema: SHA-256 of the schema of a table; None without one.
+        schema: SHA-256 of what the schema says, by which the records are read.
     """
 
     run: str
@@ -135,7 +136,7 @@ def start(
         ledger_rows=rows,
         ledger_head=head,
         data=None if release else _digest(prepared),
-        schema=_schema_digest(prepared),
+        schema=_schema_digest(prepared.experiment),
     )
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
@@ -160,16 +161,17 @@ def reopen(
     if not started(directory):
         raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
     identity = Identity(**read_json(private(directory) / _IDENTITY))
-    prepared = preparing(parse_experiment(read_toml(directory / "config.toml", "experiment")))
+    experiment = parse_experiment(read_toml(directory / "config.toml", "experiment"))
+    if identity.schema != _schema_digest(experiment):
+        raise ValueError(
+            f"the schema {str(experiment.data.schema_path)!r} was changed since the run in "
+            f"{str(directory)!r} started: put it back, or start a new run."
+        )
+    prepared = preparing(experiment)
     if prepared.experiment.config_hash != identity.config_hash:
         raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
     if expected is not None and checked(expected).config_hash != identity.config_hash:
         raise ValueError(f"--resume {str(directory)!r}: this is a run of another experiment.")
-    if _schema_digest(prepared) != identity.schema:
-        raise ValueError(
-            f"the schema of {prepared.experiment.data.title!r} was changed since the run in "
-            f"{str(directory)!r} started: put it back, or start a new run."
-        )
     if identity.data is not None and _digest(prepared) != identity.data:
         raise ValueError(
             f"the records of {prepared.experiment.data.title!r} were changed since the run in "
@@ -338,13 +340,18 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
     return {key: result[key] for key in keys}
 
 
+def _schema_digest(experiment: Experiment) -> str | None:
+    """Of what the schema says, not of how it is written; None for built-in data."""
+    path = experiment.data.schema_path
+    return (
+        None
+        if path is None
+        else sha256(read_schema(str(path)).model_dump_json().encode()).hexdigest()
+    )
+
+
 def _digest(prepared: Prepared) -> str:
     digest, dataset = sha256(), prepared.data.dataset
     for array in (dataset.train.X, dataset.train.y, dataset.test.X, dataset.test.y):
         digest.update(array.data)
     return digest.hexdigest()
-
-
-def _schema_digest(prepared: Prepared) -> str | None:
-    schema = prepared.data.dataset.schema
-    return None if schema is None else sha256(schema.model_dump_json().encode()).hexdigest()

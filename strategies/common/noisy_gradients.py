@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
-    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.strategies.common.building import Setup
 
 # What a subclass may define of what is defined here.

@@ -192,18 +192,3 @@ def test_two_processes_that_go_on_with_one_run_make_one_release_of_each_round(
         np.testing.assert_array_equal(first.theta, second.theta)
         rows = Counter((row.kind, row.run, row.round) for row in one.rows())
         assert set(rows.values()) == {1}
-
-
-def test_a_run_goes_on_under_the_schema_that_it_began_with(tmp_path: Path) -> None:
-    """Bounds of features decide what a release is of, and the model file states them once."""
-    case = Case(name="schema", strategy={"name": "gradient-perturbation", "rounds": 2})
-    study = write(case, table(case.task), tmp_path / "data")
-    prepared = prepare(read_experiment(study))
-    book, out = tmp_path / "own.ledger", tmp_path / "out"
-    make_ledger(book, prepared.experiment, planned(prepared)).close()
-    start(prepared, out, release=True, ledger=book)
-    reopen(out)
-    schema = study.parent / "schema.toml"
-    schema.write_text(schema.read_text().replace("max = 100", "max = 90"))
-    with pytest.raises(ValueError, match=r"the schema of .* was changed since the run"):
-        reopen(out)

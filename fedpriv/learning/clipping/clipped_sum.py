@@ -14,10 +14,11 @@ adds to that, `fedpriv.learning.rounding_error` bounds from public numbers, *if*
 have the same gradients in both computations. Under replace-one adjacency they do: they keep their
 places, hence their instructions. Under add-remove adjacency, and where a hash decides who is in the
 sum, later records move by one place. Scores of a linear model are computed alike in every place; so
-are dense layers, as far as that was tried (`fedpriv.learning.clipping.dense`). Elsewhere a matrix
-product may round a row differently, by 10⁻⁷ of a gradient in float32, and near a kink of the model
-(ReLU, max-pooling) the last bit can decide a gradient. All other gradient clipping in floating
-point shares this assumption; float64 data make its failures 10⁹ times smaller.
+are dense layers and modules, as far as that was tried (`fedpriv.learning.clipping.dense`,
+`fedpriv.learning.network`). Elsewhere a matrix product may round a row differently, by 10⁻⁷ of a
+gradient in float32, and near a kink of the model (ReLU, max-pooling) the last bit can decide a
+gradient. All other gradient clipping in floating point shares this assumption; float64 data make
+its failures 10⁹ times smaller.
 
 Not covered: running time, which may depend on whether a record was rejected.
 """

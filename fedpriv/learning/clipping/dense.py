@@ -42,7 +42,9 @@ class Activation:
     derivative: Callable[[Tensor], Tensor]
 
 
-_ROWS = 192  # a multiple of the heights of all tiles in use, from 4 to 48 and 64
+ROWS = 192
+"""Rows that are multiplied together: a multiple of the heights of all tiles in use, 4 to 48, 64."""
+
 _ALIGNED = 16  # bytes: as everything that numpy and torch allocate
 
 ACTIVATIONS = {
@@ -110,16 +112,16 @@ def _products(weights: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
     A matrix product has other instructions for the rows that its tiles leave over, for few rows,
     and for numbers stored in another order or askew: a record that leaves would change the last
     digits of others, which decide where a network bends. So rows are multiplied by multiples of
-    `_ROWS`, the last of them zeros, and always stored alike: coordinate by coordinate if
+    `ROWS`, the last of them zeros, and always stored alike: coordinate by coordinate if
     ``turned``, as the layers before left them, else record by record.
 
     (W·aᵀ)ᵀ rather than a·Wᵀ: a third faster where layers are narrow.
     """
-    weights, rest = weights.contiguous(), len(rows) % _ROWS
+    weights, rest = weights.contiguous(), len(rows) % ROWS
     whole = len(rows) - rest
     pieces = [weights @ _stored(rows[:whole], turned=turned)] if whole else []
     if rest or not whole:
-        last = rows.new_zeros((_ROWS, rows.shape[1]))
+        last = rows.new_zeros((ROWS, rows.shape[1]))
         last[:rest] = rows[whole:]
         pieces.append((weights @ _stored(last, turned=turned))[:, :rest])
     return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)).T

@@ -40,6 +40,9 @@ class Factor(Protocol):
     def without(self, rejected: Tensor) -> Factor:
         """The same, with gradient zero for the records marked in a boolean mask (n,)."""
 
+    def first(self, count: int) -> Factor:
+        """The gradients of the first records alone."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dense:
@@ -86,6 +89,11 @@ class Dense:
         """Zero inputs and errors, since 0 times infinity is not 0."""
         return Dense(_zeroed(self.inputs, rejected), _zeroed(self.errors, rejected), self.bias)
 
+    def first(self, count: int) -> Dense:
+        """Those of their inputs and errors."""
+        squares = None if self.input_squares is None else self.input_squares[:count]
+        return Dense(self.inputs[:count], self.errors[:count], self.bias, squares)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
@@ -107,6 +115,9 @@ class Rows:
 
     def without(self, rejected: Tensor) -> Rows:
         return Rows(_zeroed(self.gradients, rejected))
+
+    def first(self, count: int) -> Rows:
+        return Rows(self.gradients[:count])
 
 
 def _zeroed(rows: Tensor, rejected: Tensor) -> Tensor:
