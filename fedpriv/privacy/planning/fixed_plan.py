@@ -33,24 +33,6 @@ class FixedPlan(Plan):
     Guarantee. Together they are (ε, δ)-DP for ``epsilon`` and the budget's δ, by the named
     accountant. Refused at construction with `BudgetExceeded` if that is more than the budget.
 
-    Planners make it; by hand, for one noisy mean of 100 numbers in [-1, 1]:
-
-    >>> from fedpriv.privacy.mechanisms import GaussianMechanism
-    >>> plan = FixedPlan(
-    ...     strategy="mean",
-    ...     query="the sum of the numbers",
-    ...     released="the noisy mean",
-    ...     budget=Budget(epsilon=1.0, delta=1e-6),
-    ...     mechanisms=(GaussianMechanism(adjacency="replace-one", sensitivity=2.0, stddev=9.0),),
-    ...     parties=1,
-    ...     records=100,
-    ...     smallest_party=100,
-    ...     dimension=1,
-    ...     step=2.0**-20,
-    ... )
-    >>> plan.accountant, plan.epsilon <= 1.0
-    ('gdp', True)
-
     Attributes:
         budget: (ε, δ) that the run may spend.
         mechanisms: one per release, in order.
