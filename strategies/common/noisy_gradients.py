@@ -72,7 +72,8 @@ class NoisyGradients(SumStrategy):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        for key in vars(cls):
+        others = [base for base in cls.__mro__ if base not in NoisyGradients.__mro__]
+        for key in (key for base in others for key in vars(base)):  # of classes mixed in, too
             if hasattr(NoisyGradients, key) and key not in _OPEN and not key.startswith("__"):
                 raise TypeError(
                     f"{cls.__name__}.{key} must not be overridden: question, noise and ledger are "
