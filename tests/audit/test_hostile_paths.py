@@ -21,6 +21,7 @@ from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.launch import carry_through, open_session
 from fedpriv.simulations.run.ledgers import open_ledger
 from fedpriv.simulations.run.session import carry_on
+from fedpriv.strategies import NoisyGradients
 from tests.audit.examination import difference
 from tests.audit.neighbours import GRADIENTS, Case, table, write
 
@@ -220,3 +221,16 @@ def test_no_label_of_a_table_has_a_steeper_loss_than_is_declared(which: str, wei
     require_not_refuted(Weighted(LABELS[which], 1.0), task="regression")
     with pytest.raises(LossRefuted, match=r"lipschitz|smoothness"):
         require_not_refuted(Weighted(LABELS[which], weight), task="regression")
+
+
+# What a strategy of one's own may not take over.
+
+
+@pytest.mark.parametrize("key", ["_release", "_query", "_stream", "_reserve", "learn", "attach"])
+def test_no_class_that_is_mixed_in_takes_over_question_noise_or_ledger(key: str) -> None:
+    """Only the class itself was looked at: with a mixed-in `_release` it signed for no noise."""
+    mixed_in = type("Quiet", (), {key: lambda *_: None})
+    with pytest.raises(TypeError, match="must not be overridden"):
+        type("Own", (mixed_in, NoisyGradients), {"_update": lambda *_: None})
+    harmless = type("Memory", (), {"_state": lambda *_: {}, "average": lambda *_: None})
+    type("Own", (harmless, NoisyGradients), {"_update": lambda *_: None})
