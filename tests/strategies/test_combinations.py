@@ -165,7 +165,8 @@ def test_the_table_is_complete() -> None:
                 assert forms <= {each.form for each in rows}
     concrete = {*Loss.__subclasses__(), *MarginLoss.__subclasses__()} - {MarginLoss}
     known = {type(task.loss).__name__ for task in TASKS.values()}
-    assert known == {each.__name__ for each in concrete}
+    ours = {each for each in concrete if each.__module__.startswith("fedpriv.")}
+    assert known == {each.__name__ for each in ours}
 
 
 @pytest.mark.parametrize("combination", TABLE, ids=str)
