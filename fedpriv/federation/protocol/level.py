@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from fedpriv._collusion import DEFAULT_COLLUDING
-from fedpriv._validate import require_choice, require_delta
+from fedpriv._validate import require_choice, require_delta, require_non_negative
 from fedpriv.secagg import Parameters
 
 Level = Literal["off", "semi-honest", "active"]
@@ -40,6 +40,7 @@ class Protection:
     def __post_init__(self) -> None:
         require_choice(LEVELS, level=self.level)
         require_delta(corrupt=self.corrupt, dropout=self.dropout)
+        require_non_negative(least=self.least)
 
     @property
     def masked(self) -> bool:
