@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from tests.audit.neighbours import GRADIENTS, Case, neighbours, table, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.audit.neighbours import Laboratory, Watch
 
@@ -282,3 +282,22 @@ def _published(watch: Watch) -> dict[str, bytes]:
     for name in drawn:
         files = {key: text.replace(name.encode(), b"-") for key, text in files.items()}
     return files
+
+
+@pytest.mark.parametrize("place", ["own.ledger", "private/own.ledger"])
+def test_no_ledger_lies_among_the_files_of_a_release(place: str, tmp_path: Path) -> None:
+    """`Result.save`, which copies what is not private, copied it."""
+    study = write(Case(name="ledger", strategy=GRADIENTS), table("binary"), tmp_path / "data")
+    out = tmp_path / "out"
+    (out / place).parent.mkdir(parents=True)
+    with pytest.raises(ValueError, match="must not lie in the directory of the run"):
+        open_session(
+            read_experiment(study), out=out, release=True, ledger=out / place, new_ledger=True
+        )
+    assert not (out / place).exists()
+    beside = {"ledger": tmp_path / "own.ledger", "new_ledger": True}
+    (out / place).parent.rmdir()
+    begun = open_session(read_experiment(study), out=out, release=True, **beside)
+    Path(str(begun.identity.ledger)).rename(out / "moved.ledger")
+    with pytest.raises(ValueError, match="must not lie in the directory of the run"):
+        open_session(None, resume=out, release=True, ledger=out / "moved.ledger")
