@@ -57,6 +57,8 @@ def open_session(
         )
     if ledger is not None:
         ledgers.require_ledger(ledger, new=new_ledger)
+        if out is not None:
+            ledgers.require_apart(ledger, out)
     if release:  # before a record is read
         require_releasable(checked(wanted))
     prepared = prepare(wanted)

@@ -47,6 +47,16 @@ def require_ledger(path: Path, *, new: bool) -> None:
         )
 
 
+def require_apart(path: Path, directory: Path) -> None:
+    """Refuse a ledger among the files of a run, which are published: it is the owner's."""
+    if path.resolve().is_relative_to(directory.resolve()):
+        raise ValueError(
+            f"--ledger {str(path)!r} must not lie in the directory of the run, "
+            f"{str(directory)!r}: what is there is published, and the ledger is for the owner of "
+            "the data alone."
+        )
+
+
 def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> Ledger:
     """A ledger with the budget of a run that was not started, by the rule that the run fits."""
     privacy, adjacency = experiment.privacy, Adjacency(experiment.privacy.adjacency)

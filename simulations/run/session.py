@@ -31,7 +31,7 @@ from fedpriv.simulations.run.files import (
     write_metrics,
 )
 from fedpriv.simulations.run.history import Record
-from fedpriv.simulations.run.ledgers import mark_of, require_known
+from fedpriv.simulations.run.ledgers import mark_of, require_apart, require_known
 from fedpriv.simulations.run.model_file import model_arrays
 from fedpriv.simulations.run.outcome import ROUND, sift
 from fedpriv.simulations.run.prepare import (
@@ -180,6 +180,7 @@ def reopen(
     if release and not identity.release:
         raise ValueError(f"--resume {str(directory)!r}: this run is a simulation, for ever.")
     if ledger is not None and identity.ledger != str(ledger.resolve()):
+        require_apart(ledger, directory)
         identity = _moved(identity, ledger)
         write_json(private(directory) / _IDENTITY, asdict(identity))
     return Session(directory=directory, prepared=prepared, identity=identity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,13 +24,12 @@ from fedpriv.simulations.run.ledgers import open_ledger
 from fedpriv.simulations.run.session import carry_on
 from fedpriv.strategies import NoisyGradients
 from tests.audit.examination import difference
-from tests.audit.neighbours import GRADIENTS, Case, table, write
+from tests.audit.neighbours import GRADIENTS, Case, neighbours, table, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from tests.audit.neighbours import Laboratory
+    from tests.audit.neighbours import Laboratory, Watch
 
 SIDE, CROWD = 8, 13
 """Pixels a side; parties of one record: 13 are computed by fours, 12 by threes."""
@@ -234,3 +234,70 @@ def test_no_class_that_is_mixed_in_takes_over_question_noise_or_ledger(key: str)
         type("Own", (mixed_in, NoisyGradients), {"_update": lambda *_: None})
     harmless = type("Memory", (), {"_state": lambda *_: {}, "average": lambda *_: None})
     type("Own", (harmless, NoisyGradients), {"_update": lambda *_: None})
+
+
+# What is published beside the releases.
+
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "gradients": {"name": "gradient-perturbation", "rounds": 3},
+    "output": {"name": "output-perturbation"},
+    "joint": {"name": "output-perturbation", "fit": "joint"},
+    "objective": {"name": "objective-perturbation"},
+    "quantile": {"name": "adaptive-clipping", "rounds": 3},
+    "coordinate": {"name": "adaptive-clipping", "rounds": 3, "rule": "coordinate"},
+    "agd": {"name": "agd", "rounds": 4},
+    "learned": {"name": "learned-protection"},
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_neighbours_with_the_same_releases_publish_the_same_bytes(
+    strategy: str, laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """The model, the plan and the statement of every strategy follow from releases alone.
+
+    The audit leaves out parameters, and of adaptive strategies plan and statement: they differ
+    where releases do. Here all releases of the one run are given to the other.
+    """
+    case = Case(name=strategy, strategy=STRATEGIES[strategy])
+    rows = table(case.task)
+    one = laboratory.run(case, rows, tmp_path / "one")
+    assert one.code == 0, one.said
+    _, others = list(neighbours(case, rows))[2]  # the extreme record
+    other = laboratory.run(case, others, tmp_path / "other", script=one)
+    assert _published(one) == _published(other)
+
+
+def _published(watch: Watch) -> dict[str, bytes]:
+    """All files of an outcome, with the names that were drawn for this run blanked out."""
+    drawn = (
+        watch.json("result.json")["run"],
+        watch.json("statement.json")["ledger"]["head"],
+        str(watch.directory.parent),
+    )
+    files = watch.files()
+    with np.load(watch.directory / "model.npz") as arrays:
+        files |= {f"model.npz/{key}": arrays[key].tobytes() for key in arrays}
+    del files["model.npz"]  # a zip file, with the time
+    for name in drawn:
+        files = {key: text.replace(name.encode(), b"-") for key, text in files.items()}
+    return files
+
+
+@pytest.mark.parametrize("place", ["own.ledger", "private/own.ledger"])
+def test_no_ledger_lies_among_the_files_of_a_release(place: str, tmp_path: Path) -> None:
+    """`Result.save`, which copies what is not private, copied it."""
+    study = write(Case(name="ledger", strategy=GRADIENTS), table("binary"), tmp_path / "data")
+    out = tmp_path / "out"
+    (out / place).parent.mkdir(parents=True)
+    with pytest.raises(ValueError, match="must not lie in the directory of the run"):
+        open_session(
+            read_experiment(study), out=out, release=True, ledger=out / place, new_ledger=True
+        )
+    assert not (out / place).exists()
+    beside = {"ledger": tmp_path / "own.ledger", "new_ledger": True}
+    (out / place).parent.rmdir()
+    begun = open_session(read_experiment(study), out=out, release=True, **beside)
+    Path(str(begun.identity.ledger)).rename(out / "moved.ledger")
+    with pytest.raises(ValueError, match="must not lie in the directory of the run"):
+        open_session(None, resume=out, release=True, ledger=out / "moved.ledger")
