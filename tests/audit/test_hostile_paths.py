@@ -295,7 +295,7 @@ def test_no_ledger_lies_among_the_files_of_a_release(place: str, tmp_path: Path)
             read_experiment(study), out=out, release=True, ledger=out / place, new_ledger=True
         )
     assert not (out / place).exists()
-    beside = {"ledger": tmp_path / "own.ledger", "new_ledger": True}
+    beside: dict[str, Any] = {"ledger": tmp_path / "own.ledger", "new_ledger": True}
     (out / place).parent.rmdir()
     begun = open_session(read_experiment(study), out=out, release=True, **beside)
     Path(str(begun.identity.ledger)).rename(out / "moved.ledger")
