@@ -19,7 +19,7 @@ from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.privacy.planning.plan import Plan
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.strategies.common.building import Count, Options, Positive, Rate
 from fedpriv.strategies.common.plans import plan_gradients
 
@@ -80,7 +80,7 @@ class NoisyGradients(SumStrategy):
                     f"those of the plan. A subclass may define {', '.join(sorted(_OPEN))}."
                 )
 
-    def __init__(self, *, setup: Setup, options: NoisyOptions, plan: Plan) -> None:
+    def __init__(self, *, setup: Setup, options: NoisyOptions, plan: FixedPlan) -> None:
         plan = replace(plan, strategy=setup.signature or plan.strategy)
         self.__clip = _require_covered(plan, setup)
         start = setup.task.model.initial(np.random.default_rng(options.seed)).numpy()
@@ -126,7 +126,7 @@ class NoisyGradients(SumStrategy):
         count = self.task.gradient_count("proportional", answer.sizes)
         return noisy / (plan.sampling_rate * count)
 
-    def _planned(self) -> Plan:
+    def _planned(self) -> FixedPlan:
         """The plan that was checked, which must be the one that is paid for."""
         if self.plan is not self.__plan:
             raise RuntimeError(
@@ -136,12 +136,12 @@ class NoisyGradients(SumStrategy):
         return self.__plan
 
 
-def _require_covered(plan: Plan, setup: Setup) -> float:
+def _require_covered(plan: FixedPlan, setup: Setup) -> float:
     """The clip norm of a plan whose noise is enough for what one record can do to a sum."""
     budget = setup.budget
-    if type(plan) is not Plan or {type(m) for m in plan.mechanisms} != {GaussianMechanism}:
+    if type(plan) is not FixedPlan or {type(m) for m in plan.mechanisms} != {GaussianMechanism}:
         raise ValueError(
-            "plan must be a Plan of Gaussian mechanisms, as plan_gradients makes it: whether other "
+            "plan must be a FixedPlan of Gaussian mechanisms, as plan_gradients makes it: if other "
             "noise covers a sum of gradients is not known here."
         )
     if plan.clip_norm is None or plan.noise_at != "server":

@@ -131,9 +131,9 @@ def test_a_strategy_is_built_once_per_run(
     built: list[str] = []
     build = strategies.build
 
-    def counted(name: str, **rest: Any) -> Any:
-        built.append(name)
-        return build(name, **rest)
+    def counted(info: Any, **rest: Any) -> Any:
+        built.append(info.name)
+        return build(info, **rest)
 
     monkeypatch.setattr(strategies, "build", counted)
     assert fedpriv("run", file, "--out", tmp_path / "out").code == 0
