@@ -295,9 +295,11 @@ def test_no_ledger_lies_among_the_files_of_a_release(place: str, tmp_path: Path)
             read_experiment(study), out=out, release=True, ledger=out / place, new_ledger=True
         )
     assert not (out / place).exists()
-    beside: dict[str, Any] = {"ledger": tmp_path / "own.ledger", "new_ledger": True}
+    beside = tmp_path / "own.ledger"
     (out / place).parent.rmdir()
-    begun = open_session(read_experiment(study), out=out, release=True, **beside)
+    begun = open_session(
+        read_experiment(study), out=out, release=True, ledger=beside, new_ledger=True
+    )
     Path(str(begun.identity.ledger)).rename(out / "moved.ledger")
     with pytest.raises(ValueError, match="must not lie in the directory of the run"):
         open_session(None, resume=out, release=True, ledger=out / "moved.ledger")
