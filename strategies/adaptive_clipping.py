@@ -19,7 +19,7 @@ its cost is the same in all rounds. Whatever follows from releases is free: θ, 
 
 from __future__ import annotations
 
-from math import exp, sqrt
+from math import exp, log, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -132,7 +132,9 @@ class AdaptiveClipping(AdaptiveStrategy):
         self._step_along(gradient)
         # A noisy share may lie outside [0, 1]; no round moves C by more than e^±η.
         excess = min(1.0, max(0.0, float(below))) - self._options.quantile
-        moved = self._clip * exp(-self._options.clip_rate * excess)
+        # From one end of the range to the other, at most: a larger power might overflow.
+        power = min(2 * log(_WIDEST), max(-2 * log(_WIDEST), -self._options.clip_rate * excess))
+        moved = self._clip * exp(power)
         low, high = self._options.clip / _WIDEST, self._options.clip * _WIDEST
         self._clip = min(high, max(low, moved))
 

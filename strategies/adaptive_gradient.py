@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 _LEVELS = 2**16  # of one record's loss on the grid, at least
 _REVIEW = 10  # rounds after which the range of steps is fitted to those that were taken
+_MOST = 2.0**52  # steps of the grid: sums with up to as many of losses are exact in float64
 _ROOM = 1.1  # the largest of them, times this, is the new end of the range
 
 
@@ -175,7 +176,7 @@ class AdaptiveGradient(AdaptiveStrategy):
         penalties = self.task.regulariser / 2 * np.square(points).sum(axis=1)
 
         def draw(answer: Sum, stream: RandomStream) -> Vector:
-            risks = answer.value + sum(answer.sizes) * penalties
+            risks = answer.value + _on_grid(sum(answer.sizes) * penalties, step=answer.step)
             return np.array([float(chooser.select(-risks, stream))])
 
         clip = self._options.loss_clip
@@ -203,6 +204,17 @@ class AdaptiveGradient(AdaptiveStrategy):
     def _set_state(self, state: dict[str, Any]) -> None:
         self._relative_noise = float(state["relative_noise"])
         self._longest, self._taken = float(state["longest"]), float(state["taken"])
+
+
+def _on_grid(penalties: Vector, *, step: float) -> Vector:
+    """Penalties above the least of them, in whole steps, so that adding losses rounds nothing.
+
+    Rounded, a score would move by a unit of rounding of its penalty, or not at all, whatever the
+    loss of a record is: a large penalty would make one record count as many. What is cut off at
+    2³⁵ times the bound on a loss and more has no chance to be selected.
+    """
+    above: Vector = np.minimum(np.rint((penalties - penalties.min()) / step), _MOST)
+    return above * step
 
 
 INFO = StrategyInfo(

@@ -48,6 +48,8 @@ def open_session(
         return session.reopen(resume, release=release, ledger=ledger)
     if experiment is None:
         raise ValueError("name an experiment, as in: fedpriv run quickstart.")
+    if release and resume is None:  # tuning counts the parties, and so reads the records
+        require_releasable(checked(experiment))
     wanted = tuned(experiment)
     if resume is not None:
         return session.reopen(resume, expected=wanted, release=release, ledger=ledger)

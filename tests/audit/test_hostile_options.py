@@ -1,0 +1,159 @@
+"""Attacks by options that are admitted one by one, and were never thought of together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fedpriv.learning.models import MlpModel
+from tests.audit.examination import difference, findings
+from tests.audit.neighbours import PARTIES, SMALLEST, Case, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tests.audit.neighbours import Laboratory, Selected
+
+
+def _law(selected: Selected) -> NDArray[np.float64]:
+    """The logarithms of the chances of an exponential mechanism."""
+    exponents = selected.selection.rate * (selected.scores - selected.scores.max()).astype(float)
+    found: NDArray[np.float64] = exponents - np.log(np.exp(exponents).sum())
+    return found
+
+
+def test_no_penalty_swallows_what_a_record_does_to_a_step(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """Risks of adaptive descent are losses plus a public penalty, which was added in float64.
+
+    Where one unit of rounding of the penalty is longer than a loss, a record moved a score by all
+    of it, and the next one by nothing: an even penalty and an odd one round a tie apart.
+    """
+    clip, records = 0.25, 48
+    start = MlpModel(widths=(5, 4, 1), activation="relu").initial(np.random.default_rng(0)).numpy()
+    case = Case(
+        name="penalty",
+        strategy={
+            "name": "agd",
+            "rounds": 1,
+            "splits": 10,
+            "loss_clip": clip,
+            "largest_step": 2e-15,
+            "selection": "exponential",
+        },
+        model={
+            "name": "mlp",
+            "hidden": [4],
+            "activation": "relu",
+            "l2": 1.5 * 2.0**56 / 50 / float(start @ start),
+        },
+        data={"test_fraction": 0.0, "feature_norm": 30.0, "scaling": "divide"},
+    )
+    row = {"age": "100", "dose": "1", "ward": "icu", "outcome": "no", "clinic": "north"}
+    other = {**row, "outcome": "yes"}
+    rows = [row] * records
+    one = laboratory.run(case, rows, tmp_path / "one")
+    assert one.code == 0, one.said
+    two = laboratory.run(case, [other, *rows[1:]], tmp_path / "two", script=one)
+    assert difference(case, one, two) == []
+    assert one.selections
+    for a, b in zip(one.selections, two.selections, strict=True):
+        assert np.abs(_law(a) - _law(b)).max() <= a.selection.epsilon * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_nor_does_one_of_steps_of_any_length(
+    adjacency: str, laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """Candidates as far as 10⁹: a score moved by 32, where 3 was stated."""
+    strategy = {"name": "agd", "rounds": 2, "largest_step": 1e9, "splits": 10}
+    case = Case(name="far", strategy=strategy, adjacency=adjacency)
+    assert findings(case, laboratory, tmp_path) == []
+
+
+def test_a_release_is_refused_before_a_setting_is_tried(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """Tuning counted the parties first, and what it said depended on the smallest of them."""
+
+    class Tuned(Case):
+        def experiment(self, folder: Path) -> dict[str, Any]:
+            grid = {"strategy.rounds": [1, 2]}
+            return {**super().experiment(folder), "tuning": {"on": "synthetic", "grid": grid}}
+
+    case = Tuned(
+        name="tuned",
+        strategy={"name": "gradient-perturbation"},
+        adjacency="add-remove",
+        data={"min_records": PARTIES["west"], "test_fraction": 0.0},
+    )
+    rows = table("binary")
+    fewer = [row for place, row in enumerate(rows) if place != SMALLEST]
+    said = {laboratory.run(case, some, tmp_path / str(len(some))).said for some in (rows, fewer)}
+    assert len(said) == 1
+    assert "needs no data.min_records" in said.pop()
+
+
+def test_a_bound_that_adapts_fast_ends_no_release(laboratory: Laboratory, tmp_path: Path) -> None:
+    """Its power overflowed, after the release was paid."""
+    strategy = {"name": "adaptive-clipping", "rounds": 3, "clip_rate": 1e6}
+    assert findings(Case(name="fast", strategy=strategy), laboratory, tmp_path) == []
+
+
+# What was tried, and found nothing.
+
+TRIED = [
+    Case(
+        name="long records, long steps",
+        strategy={"name": "gradient-perturbation", "rounds": 3, "learning_rate": 1e30},
+        model={"name": "squared"},
+        data={"feature_norm": 1e15, "scaling": "divide"},
+    ),
+    Case(
+        name="scales of all sizes",
+        strategy={
+            "name": "adaptive-clipping",
+            "rounds": 3,
+            "rule": "coordinate",
+            "least_variance": 1e-300,
+            "most_variance": 1e300,
+        },
+    ),
+    Case(
+        name="nearly all of a squared loss tested on",
+        strategy={"name": "output-perturbation"},
+        model={"name": "squared"},
+        data={"test_fraction": 0.97},
+    ),
+    Case(
+        name="the best regulariser of a joint fit",
+        strategy={
+            "name": "output-perturbation",
+            "fit": "joint",
+            "regulariser": "optimal",
+            "radius": 1e6,
+        },
+    ),
+    Case(
+        name="more parties than records",
+        strategy={"name": "agd", "rounds": 3},
+        adjacency="add-remove",
+        data={"partition": "hashed", "parties": 80, "records": 50},
+    ),
+    Case(
+        name="nothing left for the solver",
+        strategy={"name": "objective-perturbation", "solver_share": 1 - 1e-12},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", TRIED, ids=lambda case: case.name)
+def test_options_at_their_ends_keep_the_guarantee(
+    case: Case, laboratory: Laboratory, tmp_path: Path
+) -> None:
+    assert findings(case, laboratory, tmp_path) == []
