@@ -1,4 +1,4 @@
-"""A budget, a ledger or a party that says no: a message, not a trace."""
+"""Refusals by a budget, a ledger or a party: a message for people, not a trace."""
 
 from __future__ import annotations
 

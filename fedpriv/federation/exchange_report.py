@@ -1,4 +1,4 @@
-"""What an exchange with the parties cost, and what was not accepted."""
+"""Report of an exchange with the parties: what it cost, and what was not accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an experiment file, in one sentence: key, value, rule, remedy."""
+"""Errors in an experiment file, each in one sentence: key, value, rule, remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is noted of a run, exchange by exchange."""
+"""History of a run: metrics, noise and bytes, exchange by exchange; kept in its checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a party has without anybody: a model from its own records alone.
+"""Baseline party-alone: what a party has without anybody, a model from its own records.
 
 Computed here and not by a strategy, because it needs the answer of every single party, which no
 strategy can see.

@@ -1,4 +1,4 @@
-"""What may be released: rules that are decided by the experiment and the schema, before a record.
+"""Release rules: what may be released, decided by experiment and schema before a record is read.
 
 Whether a release happens is part of what an observer sees. So everything that could refuse one is
 refused here, from public facts; what only the records can decide must not be able to refuse.

@@ -1,4 +1,4 @@
-"""A run in its directory: started, interrupted, taken up again, finished."""
+"""Session: a run in its directory, started, interrupted, resumed, finished."""
 
 from __future__ import annotations
 

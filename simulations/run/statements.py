@@ -1,4 +1,4 @@
-"""What a run guarantees, written into its directory as text, JSON and a registry entry."""
+"""Statement files: what a run guarantees, as text, JSON and a registry entry in its directory."""
 
 from __future__ import annotations
 

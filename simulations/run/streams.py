@@ -1,4 +1,4 @@
-"""Where the random numbers of a run come from."""
+"""Random streams of a run: seeded in a simulation, from the operating system in a release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the strategies that average models have in common."""
+"""Averaging of models: what the strategies that do it have in common."""
 
 from __future__ import annotations
 

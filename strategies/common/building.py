@@ -1,4 +1,4 @@
-"""What a strategy is built from, and what it tells about itself."""
+"""Set-up and info of a strategy: what it is built from, and what it tells about itself."""
 
 from __future__ import annotations
 

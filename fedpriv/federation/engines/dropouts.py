@@ -1,4 +1,4 @@
-"""Which simulated parties drop out of a round, and when: the same for every engine."""
+"""Drop-outs: which simulated parties leave a round, and when, the same for every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a server and its parties, to be done on purpose.
+"""Faults between a server and its parties, injected on purpose.
 
 A plan is a frozen, seeded value: the same plan does the same to the same exchanges.
 """

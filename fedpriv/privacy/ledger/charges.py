@@ -1,4 +1,4 @@
-"""How a request becomes a row: each step runs within one transaction of the store.
+"""Charges: how a request becomes a ledger row, each step within one transaction of the store.
 
 A transaction that is refused is rolled back whole, so that a refusal leaves no trace.
 """

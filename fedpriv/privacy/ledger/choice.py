@@ -1,4 +1,4 @@
-"""Which rule a ledger adds up by: what its owner fixed when it was made."""
+"""Choice of a ledger's composition rule: what its owner fixed when it was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How spend adds up over runs: three rules, each a valid filter.
+"""Composition over runs: three rules by which spend adds up, each a valid filter.
 
 What a second run asks may depend on what the first one released, and its noise too. So every rule
 here holds for fully adaptive sequences of releases, also when rounds of several runs interleave

@@ -1,4 +1,4 @@
-"""What a ledger is for: fixed when it is created, recorded in its first row."""
+"""Settings of a ledger: fixed when it is created, recorded in its first row."""
 
 from __future__ import annotations
 

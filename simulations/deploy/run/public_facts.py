@@ -1,4 +1,4 @@
-"""What an experiment means where records are at their parties: public facts, and nothing else.
+"""Public facts of a deployed experiment: what it means where records are at their parties.
 
 Server and parties each work it out for themselves, from the text of the experiment, a schema and a
 roster of their own. Where they differ, queries do not fit, and are refused.

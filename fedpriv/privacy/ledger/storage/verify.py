@@ -1,4 +1,4 @@
-"""Does a ledger hold together? Every hash, every cost and every rule, from the first row on.
+"""Verification of a ledger: every hash, every cost and every rule, from the first row on.
 
 What this can find: any row that was edited, removed, inserted or moved, unless whoever did it
 rewrote everything after it and the head. That needs write access to the file, and is found by a
