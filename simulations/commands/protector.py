@@ -58,7 +58,7 @@ def train(
     from fedpriv._validate import require_choice
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.simulations.public.protector_training import Order, train_protector
-    from fedpriv.simulations.run.session import interruptible
+    from fedpriv.simulations.signals import interruptible
 
     with refusals():
         require_choice(list(Adjacency), adjacency=adjacency)

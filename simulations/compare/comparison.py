@@ -18,7 +18,7 @@ from fedpriv.simulations.compare.plots import draw
 from fedpriv.simulations.compare.report import by_parties, cell_columns, terms, write_report
 from fedpriv.simulations.figures import new_figure
 from fedpriv.simulations.run.files import new_directory
-from fedpriv.simulations.run.session import interruptible
+from fedpriv.simulations.signals import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

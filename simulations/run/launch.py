@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import contextmanager
-from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.experiment.catalogue import checked
@@ -13,9 +10,10 @@ from fedpriv.simulations.run import ledgers, session
 from fedpriv.simulations.run.files import new_directory
 from fedpriv.simulations.run.prepare import check, prepare
 from fedpriv.simulations.run.release_rules import require_releasable
+from fedpriv.simulations.signals import interruptible, stopped_by_sigterm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from fedpriv.privacy.ledger import Ledger
@@ -63,6 +61,7 @@ def open_session(
             ledgers.require_apart(ledger, out)
     if release:  # before a record is read
         require_releasable(checked(wanted))
+    source = ledgers.raw_identity(wanted.data) if release else None
     prepared = prepare(wanted)
     strategy = check(prepared, release=release)
     plan = None if strategy is None else strategy.plan
@@ -71,7 +70,9 @@ def open_session(
     directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
     if new_ledger and ledger is not None:
         ledgers.make_ledger(ledger, prepared.experiment, plan).close()
-    return session.start(prepared, directory, strategy=strategy, release=release, ledger=ledger)
+    return session.start(
+        prepared, directory, strategy=strategy, source=source, release=release, ledger=ledger
+    )
 
 
 def carry_through(
@@ -90,7 +91,7 @@ def carry_through(
     with ledgers.open_ledger(opened) as book:
         if opened.prepared.experiment.run.engine == "ray" and not opened.finished:
             return _on_ray(opened, book, on_progress)
-        with session.interruptible() as stop:
+        with interruptible() as stop:
             return session.carry_on(opened, ledger=book, on_round=on_round, stop=stop)
 
 
@@ -100,7 +101,7 @@ def _on_ray(
     """In processes of their own, which end when this one is told to stop."""
     from fedpriv.simulations.engines.ray import run_on_ray
 
-    with _stopped_by_sigterm():
+    with stopped_by_sigterm():
         try:
             result = run_on_ray(opened, on_progress=on_progress)
         except KeyboardInterrupt:
@@ -108,16 +109,3 @@ def _on_ray(
     if book is not None:
         session.note(opened, book, result)
     return result
-
-
-@contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, where signals can be heard: in the main thread."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

@@ -95,7 +95,13 @@ def open_ledger(session: Session) -> Iterator[Ledger | None]:
     experiment = session.prepared.experiment
     with own_ledger(session) as ledger:
         if session.identity.release:
-            ledger.bind_data(raw_identity(experiment.data))
+            source = raw_identity(experiment.data)
+            if session.source not in (None, source):
+                raise ValueError(
+                    f"{experiment.data.title!r} was changed while the run started: what was read "
+                    "may be neither the old file nor the new one. Nothing was spent. Start again."
+                )
+            ledger.bind_data(source)
         yield ledger
 
 

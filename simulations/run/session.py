@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import signal
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from threading import current_thread, main_thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +28,7 @@ from fedpriv.simulations.run.files import (
     write_metrics,
 )
 from fedpriv.simulations.run.history import Record
-from fedpriv.simulations.run.ledgers import mark_of, require_apart, require_known
+from fedpriv.simulations.run.ledgers import mark_of, raw_identity, require_apart, require_known
 from fedpriv.simulations.run.model_file import model_arrays
 from fedpriv.simulations.run.outcome import ROUND, sift
 from fedpriv.simulations.run.prepare import (
@@ -47,7 +44,7 @@ from fedpriv.simulations.run.streams import streams
 from fedpriv.simulations.run.summary import costs, summary, summary_alone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
@@ -95,12 +92,14 @@ class Session:
         prepared: its experiment, with records.
         identity: what makes it this run.
         strategy: as it was built and checked; None if it is still to be built.
+        source: whose records a release is of, as `raw_identity` had it before they were read.
     """
 
     directory: Path
     prepared: Prepared
     identity: Identity
     strategy: SumStrategy | None = None
+    source: bytes | None = None
 
     @property
     def finished(self) -> bool:
@@ -113,6 +112,7 @@ def start(
     directory: Path,
     *,
     strategy: SumStrategy | None = None,
+    source: bytes | None = None,
     release: bool = False,
     ledger: Path | None = None,
 ) -> Session:
@@ -141,7 +141,13 @@ def start(
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
     write_json(private(directory) / _IDENTITY, asdict(identity))
-    return Session(directory=directory, prepared=prepared, identity=identity, strategy=strategy)
+    return Session(
+        directory=directory,
+        prepared=prepared,
+        identity=identity,
+        strategy=strategy,
+        source=source,
+    )
 
 
 def started(directory: Path) -> bool:
@@ -167,6 +173,8 @@ def reopen(
             f"the schema {str(experiment.data.schema_path)!r} was changed since the run in "
             f"{str(directory)!r} started: put it back, or start a new run."
         )
+    here = identity.release and experiment.run.engine != "deployment"
+    source = raw_identity(experiment.data) if here else None
     prepared = preparing(experiment)
     if prepared.experiment.config_hash != identity.config_hash:
         raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
@@ -183,7 +191,7 @@ def reopen(
         require_apart(ledger, directory)
         identity = _moved(identity, ledger)
         write_json(private(directory) / _IDENTITY, asdict(identity))
-    return Session(directory=directory, prepared=prepared, identity=identity)
+    return Session(directory=directory, prepared=prepared, identity=identity, source=source)
 
 
 def _mark(ledger: Path) -> tuple[int, str]:
@@ -308,31 +316,6 @@ def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
     write_json(session.directory / "result.json", result)
     (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
     return result
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Whether the user asked to stop: the current round is finished first, a second Ctrl-C is not.
-
-    Only a round boundary can be resumed from to the bit. Signals are heard in the main thread only.
-    """
-    if current_thread() is not main_thread():
-        yield lambda: False
-        return
-    asked = False
-
-    def ask(number: int, _frame: object) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _summary(result: dict[str, Any]) -> dict[str, Any]:

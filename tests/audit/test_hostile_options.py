@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from fedpriv.learning.models import MlpModel
+from fedpriv.privacy.ledger import Ledger
+from fedpriv.simulations.experiment.file import read_experiment
+from fedpriv.simulations.run.launch import carry_through, open_session
 from tests.audit.examination import difference, findings
-from tests.audit.neighbours import PARTIES, SMALLEST, Case, table
+from tests.audit.neighbours import GRADIENTS, PARTIES, SMALLEST, Case, table, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,3 +160,27 @@ def test_options_at_their_ends_keep_the_guarantee(
     case: Case, laboratory: Laboratory, tmp_path: Path
 ) -> None:
     assert findings(case, laboratory, tmp_path) == []
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_table_that_changes_while_a_run_starts_is_not_released(
+    resumed: bool, tmp_path: Path
+) -> None:
+    """The ledger was bound to the new file, and the release was of the old one."""
+    rows = table("binary")
+    study = write(Case(name="swap", strategy=GRADIENTS), rows, tmp_path / "data")
+    book, out = tmp_path / "own.ledger", tmp_path / "out"
+    begun = open_session(
+        read_experiment(study), out=out, release=True, ledger=book, new_ledger=True
+    )
+    if resumed:
+        begun = open_session(None, resume=out, release=True)
+    text = study.with_name("clinic.csv").read_text()
+    study.with_name("clinic.csv").write_text(text.replace("yes", "no", 1))
+    with pytest.raises(ValueError, match="was changed while the run started"):
+        carry_through(begun)
+    with Ledger.open(book, read_only=True) as ledger:
+        assert ledger.fingerprint is None
+        assert ledger.spent().guarantee.epsilon == 0
+    study.with_name("clinic.csv").write_text(text)
+    assert carry_through(open_session(None, resume=out, release=True)) is not None
