@@ -1,4 +1,4 @@
-"""`fedpriv deploy`: found a federation, join it, and (see `deploy_members`) run it."""
+"""`fedpriv deploy`: found a federation, join it; then see `deploy_roster` and `deploy_members`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fedpriv.simulations.commands.deploy_members import (
     status,
     stop,
 )
+from fedpriv.simulations.commands.deploy_roster import accept, add, expel, rotate
 
 Force = Annotated[bool, typer.Option("--force", help="Replace keys that are there.")]
 
@@ -27,7 +28,9 @@ def register(app: typer.Typer) -> None:
         help="Real servers and parties: keys, certificates, processes, runs.",
         no_args_is_help=True,
     )
-    for command in (init, join, bundle, add, renew, server, party, run, status, stop):
+    for command in (
+        init, join, bundle, add, accept, expel, rotate, renew, server, party, run, status, stop,
+    ):  # fmt: skip
         group.command()(command)
     app.add_typer(group)
 
@@ -114,27 +117,6 @@ def bundle(
     member = rebundle(folder, records=records)
     typer.echo(f"{member.name} states {member.records} records")
     typer.echo(f"send     {folder.bundle}   (public)")
-
-
-def add(
-    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE.toml...")],
-    server: Server = Path(),
-) -> None:
-    """Put parties that joined into the roster, at the coordinator: the next epoch.
-
-    [bold]Example[/]:
-
-        fedpriv deploy add north.toml south.toml --server clinics/server
-    """
-    from fedpriv.simulations.deploy import changes
-
-    roster = changes.add(bundles, server)
-    for member in roster.seats:
-        known = "unknown" if member.records is None else member.records
-        typer.echo(f"party    {member.name}, records: {known}")
-    typer.echo(f"epoch    {roster.epoch}")
-    typer.echo(f"roster   {roster.fingerprint}")
-    typer.echo("Send roster.toml to every party, and compare this fingerprint by telephone.")
 
 
 def renew(server: Server = Path()) -> None:

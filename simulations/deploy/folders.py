@@ -42,6 +42,11 @@ class Folder:
         return self.root / "worker.secret"
 
     @property
+    def pending(self) -> Path:
+        """New keys, until the roster has them."""
+        return self.root / "pending"
+
+    @property
     def flower(self) -> Path:
         """Flower's home: nothing is read from or written to the user's own."""
         return self.root / "flower"

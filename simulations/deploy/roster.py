@@ -290,11 +290,11 @@ def read_roster(path: Path) -> Roster:
         raise ValueError(f"roster {str(path)!r}: {error}") from None
 
 
-def write_roster(path: Path, roster: Roster) -> None:
-    """Write a roster file, whole or not at all."""
+def write_roster(path: Path, roster: Roster, *, mode: int | None = None) -> None:
+    """Write a roster file, whole or not at all, with the permissions ``mode`` if it is given."""
     values = roster.to_dict()
     tables = [f"[[party]]\n{_lines(party)}" for party in values.pop("party")]
-    replace_file(path, "\n".join([_lines(values), *tables]))
+    replace_file(path, "\n".join([_lines(values), *tables]), mode=mode)
 
 
 def _lines(values: Mapping[str, Any]) -> str:

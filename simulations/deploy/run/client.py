@@ -20,8 +20,9 @@ from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.federation.party.host import Keys
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
+from fedpriv.simulations.deploy.epochs import accepted_roster
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
-from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster
+from fedpriv.simulations.deploy.roster import identity_fingerprint
 from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import catalogue, checked
@@ -50,7 +51,7 @@ def open_deployed(party: str, config: str, *, files: Files | None = None) -> Dep
     file, files = read_party(Path(party)), files or Files()
     names = {f"policy.strategies[{i}]": name for i, name in enumerate(file.policy.strategies)}
     require_choice(catalogue(), **names)
-    roster = read_roster(file.roster)
+    roster = accepted_roster(file)
     number = roster.number(file.name)
     _require_server(file, roster)
     schema = files.schema(file.schema)
