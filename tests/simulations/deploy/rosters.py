@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass, field, replace
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedpriv.simulations.deploy.roster import Member, Roster
 from fedpriv.simulations.deploy.rotation import rotation
+
+
+def node_line(number: int) -> str:
+    """What a roster takes for a public node key."""
+    return f"ecdsa-sha2-nistp384 {b64encode(number.to_bytes(8, 'big')).decode()}"
 
 
 @dataclass
@@ -74,4 +80,4 @@ class Chain:
 
     def _node(self) -> str:
         self._made += 1
-        return f"ecdsa-sha2-nistp384 {self._made}"
+        return node_line(self._made)

@@ -20,12 +20,13 @@ from fedpriv.simulations.deploy.roster import (
     write_roster,
 )
 from fedpriv.simulations.deploy.rotation import Rotation, require_signed, rotation
-from tests.simulations.deploy.rosters import Chain
+from tests.simulations.deploy.rosters import Chain, node_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+OTHER = node_line(2**32)
 STEPS = ("add", "expel", "rotate", "lose", "state", "rotate_server")
 
 
@@ -98,7 +99,7 @@ def test_a_fork_is_refused_wherever_it_branches_off(chain: Chain, data: st.DataO
     at = data.draw(st.integers(0, len(chain.rosters) - 2))
     after = chain.rosters[at + 1]
     forked = chain.rosters[at].successor(
-        Member(name="shadow", identity=b"s" * 32, node="ecdsa-sha2-nistp384 s", records=1)
+        Member(name="shadow", identity=b"s" * 32, node=OTHER, records=1)
     )
     require_successor(chain.rosters[at], forked)
     with pytest.raises(ValueError, match="another epoch"):
@@ -115,7 +116,7 @@ ALTERED: dict[str, tuple[Callable[[Roster, Member], Any], str]] = {
         "its row does not say so",
     ),
     "another node key": (
-        lambda r, m: r.successor(replace(m, node="ecdsa-sha2-nistp384 x")),
+        lambda r, m: r.successor(replace(m, node=OTHER)),
         "its row does not say so",
     ),
     "another name": (
@@ -150,7 +151,7 @@ ALTERED: dict[str, tuple[Callable[[Roster, Member], Any], str]] = {
             replace(
                 m,
                 identity=b"x" * 32,
-                node="ecdsa-sha2-nistp384 x",
+                node=OTHER,
                 rotation=unsigned(r, m.identity),
             )
         ),
@@ -164,7 +165,7 @@ def unsigned(roster: Roster, replaced: bytes) -> Rotation:
 
 
 def newcomer(**changes: Any) -> Member:
-    return Member(name="shadow", identity=b"s" * 32, node="ecdsa-sha2-nistp384 s", **changes)
+    return Member(name="shadow", identity=b"s" * 32, node=OTHER, **changes)
 
 
 def exchanged(roster: Roster, member: Member, *others: Member | None) -> Roster:
@@ -249,7 +250,7 @@ def test_a_statement_of_new_keys_holds_for_one_party_one_node_and_one_old_identi
     row = chain.last.row("north")
     assert row.rotation is not None
     require_signed(row.rotation, "north", identity=row.identity, node=row.node)
-    for name, node in (("south", row.node), ("north", "ecdsa-sha2-nistp384 other"), ("", "")):
+    for name, node in (("south", row.node), ("north", OTHER), ("", "")):
         with pytest.raises(ValueError, match="not signed as they must be"):
             require_signed(row.rotation, name, identity=row.identity, node=node)
     chain.rotate("north")  # the first statement is of no more use: another identity is in place
@@ -344,6 +345,13 @@ def test_one_wrong_digit_of_a_fingerprint_is_noticed(data: st.DataObject) -> Non
 def test_the_pin_of_a_server_is_the_digest_of_its_key() -> None:
     assert identity_fingerprint(b"a" * 32) != identity_fingerprint(b"b" * 32)
     assert identity_fingerprint(b"a" * 32).startswith("sha256:")
+
+
+@pytest.mark.parametrize("comment", [" of north", " ", "\n", "x", "===="])
+def test_one_node_key_cannot_stand_in_two_rows_in_two_spellings(comment: str) -> None:
+    first = Chain().last.members[0]
+    with pytest.raises(ValueError, match="without a comment"):
+        replace(first, name="shadow", node=first.node + comment)
 
 
 def test_a_rotation_needs_whole_keys_and_signatures() -> None:
