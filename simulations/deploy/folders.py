@@ -42,6 +42,16 @@ class Folder:
         return self.root / "worker.secret"
 
     @property
+    def identity(self) -> Path:
+        """The private identity, which signs what the member says."""
+        return self.root / "identity.key"
+
+    @property
+    def identity_public(self) -> Path:
+        """Its public part, which the roster has."""
+        return self.root / "identity.pub"
+
+    @property
     def pending(self) -> Path:
         """New keys, until the roster has them."""
         return self.root / "pending"
@@ -80,16 +90,6 @@ class ServerFolder(Folder):
     def key(self) -> Path:
         """Its private key."""
         return self.root / "server.key"
-
-    @property
-    def identity(self) -> Path:
-        """The private identity, which signs instructions to the parties."""
-        return self.root / "identity.key"
-
-    @property
-    def identity_public(self) -> Path:
-        """Its public part, which the roster has."""
-        return self.root / "identity.pub"
 
     @property
     def federation(self) -> Path:
@@ -150,16 +150,6 @@ class PartyFolder(Folder):
     def node_public(self) -> Path:
         """Its public part."""
         return self.root / "node.pub"
-
-    @property
-    def identity(self) -> Path:
-        """The private identity."""
-        return self.root / "identity.key"
-
-    @property
-    def identity_public(self) -> Path:
-        """Its public part."""
-        return self.root / "identity.pub"
 
     @property
     def bundle(self) -> Path:
