@@ -17,7 +17,10 @@ from fedpriv.simulations.deploy.doctor import examine
 from fedpriv.simulations.deploy.epochs import accept, accepted_roster
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.founding import found, join
+from fedpriv.simulations.deploy.membership import nodes, wait_until_up
 from fedpriv.simulations.deploy.new_keys import rotate_party
+from fedpriv.simulations.deploy.processes import processes, tail
+from fedpriv.simulations.deploy.programs import server_programs
 from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster, write_roster
 from fedpriv.simulations.deploy.run.submission import new_run
 from fedpriv.simulations.experiment.file import read_experiment
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
     from fedpriv.simulations.deploy.roster import Roster
     from tests.simulations.conftest import Command
+    from tests.simulations.deploy.conftest import Starter
 
 
 @dataclass
@@ -386,3 +390,24 @@ def test_parties_beside_the_server_follow_it_and_are_named_if_they_cannot(
     assert "not accepted yet: east, north, south, west" in done.out
     for home in made.parties:
         assert accepted_roster(read_party(home.policy)) == new
+
+
+def test_a_server_that_is_up_admits_who_is_added_and_whose_keys_are_new(
+    four: Consortium, running: Starter, fedpriv: Command
+) -> None:
+    """On a real SuperLink, at once: by the key of the roster, and by the old one no more."""
+    running(server_programs(four.server)[:1])
+    (superlink,) = processes(four.server)
+    assert wait_until_up(four.server, superlink, seconds=120), tail(four.server, "superlink")
+    four.join("centre")
+    done = fedpriv("deploy", "add", four.homes["centre"].bundle, "--server", four.server.root)
+    assert done.code == 0, done.err
+    first = {state.name: state.node for state in nodes(four.server)}
+    assert set(first) == set(four.homes)
+    four.accept("centre")
+    rotate_party(four.homes["centre"])
+    done = fedpriv("deploy", "add", four.homes["centre"].bundle, "--server", four.server.root)
+    assert done.code == 0, done.err
+    second = {state.name: state.node for state in nodes(four.server) if state.name != "unknown"}
+    assert set(second) == set(four.homes)
+    assert {name for name in first if first[name] != second[name]} == {"centre"}
