@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
+MOST_SECONDS = 900.0
 _LEAST_PARTIES = 2
 
 
@@ -81,6 +82,7 @@ class PartyPolicy:
         secure_aggregation: The least protection of an answer on its way to the sum.
         colluding: The fraction of the parties that it believes may collude with the server.
         server: The fingerprint of the only certificate authority whose server it talks to.
+        max_seconds: The longest that one message may take here, whatever time the server gives it.
     """
 
     strategies: tuple[str, ...]
@@ -92,6 +94,7 @@ class PartyPolicy:
     secure_aggregation: Level
     server: str
     colluding: float = DEFAULT_COLLUDING
+    max_seconds: float = MOST_SECONDS
 
     def __post_init__(self) -> None:
         for name in ("strategies", "queries"):
@@ -109,6 +112,7 @@ class PartyPolicy:
         require_choice(NOISE_PLACES, noise_at=self.noise_at)
         require_choice(LEVELS, secure_aggregation=self.secure_aggregation)
         require_delta(colluding=self.colluding)
+        require_positive(max_seconds=self.max_seconds)
         if not _FINGERPRINT.fullmatch(self.server):
             raise ValueError(
                 "server must be 'sha256:' and 64 hexadecimal digits, the fingerprint of the CA "
