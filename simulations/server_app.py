@@ -46,7 +46,8 @@ def main(grid: Grid, context: Context) -> None:
     carry_on: Callable[[], object]
     if config.get("roster"):  # parties on machines of their own
         session, roster = deployed_server.open_session(config)
-        carry_on = partial(deployed_server.serve, session, roster, grid, on_round=_tell)
+        seal = deployed_server.seal_of(config, roster, flower=context.run_id)
+        carry_on = partial(deployed_server.serve, session, roster, grid, seal=seal, on_round=_tell)
     else:
         session = _session(str(config["output"]), str(config["experiment"]))
         carry_on = partial(
