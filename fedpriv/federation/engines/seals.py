@@ -30,12 +30,12 @@ class Asked:
 
     Attributes:
         node: To whom.
-        party: Who is to answer; None where the node says that.
-        digest: What the reply must be bound to; empty where nothing is signed.
+        identity: Whose signature the reply must have; empty where nothing is signed.
+        digest: What it must be bound to.
     """
 
     node: int
-    party: int | None = None
+    identity: bytes = b""
     digest: bytes = b""
 
 
@@ -117,10 +117,9 @@ class ServerSeal:
             until=milliseconds(self.clock() + seconds),
             body=sha256(body).digest(),
         )
-        asked = Asked(node=node, party=party, digest=instruction.digest)
+        asked = Asked(node=node, identity=self.identities[party], digest=instruction.digest)
         return asked, instruction.signed(body, self.key)
 
     def opened(self, asked: Asked, data: bytes) -> bytes:
         """The body of a reply that the party signed, for this very instruction."""
-        assert asked.party is not None
-        return opened_reply(data, to=asked.digest, party=self.identities[asked.party])
+        return opened_reply(data, to=asked.digest, party=asked.identity)

@@ -1,8 +1,8 @@
 """A node of a deployment: the party that its own file describes, in the run that its server states.
 
 From the run config a party takes the experiment, which its server must have signed, as a claim to
-be checked; everything that protects it comes from its own disk. The seed of an experiment is for simulations: nothing here, and
-nothing behind it, takes one.
+be checked; everything that protects it comes from its own disk. The seed of an experiment is for
+simulations: nothing here, and nothing behind it, takes one.
 """
 
 from __future__ import annotations
