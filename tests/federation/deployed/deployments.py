@@ -25,7 +25,7 @@ from fedpriv.simulations.deploy.keys import (
     write_private,
 )
 from fedpriv.simulations.deploy.roster import Member, Roster, identity_fingerprint, write_roster
-from fedpriv.simulations.deploy.run.client import open_deployed, open_signed
+from fedpriv.simulations.deploy.run.client import open_signed
 from fedpriv.simulations.deploy.run.server import open_session, seal_of, serve
 from fedpriv.simulations.run.files import read_costs, write_json
 
@@ -177,19 +177,21 @@ class Deployment:
         return to_toml(values)
 
     def host(self, name: str, config: str | None = None) -> DeployedHost:
-        """The party, as a fresh process would open it, behind its server's signature."""
+        """The party, as a fresh process would open it for what its server has signed."""
+        number = self.names.index(name)
+        return self.opened(name, config, node=FIRST_NODE + number).open_party()
+
+    def opened(
+        self, name: str, config: str | None = None, *, node: int, flower: int = FLOWER
+    ) -> SignedHost:
+        """The party, as a fresh process would open it."""
         text = self.config() if config is None else config
-        return open_deployed(str(self.home(name) / "party.toml"), text)
+        return open_signed(str(self.home(name) / "party.toml"), text, flower=flower, node=node)
 
     def signed_host(self, context: Context, config: str | None = None) -> SignedHost:
-        """The party of a node of `grid`, as a fresh process would open it."""
-        number = int(context.node_config["partition-id"])
-        return open_signed(
-            str(self.home(self.names[number]) / "party.toml"),
-            self.config() if config is None else config,
-            flower=context.run_id,
-            node=context.node_id,
-        )
+        """The party of a node of `grid`."""
+        name = self.names[int(context.node_config["partition-id"])]
+        return self.opened(name, config, node=context.node_id, flower=context.run_id)
 
     def grid(self, config: str | None = None) -> LocalGrid:
         """Nodes that remember nothing by themselves."""
