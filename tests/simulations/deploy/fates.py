@@ -58,10 +58,10 @@ def deaths(root: Path) -> list[dict[str, Any]]:
     return events
 
 
-def node(root: Path) -> dict[str, int]:
+def node(root: Path) -> tuple[int, int]:
     """Flower's numbers of the run that a party was last asked in, and of its node."""
-    numbers: dict[str, int] = json.loads((root / _NODE).read_text())
-    return numbers
+    flower, node = _read(root / _NODE)
+    return int(flower), int(node)
 
 
 def lie(root: Path, *lies: str) -> None:
@@ -112,7 +112,7 @@ def _pull_task_input(pull: Callable[..., Any], root: Path) -> Callable[..., Any]
         inputs = pull(client)
         message, context = inputs[:2]
         (root / "request").write_bytes(opened(message))
-        write_json(root / _NODE, {"flower": context.run_id, "node": context.node_id})
+        write_json(root / _NODE, [context.run_id, context.node_id])
         return inputs
 
     return pulled

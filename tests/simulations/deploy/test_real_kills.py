@@ -101,7 +101,8 @@ class Story:
         death = fates.deaths(folder.root)[-1]
         self.deaths.append(death["order"])
         if " journalled " in death["order"]:
-            host = open_signed(str(folder.policy), self.config, **fates.node(folder.root))
+            flower, node = fates.node(folder.root)
+            host = open_signed(str(folder.policy), self.config, flower=flower, node=node)
             request, reply = ((folder.root / name).read_bytes() for name in ("request", "reply"))
             self.resent.append(host.handle(request) == reply)
         for run in {run for run, _ in self.live.reserved(folder)}:
