@@ -141,7 +141,7 @@ def _serve(serve: Callable[..., Any], root: Path) -> Callable[..., Any]:
     return served
 
 
-def _homes(root: Path) -> dict[int, Path]:
+def homes(root: Path) -> dict[int, Path]:
     """The directory of the party behind every node."""
     return {
         int(json.loads(note.read_text())["node"]): root.parent / "parties" / note.stem
@@ -169,19 +169,19 @@ def _exchange(exchange: Callable[..., Any], root: Path) -> Callable[..., Any]:
     def exchanged(
         self: Courier, step: str, requests: Mapping[int, Request], *, unawaited: Any = ()
     ) -> Any:
-        homes = _homes(root)
+        where = homes(root)
         if step == "answer":
-            requests = {node: _told(homes[node], each) for node, each in requests.items()}
-        return exchange(self, step, requests, unawaited=_Unawaited(unawaited, homes))
+            requests = {node: _told(where[node], each) for node, each in requests.items()}
+        return exchange(self, step, requests, unawaited=_Unawaited(unawaited, where))
 
     return exchanged
 
 
 def _push(push: Callable[..., Any], root: Path) -> Callable[..., Any]:
     def pushed(self: Courier, step: str, requests: Mapping[int, Request]) -> Any:
-        homes = _homes(root)
+        where = homes(root)
         for node in requests:
-            _fall(homes[node], f"{step} unread")
+            _fall(where[node], f"{step} unread")
         sent = push(self, step, requests)
         _fall(root, f"{step} asked")
         return sent
