@@ -27,6 +27,7 @@ class Kind(IntEnum):
     ANNOUNCE = 34
     ASK = 35
     CLEAR_ANSWER = 36
+    INSTRUCTION = 38
     # States of a party.
     ENROLLED = 64
     ADVERTISED = 65
@@ -37,3 +38,4 @@ class Kind(IntEnum):
     # What a party keeps of a run.
     GIVEN = 96
     LEDGER_MARK = 97
+    HEARD = 98

@@ -143,6 +143,8 @@ def test_every_key_but_the_optional_ones_must_be_there(table: str) -> None:
         ({"policy": {"queries": ["gradeint"]}}, r"^policy\.queries\[0\] .* mean 'gradient'"),
         ({"policy": {"min_parties": 1}}, r"^policy\.min_parties must be at least 2, got 1"),
         ({"policy": {"min_parties": 2.5}}, r"^policy\.min_parties must be an integer"),
+        ({"policy": {"max_seconds": 0.0}}, r"^policy\.max_seconds must be positive"),
+        ({"policy": {"max_seconds": float("inf")}}, r"^policy\.max_seconds must be positive"),
         ({"policy": {"max_clip": 0.0}}, r"^policy\.max_clip must be positive"),
         ({"policy": {"max_clip": float("nan")}}, r"^policy\.max_clip must be positive"),
         ({"policy": {"min_noise": -1}}, r"^policy\.min_noise must be finite and at least 0"),

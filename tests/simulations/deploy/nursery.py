@@ -113,7 +113,8 @@ def _live(order: dict[str, Any]) -> None:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         name, *arguments = order["command"]
         sys.argv = [name, *arguments]
-        import_module("tests.simulations.deploy.fates").rule(Path(order["root"]))
+        for rules in ("fates", "forgeries"):
+            import_module(f"tests.simulations.deploy.{rules}").rule(Path(order["root"]))
         import_module(name).main()
         status = 0
     except SystemExit as end:

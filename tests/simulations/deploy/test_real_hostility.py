@@ -31,7 +31,7 @@ from fedpriv.simulations.deploy.roster import read_roster
 from fedpriv.simulations.deploy.run.submission import call, new_run, submission, write_app
 from fedpriv.simulations.run.files import read_costs
 from fedpriv.simulations.server_app import FAILURE
-from tests.simulations.deploy import fates
+from tests.simulations.deploy import fates, forgeries
 from tests.simulations.deploy.standing import BOUND, EXPERIMENT, standing, wait_until
 
 if TYPE_CHECKING:
@@ -131,6 +131,46 @@ def test_a_server_that_lies_and_ships_code_gets_what_it_was_due_and_nothing_else
         assert json.loads(row.detail)["relative_noise"] > 0.001
     # Flower's own command line, which is on the hostile side, imports the code before it sends it.
     assert {Path(line).name for line in trace.read_text().splitlines()} == {"flwr"}
+
+
+# Words in somebody else's mouth.
+
+
+def test_an_instruction_as_if_from_the_server_and_a_reply_as_if_from_a_party_change_nothing(
+    live: Standing,
+) -> None:
+    """A round of 2^32 - 1 would be the victim's last; a peer's answer would stand for west's."""
+    before = paid(live)
+    north, west = live.party("north"), live.party("west")
+    forgeries.inject(north.root, "unsigned", "signed by a peer", "meant for a peer")
+    forgeries.pretend(west.root, "answer", "signed", "east")
+    fates.patience(live.server.root, attempts=1)
+    submitted = live.begin(live.written("forged"))
+    result = live.end(submitted.directory)
+    assert result is not None, (submitted.directory / FAILURE).read_text()
+    assert forgeries.injected(north.root) == {
+        "unsigned": "error",
+        "signed by a peer": "error",
+        "meant for a peer": "Misdirected",
+    }
+    assert "BadSignature: The instruction is not signed by the server" in live.log(north)
+    # Of a message to which something was replied, Flower says that there is no other reply.
+    rejected = read_costs(submitted.directory)["exchanges"]["rejected"]
+    assert rejected == {"forged": 1, "gone": 1}
+    assert paid(live) == {name: count + 1 for name, count in before.items()}
+
+
+def test_a_node_that_claims_the_seat_of_another_party_has_none(live: Standing) -> None:
+    """Whoever was first at the server had the seat, and the party itself was turned away."""
+    before = paid(live)
+    forgeries.pretend(live.party("south").root, "join", "claim", "north")
+    fates.patience(live.server.root, attempts=1)
+    submitted = live.begin(live.written("claimed"))
+    result = live.end(submitted.directory)
+    assert result is not None, (submitted.directory / FAILURE).read_text()
+    assert read_costs(submitted.directory)["exchanges"]["rejected"] == {"stranger": 1}
+    expected = {name: count + (name != "south") for name, count in before.items()}
+    assert paid(live) == expected
 
 
 # Budgets and disks that end.
