@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from fedpriv.federation.protocol.errands import ERRANDS
 from fedpriv.secagg import messages as protocol
 from fedpriv.secagg.errors import MalformedMessage
 from fedpriv.secagg.primitives.codec import Ids, Layout, Number, Reader, Vector
@@ -75,7 +76,7 @@ class ClearAnswer(Bound):
 
 
 _KINDS: dict[int, type[Bound]] = {
-    message.kind: message for message in (Join, Joined, Announce, Ask, ClearAnswer)
+    message.kind: message for message in (Join, Joined, Announce, Ask, ClearAnswer, *ERRANDS)
 }
 
 

@@ -27,6 +27,13 @@ class Kind(IntEnum):
     ANNOUNCE = 34
     ASK = 35
     CLEAR_ANSWER = 36
+    # Errands after a run, or instead of its end.
+    ATTEST = 48
+    ATTESTED = 49
+    HAND_OVER = 50
+    HANDED_OVER = 51
+    CANCEL = 52
+    CANCELLED = 53
     # States of a party.
     ENROLLED = 64
     ADVERTISED = 65
