@@ -33,9 +33,10 @@ from fedpriv.federation.engines.local import LocalGrid
 from fedpriv.federation.engines.warm_up import load_kernels
 from fedpriv.federation.party.client_app import client_app
 from fedpriv.simulations.client_app import open_party
+from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.flower.supernode import POLL_SECONDS
-from fedpriv.simulations.deploy.founding import add, found, rebundle
+from fedpriv.simulations.deploy.founding import found, rebundle
 from fedpriv.simulations.deploy.membership import nodes, register, wait_until_up
 from fedpriv.simulations.deploy.processes import start, stop, tail
 from fedpriv.simulations.deploy.programs import party_programs, server_programs
@@ -136,7 +137,7 @@ def federation(root: Path) -> Founded:
         header = ",".join([*columns, "y"])
         (folder.root / "records.csv").write_text("\n".join([header, *rows, ""]))
         rebundle(folder)
-        add(folder.bundle, founded.server.root)
+        add([folder.bundle], founded.server.root)
     return founded
 
 

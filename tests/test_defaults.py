@@ -41,7 +41,7 @@ def test_ledgers_experiments_and_proposals_compare_the_same_data_sets() -> None:
     federation = parse_federation(
         {"name": "x", "server": {"address": "127.0.0.1"}, "party": [{"name": "north"}]}
     )
-    proposed = party_values(federation, "north", server="x")
+    proposed = party_values(federation, "north", server="x", identity="x")
     assert {
         default_of(ledger.init, "adjacency").value,
         PrivacySection().adjacency,

@@ -61,6 +61,7 @@ def init(
     if not party_keys:
         typer.echo(f"invite   {founded.server.invitation}")
     typer.echo(f"CA       {founded.authority}")
+    typer.echo(f"server   {founded.identity}")
     typer.echo(f"roster   {founded.roster.fingerprint}")
     typer.echo("Every directory has a CHECKLIST.md. Private keys stay where they are.")
 
@@ -74,6 +75,10 @@ def join(
     records: Annotated[
         int | None, typer.Option(min=1, help="How many records it holds; `bundle` counts them.")
     ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Of its node, which only its own machine sees."),
+    ] = None,
     force: Force = False,
 ) -> None:
     """Make a party's own keys and its directory; only public parts are for others.
@@ -84,7 +89,9 @@ def join(
     """
     from fedpriv.simulations.deploy import founding
 
-    folder = founding.join(invitation, name, output or Path(name), records=records, force=force)
+    folder = founding.join(
+        invitation, name, output or Path(name), records=records, port=port, force=force
+    )
     typer.echo(f"party    {folder.root}")
     typer.echo(f"send     {folder.bundle}   (public)")
 
@@ -112,21 +119,21 @@ def bundle(
 def add(
     bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE.toml...")],
     server: Server = Path(),
-    force: Force = False,
 ) -> None:
-    """Put parties that joined into the roster, at the coordinator.
+    """Put parties that joined into the roster, at the coordinator: the next epoch.
 
     [bold]Example[/]:
 
         fedpriv deploy add north.toml south.toml --server clinics/server
     """
-    from fedpriv.simulations.deploy import founding
+    from fedpriv.simulations.deploy import changes
 
-    for path in bundles:
-        member, roster = founding.add(path, server, force=force)
+    roster = changes.add(bundles, server)
+    for member in roster.seats:
         known = "unknown" if member.records is None else member.records
-        typer.echo(f"added    {member.name}, records: {known}")
-    typer.echo(f"roster   {roster.fingerprint}   ({', '.join(roster.names)})")
+        typer.echo(f"party    {member.name}, records: {known}")
+    typer.echo(f"epoch    {roster.epoch}")
+    typer.echo(f"roster   {roster.fingerprint}")
     typer.echo("Send roster.toml to every party, and compare this fingerprint by telephone.")
 
 

@@ -1,8 +1,8 @@
 """Invitations and bundles: how a party joins with keys of its own, and no secret travels.
 
-The invitation has the server's address, the CA's certificate and the proposed policy. The bundle
-has the party's public keys and its number of records, signed with its identity: nobody can enter
-the key of somebody else as their own.
+The invitation has the server's address, its public identity, the CA's certificate and the proposed
+policy. The bundle has the party's public keys and its number of records, signed with its identity:
+nobody can enter the key of somebody else as their own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from fedpriv._toml import read_toml, to_toml
 from fedpriv.simulations.deploy.certificates import read_certificate
 from fedpriv.simulations.deploy.federation import FederationFile, parse_federation
+from fedpriv.simulations.deploy.keys import identity_public, read_identity
 from fedpriv.simulations.deploy.roster import VERSION, Member
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from fedpriv.simulations.deploy.folders import ServerFolder
 
-_CONTEXT = b"fedpriv bundle 1\x00"
+_CONTEXT = b"fedpriv bundle 2\x00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +40,19 @@ class Invitation:
     Attributes:
         federation: The federation file, without paths of the coordinator.
         ca: The CA's certificate, in PEM.
+        identity: The server's public identity.
         schema: The text of the schema, if there is one yet.
     """
 
     federation: FederationFile
     ca: str
+    identity: bytes
     schema: str | None = None
 
     def to_toml(self) -> str:
         """The invitation as a file."""
-        values = {"version": VERSION, "ca": self.ca, "schema": self.schema}
+        identity = b64encode(self.identity).decode()
+        values = {"version": VERSION, "ca": self.ca, "identity": identity, "schema": self.schema}
         known = {key: value for key, value in values.items() if value is not None}
         return to_toml({**known, "federation": _without_paths(self.federation)})
 
@@ -58,19 +62,27 @@ def invitation(federation: FederationFile, folder: ServerFolder) -> Invitation:
     return Invitation(
         federation=parse_federation(_without_paths(federation)),
         ca=read_certificate(folder.ca).public_bytes(Encoding.PEM).decode(),
+        identity=identity_public(read_identity(folder.identity)),
         schema=folder.schema.read_text() if folder.schema.exists() else None,
     )
 
 
 def read_invitation(path: Path) -> Invitation:
     """Read an invitation; `ValueError` says what is wrong with it."""
-    values = _read("invitation", path, {"version", "ca", "schema", "federation"})
+    values = _read("invitation", path, {"version", "ca", "identity", "schema", "federation"})
+    try:
+        identity = b64decode(values["identity"], validate=True)
+        Ed25519PublicKey.from_public_bytes(identity)
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"invitation {str(path)!r} has no public identity of a server.") from None
     try:
         x509.load_pem_x509_certificate(str(values["ca"]).encode())
     except (KeyError, ValueError):
         raise ValueError(f"invitation {str(path)!r} has no certificate of a CA.") from None
     federation = parse_federation(values.get("federation", {}))
-    return Invitation(federation=federation, ca=values["ca"], schema=values.get("schema"))
+    return Invitation(
+        federation=federation, ca=values["ca"], identity=identity, schema=values.get("schema")
+    )
 
 
 def write_bundle(member: Member, identity: Ed25519PrivateKey, *, federation: str) -> str:

@@ -23,7 +23,7 @@ from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import releasable_records
 from fedpriv.simulations.deploy.processes import processes
-from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster
 from fedpriv.simulations.deploy.thresholds import thresholds
 
 if TYPE_CHECKING:
@@ -60,7 +60,12 @@ def _server(folder: ServerFolder, *, now: datetime) -> Iterator[Examination]:
     yield "versions", _versions, "install the versions that pyproject.toml of fedpriv names."
     yield "CA certificate", lambda: _valid(folder.ca, now), _AGAIN
     yield "server certificate", lambda: _server_certificate(folder, section.address, now), _RENEW
-    yield "permissions", lambda: _permissions(folder.key, folder.secret), _AGAIN
+    yield (
+        "permissions",
+        lambda: _permissions(folder.key, folder.identity, folder.secret),
+        _AGAIN,
+    )
+    yield "identity", lambda: _server_identity(folder), _AGAIN
     yield "roster", lambda: _complete(folder), "add every party: `fedpriv deploy add BUNDLE`."
     yield "thresholds", lambda: thresholds(folder), _FEWER
     yield "node keys", lambda: _node_keys(folder), "run `fedpriv deploy add BUNDLE` again."
@@ -81,6 +86,7 @@ def _party(folder: PartyFolder, *, network: bool, now: datetime) -> Iterator[Exa
         lambda: _permissions(folder.node_key, folder.identity, folder.secret),
         "run `fedpriv deploy join` again, and have the new bundle added.",
     )
+    yield "server identity", lambda: _pinned_server(folder), "get the roster of the federation."
     yield "identity", lambda: _identity(folder), "get the roster that your bundle was added to."
     yield "node key", lambda: _node_key(folder), "get the roster that your bundle was added to."
     yield "thresholds", lambda: thresholds(folder), _FEWER
@@ -150,14 +156,17 @@ def _permissions(*secrets: Path) -> str:
 
 def _complete(folder: Folder) -> str:
     roster = read_roster(folder.roster)
-    if not roster.members:
+    if not roster.seats:
         raise Fault("nobody is in the roster", "add every party: `fedpriv deploy add BUNDLE`.")
     records = sum(roster.sizes)
-    return f"{len(roster.members)} parties, {records} records, fingerprint {roster.fingerprint}"
+    return (
+        f"{len(roster.seats)} parties, {records} records, epoch {roster.epoch}, fingerprint "
+        f"{roster.fingerprint}"
+    )
 
 
 def _node_keys(folder: ServerFolder) -> str:
-    expected = {member.name: member.node for member in read_roster(folder.roster).members}
+    expected = {member.name: member.node for member in read_roster(folder.roster).seats}
     present = {path.stem: path.read_text().strip() for path in folder.nodes.glob("*.pub")}
     different = sorted(
         name for name in expected | present if expected.get(name) != present.get(name)
@@ -190,6 +199,27 @@ def _pinned(folder: PartyFolder, now: datetime) -> str:
     return validity
 
 
+def _server_identity(folder: ServerFolder) -> str:
+    roster, key = read_roster(folder.roster), keys.read_identity(folder.identity)
+    if keys.identity_public(key) != roster.server:
+        raise Fault(
+            "the roster pins another identity for this server than identity.key",
+            "restore both from the same backup: parties carry out what the pinned one signs.",
+        )
+    return identity_fingerprint(roster.server)
+
+
+def _pinned_server(folder: PartyFolder) -> str:
+    file = read_party(folder.policy)
+    present = identity_fingerprint(read_roster(file.roster).server)
+    if present != file.policy.server_identity:
+        raise Fault(
+            f"the server of the roster is {present}, and policy.server_identity pins another one",
+            "find out, from another party and not from the server, which one is right.",
+        )
+    return present
+
+
 def _own(folder: PartyFolder) -> tuple[Roster, int]:
     file = read_party(folder.policy)
     roster = read_roster(file.roster)
@@ -209,7 +239,7 @@ def _identity(folder: PartyFolder) -> str:
 
 def _node_key(folder: PartyFolder) -> str:
     roster, number = _own(folder)
-    if keys.node_public(keys.read_node_key(folder.node_key)) != roster.members[number].node:
+    if keys.node_public(keys.read_node_key(folder.node_key)) != roster.seats[number].node:
         raise Fault(
             "the roster has another node key for this party than node.key",
             "have your bundle added, with --force if your key is new, and get the new roster.",
@@ -235,7 +265,7 @@ def _schema(folder: PartyFolder) -> str:
 def _records(folder: PartyFolder) -> str:
     file = read_party(folder.policy)
     records, (roster, number) = releasable_records(file), _own(folder)
-    count, stated = len(records), roster.members[number].records
+    count, stated = len(records), roster.seats[number].records
     fixed = file.adjacency is Adjacency.REPLACE_ONE
     if stated is None or (count != stated if fixed else count > stated):
         raise Fault(

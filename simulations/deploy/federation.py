@@ -66,7 +66,7 @@ class ServerSection(Section):
 
 
 class PartySection(Section):
-    """A party that is expected.
+    """A party that is expected at the founding; who belongs, and who comes later, the roster says.
 
     Attributes:
         name: its name.
@@ -93,7 +93,7 @@ class FederationFile(Section):
         name: what it is called.
         schema_path: the schema of the records (key ``schema``), relative to the file.
         server: where the server is.
-        party: who is expected.
+        party: who is expected at the founding.
         budget: proposal for ``[budget]`` of every party's file.
         policy: proposal for ``[policy]``.
     """
@@ -117,13 +117,14 @@ class FederationFile(Section):
         return self
 
     def node_port(self, name: str) -> int:
-        """The local port of a party's node."""
+        """The local port of a party's node: as stated, else one that no listed party has.
+
+        A party need not be listed: who belongs is what the roster says.
+        """
         for position, party in enumerate(self.party):
             if party.name == name:
                 return party.port or NODE_PORT + position
-        raise ValueError(
-            f"{name!r} is none of the parties, {', '.join(party.name for party in self.party)}."
-        )
+        return NODE_PORT + len(self.party)
 
     def to_dict(self) -> dict[str, Any]:
         """The file with nothing left out but what is not set."""

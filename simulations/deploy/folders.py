@@ -77,6 +77,16 @@ class ServerFolder(Folder):
         return self.root / "server.key"
 
     @property
+    def identity(self) -> Path:
+        """The private identity, which signs instructions to the parties."""
+        return self.root / "identity.key"
+
+    @property
+    def identity_public(self) -> Path:
+        """Its public part, which the roster has."""
+        return self.root / "identity.pub"
+
+    @property
     def federation(self) -> Path:
         """The federation file."""
         return self.root / "federation.toml"
@@ -85,6 +95,11 @@ class ServerFolder(Folder):
     def invitation(self) -> Path:
         """The invitation, which a party needs in order to join: public."""
         return self.root / "invitation.toml"
+
+    @property
+    def rosters(self) -> Path:
+        """The rosters of all epochs, for a party that has missed some."""
+        return self.root / "rosters"
 
     @property
     def nodes(self) -> Path:

@@ -1,8 +1,9 @@
-"""Founding a federation, joining it, adding who joined, and renewing the server's certificate."""
+"""Founding a federation, joining it, and renewing the server's certificate."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from base64 import b64encode
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,21 @@ from fedpriv.simulations.deploy import keys, templates
 from fedpriv.simulations.deploy.bundles import (
     Invitation,
     invitation,
-    read_bundle,
     read_invitation,
     write_bundle,
 )
-from fedpriv.simulations.deploy.certificates import Issued, fingerprint, new_authority, new_server
+from fedpriv.simulations.deploy.certificates import (
+    Issued,
+    fingerprint,
+    new_authority,
+    new_server,
+    read_certificate,
+)
+from fedpriv.simulations.deploy.changes import publish
 from fedpriv.simulations.deploy.federation import FederationFile, read_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, server_folder
 from fedpriv.simulations.deploy.programs import write_connection
-from fedpriv.simulations.deploy.roster import Member, Roster, read_roster, write_roster
+from fedpriv.simulations.deploy.roster import Member, Roster, identity_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,12 +52,14 @@ class Founded:
         parties: The directories of the parties whose keys were made here.
         roster: Who is in it.
         authority: The fingerprint of the CA certificate.
+        identity: The fingerprint of the server's identity.
     """
 
     server: ServerFolder
     parties: tuple[PartyFolder, ...]
     roster: Roster
     authority: str
+    identity: str
 
 
 def found(
@@ -60,7 +69,7 @@ def found(
 
     With ``party_keys`` the keys of all parties are made here, and whoever runs this could
     impersonate them: for a trial, or where the coordinator is trusted with it. Without, parties
-    `join`, and the coordinator calls `add`.
+    `join`, and the coordinator calls `changes.add`.
 
     Raises:
         ValueError: Something is in the way, and ``force`` is not given.
@@ -69,26 +78,43 @@ def found(
     if federation.schema_path is not None:
         _require_schema(Path(federation.schema_path).read_text(encoding="utf-8"))
     authority = new_authority(federation.name)
-    _proposal(federation, federation.party[0].name, authority.certificate)  # before anything
+    signing = Ed25519PrivateKey.generate()
+    _proposal(  # before anything
+        federation, federation.party[0].name, authority.certificate, keys.identity_public(signing)
+    )
     ca = keys.private_folder(root / "ca")
     (ca / "ca.crt").write_bytes(authority.certificate)
     keys.write_private(ca / "ca.key", authority.key, force=force)
-    folder = _found_server(federation, keys.private_folder(root / "server"), authority, force=force)
+    folder = _found_server(
+        federation, keys.private_folder(root / "server"), authority, signing, force=force
+    )
     invited = invitation(federation, folder)
     replace_file(folder.invitation, invited.to_toml())
-    parties, roster = [], Roster()
+    parties, members = [], []
     for party in federation.party if party_keys else ():
         home = PartyFolder(keys.private_folder(root / "parties" / party.name).resolve())
         member = _settle(invited, party.name, home, records=party.records, force=force)
-        roster = roster.with_member(member)
+        members.append(member)
         parties.append(home)
-    pinned = fingerprint(x509.load_pem_x509_certificate(authority.certificate))
-    _publish(federation, folder, roster, authority=pinned, members=parties)
-    return Founded(server=folder, parties=tuple(parties), roster=roster, authority=pinned)
+    roster = Roster(server=invited.identity, members=tuple(members))
+    publish(folder, roster)
+    return Founded(
+        server=folder,
+        parties=tuple(parties),
+        roster=roster,
+        authority=fingerprint(read_certificate(folder.ca)),
+        identity=identity_fingerprint(roster.server),
+    )
 
 
 def join(
-    source: Path, name: str, root: Path, *, records: int | None = None, force: bool = False
+    source: Path,
+    name: str,
+    root: Path,
+    *,
+    records: int | None = None,
+    port: int | None = None,
+    force: bool = False,
 ) -> PartyFolder:
     """Make a party's directory with keys of its own, and the bundle for the coordinator."""
     _require_room(root, force=force)
@@ -96,37 +122,8 @@ def join(
     if invited.schema is not None:
         _require_schema(invited.schema)
     folder = PartyFolder(keys.private_folder(root).resolve())
-    _settle(invited, name, folder, records=records, force=force)
+    _settle(invited, name, folder, records=records, port=port, force=force)
     return folder
-
-
-def add(bundle: Path, server: Path, *, force: bool = False) -> tuple[Member, Roster]:
-    """Add a party that joined to the roster, and its node key to those to register.
-
-    Raises:
-        ValueError: The bundle is not valid, or the party is known under other keys.
-    """
-    folder = server_folder(server)
-    federation = read_federation(folder.federation)
-    member = read_bundle(bundle, federation=federation.name)
-    federation.node_port(member.name)  # it must be expected
-    roster = read_roster(folder.roster)
-    known = {each.name: each for each in roster.members}.get(member.name)
-    if (
-        known is not None
-        and not force
-        and replace(known, records=None) != replace(member, records=None)
-    ):
-        raise ValueError(
-            f"{member.name!r} is in the roster with other keys: if it has new ones, add --force, "
-            "and give the new roster to every party."
-        )
-    roster = _in_order(federation, roster.with_member(member))
-    ca = x509.load_pem_x509_certificate(folder.ca.read_bytes())
-    # Where the parties' directories were made beside the server's, they are on this machine.
-    homes = [PartyFolder(path) for path in sorted((folder.root.parent / "parties").glob("*"))]
-    _publish(federation, folder, roster, authority=fingerprint(ca), members=homes)
-    return member, roster
 
 
 def rebundle(folder: PartyFolder, *, records: int | None = None) -> Member:
@@ -198,13 +195,20 @@ def renew(root: Path, *, names: Iterable[str] = ()) -> x509.Certificate:
 
 
 def _found_server(
-    federation: FederationFile, root: Path, authority: Issued, *, force: bool
+    federation: FederationFile,
+    root: Path,
+    authority: Issued,
+    identity: Ed25519PrivateKey,
+    *,
+    force: bool,
 ) -> ServerFolder:
     folder, section = ServerFolder(root.resolve()), federation.server
     issued = new_server(authority, [section.address, *section.names], days=section.days)
     folder.ca.write_bytes(authority.certificate)
     folder.certificate.write_bytes(issued.certificate)
     keys.write_private(folder.key, issued.key, force=force)
+    keys.write_private(folder.identity, keys.identity_private(identity), force=force)
+    folder.identity_public.write_text(f"{b64encode(keys.identity_public(identity)).decode()}\n")
     keys.write_private(folder.secret, keys.new_secret(), force=force)
     values = federation.to_dict()
     if federation.schema_path is not None:
@@ -225,11 +229,11 @@ def _settle(
     folder: PartyFolder,
     *,
     records: int | None = None,
+    port: int | None = None,
     force: bool,
 ) -> Member:
     """Fill a party's directory; its public part."""
     federation, certificate = invited.federation, invited.ca.encode()
-    port = federation.node_port(name)
     node, identity = keys.new_node_key(), Ed25519PrivateKey.generate()
     member = Member(
         name=name,
@@ -243,48 +247,35 @@ def _settle(
     folder.node_public.write_text(f"{member.node}\n")
     folder.identity_public.write_text(f"{member.to_dict()['identity']}\n")
     folder.ca.write_bytes(certificate)
-    folder.policy.write_text(_proposal(federation, name, certificate))
-    folder.node.write_text(to_toml({"server": federation.server.url, "port": port}))
+    folder.policy.write_text(_proposal(federation, name, certificate, invited.identity))
+    reached = {"server": federation.server.url, "port": port or federation.node_port(name)}
+    folder.node.write_text(to_toml(reached))
     if invited.schema is not None:
         folder.schema.write_text(invited.schema)
     keys.private_folder(folder.root / "state")
     _script(folder.start, templates.start_script("party"))
     folder.unit.write_text(templates.unit("party", folder))
-    pinned = fingerprint(x509.load_pem_x509_certificate(certificate))
-    folder.checklist.write_text(templates.party_checklist(name, authority=pinned))
+    text = templates.party_checklist(
+        name,
+        authority=fingerprint(x509.load_pem_x509_certificate(certificate)),
+        identity=identity_fingerprint(invited.identity),
+    )
+    folder.checklist.write_text(text)
     folder.bundle.write_text(write_bundle(member, identity, federation=federation.name))
     return member
 
 
-def _proposal(federation: FederationFile, name: str, certificate: bytes) -> str:
+def _proposal(federation: FederationFile, name: str, certificate: bytes, identity: bytes) -> str:
     """A party's file, which the party's own reader accepts."""
-    pinned = fingerprint(x509.load_pem_x509_certificate(certificate))
-    text = templates.party_text(templates.party_values(federation, name, server=pinned))
+    values = templates.party_values(
+        federation,
+        name,
+        server=fingerprint(x509.load_pem_x509_certificate(certificate)),
+        identity=identity_fingerprint(identity),
+    )
+    text = templates.party_text(values)
     parse_party(parse_toml(text, "party file"), folder=Path())
     return text
-
-
-def _publish(
-    federation: FederationFile,
-    folder: ServerFolder,
-    roster: Roster,
-    *,
-    authority: str,
-    members: Iterable[PartyFolder] = (),
-) -> None:
-    """Write the roster wherever it is needed."""
-    for member in roster.members:
-        (folder.nodes / f"{member.name}.pub").write_text(f"{member.node}\n")
-    for place in (folder.roster, *(home.roster for home in members)):
-        write_roster(place, roster)
-    text = templates.server_checklist(federation, roster=roster.fingerprint, authority=authority)
-    folder.checklist.write_text(text)
-
-
-def _in_order(federation: FederationFile, roster: Roster) -> Roster:
-    """In the order of the federation file, whoever came first."""
-    places = {party.name: position for position, party in enumerate(federation.party)}
-    return Roster(members=tuple(sorted(roster.members, key=lambda each: places[each.name])))
 
 
 def _federation_text(values: dict[str, object]) -> str:

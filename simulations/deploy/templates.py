@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.protocol.level import Level
     from fedpriv.simulations.deploy.federation import FederationFile
     from fedpriv.simulations.deploy.folders import Folder
+    from fedpriv.simulations.deploy.roster import Roster
 
 LEVEL: Level = "active"
 """What is proposed to the parties, if the federation file says nothing."""
@@ -34,10 +35,20 @@ _POLICY: dict[str, Any] = {
 _FEWEST = 2  # the sum over one party is its answer
 
 
-def party_values(federation: FederationFile, name: str, *, server: str) -> dict[str, Any]:
-    """A party's own file, as proposed; ``server`` is the fingerprint of the CA's certificate."""
-    policy = {**_POLICY, **federation.policy, "server": server}
-    policy.setdefault("min_parties", _least(len(federation.party), policy))
+def party_values(
+    federation: FederationFile, name: str, *, server: str, identity: str
+) -> dict[str, Any]:
+    """A party's own file, as proposed.
+
+    Args:
+        federation: Whose proposal it is.
+        name: Of the party.
+        server: The fingerprint of the CA's certificate.
+        identity: The fingerprint of the server's identity.
+    """
+    policy = {**_POLICY, **federation.policy, "server": server, "server_identity": identity}
+    names = {name, *(party.name for party in federation.party)}
+    policy.setdefault("min_parties", _least(len(names), policy))
     return {
         "version": 1,
         "party": {
@@ -113,7 +124,9 @@ WantedBy=multi-user.target
 """
 
 
-def server_checklist(federation: FederationFile, *, roster: str, authority: str) -> str:
+def server_checklist(
+    federation: FederationFile, *, roster: Roster, authority: str, identity: str
+) -> str:
     """The coordinator's checklist."""
     section = federation.server
     return f"""\
@@ -121,32 +134,38 @@ def server_checklist(federation: FederationFile, *, roster: str, authority: str)
 
 1. Keep `ca/ca.key` off this machine; it is needed only to renew the server's certificate.
 2. Open port {section.port} of {section.address} to the parties, and nothing else.
-3. Tell every party the fingerprint of the CA certificate, through another channel than this server:
+3. Tell every party the fingerprints of the CA certificate and of this server's identity, through
+   another channel than this server:
    `{authority}`
+   `{identity}`
 4. For every party that makes its own keys: send `invitation.toml`, receive `bundle.toml`, then
    `fedpriv deploy add bundle.toml --server .`
 5. When all are in, send `roster.toml` to every party, and compare its fingerprint by telephone.
-   Now it is `{roster}`
+   Now, in epoch {roster.epoch}, it is
+   `{roster.fingerprint}`
+   A party that has missed an epoch needs the files of `rosters/` since then, too.
 6. `fedpriv doctor .`, then `./start.sh`, then `fedpriv deploy run EXPERIMENT.toml --server .`
-7. Back up `*.ledger` and `runs/` after every run.
+7. Back up `*.ledger` and `runs/` after every run; `identity.key` and `rosters/` once in an epoch.
 """
 
 
-def party_checklist(name: str, *, authority: str) -> str:
+def party_checklist(name: str, *, authority: str, identity: str) -> str:
     """A party's checklist."""
     return f"""\
 # {name}: checklist of the party
 
-1. Compare the fingerprint of `ca.crt` with what the coordinator tells you through another channel:
+1. Compare the fingerprints of `ca.crt` and of the server's identity, which `party.toml` pins, with
+   what the coordinator tells you through another channel:
    `{authority}`
+   `{identity}`
 2. Read `party.toml` and change what you do not agree to: budget, clip, noise, protection.
    It decides.
 3. Put your records where `party.data` says, and the schema where `party.schema` says.
    `fedpriv deploy bundle .` counts the records (under add-remove adjacency, where their number is
    private, state one that they never exceed with --records); send `bundle.toml`, which is public.
-4. Copy `roster.toml` here when it is complete. Compare its fingerprint (`fedpriv doctor .` shows
-   it) with another party, not with the server: who writes the roster decides whom your masks
-   protect you from.
+4. When the roster is complete, ask another party, not the server, for its fingerprint: who writes
+   the roster decides whom your masks protect you from. Then
+   `fedpriv deploy accept roster.toml --fingerprint "..." --party .`
 5. `fedpriv doctor .`, then `./start.sh`.
 6. Back up the ledger and `state/` together. A ledger from an old backup has forgotten what was
    spent: with a newer `state/` beside it, this party answers nothing.

@@ -29,7 +29,7 @@ def thresholds(folder: ServerFolder | PartyFolder) -> str:
     asked = _asked(folder)
     if not asked.masked:
         return "none: answers travel in the clear"
-    return asked.parameters(len(read_roster(folder.roster).members)).sentence()
+    return asked.parameters(len(read_roster(folder.roster).seats)).sentence()
 
 
 def _asked(folder: ServerFolder | PartyFolder) -> Protection:

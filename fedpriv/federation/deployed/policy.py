@@ -28,6 +28,7 @@ The file is read on the party's machine and decides there, whatever a server ask
     noise_at = "server"
     secure_aggregation = "active"
     server = "sha256:…"
+    server_identity = "sha256:…"
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ class PartyPolicy:
         secure_aggregation: The least protection of an answer on its way to the sum.
         colluding: The fraction of the parties that it believes may collude with the server.
         server: The fingerprint of the only certificate authority whose server it talks to.
+        server_identity: The fingerprint of the only key whose instructions it carries out.
     """
 
     strategies: tuple[str, ...]
@@ -91,6 +93,7 @@ class PartyPolicy:
     noise_at: NoisePlace
     secure_aggregation: Level
     server: str
+    server_identity: str
     colluding: float = DEFAULT_COLLUDING
 
     def __post_init__(self) -> None:
@@ -109,11 +112,8 @@ class PartyPolicy:
         require_choice(NOISE_PLACES, noise_at=self.noise_at)
         require_choice(LEVELS, secure_aggregation=self.secure_aggregation)
         require_delta(colluding=self.colluding)
-        if not _FINGERPRINT.fullmatch(self.server):
-            raise ValueError(
-                "server must be 'sha256:' and 64 hexadecimal digits, the fingerprint of the CA "
-                f"certificate, got {self.server!r}."
-            )
+        _require_fingerprint("of the CA certificate", server=self.server)
+        _require_fingerprint("of the server's key", server_identity=self.server_identity)
         if self.noise_at == "parties" and self.secure_aggregation == "off":
             raise ValueError(
                 "secure_aggregation must not be 'off' with noise_at = 'parties': one share of the "
@@ -255,6 +255,15 @@ def _made(table: str, kind: Any, **values: Any) -> Any:
         return kind(**values)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{table}.{error}") from None
+
+
+def _require_fingerprint(whose: str, **parameters: object) -> None:
+    for name, value in parameters.items():
+        if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
+            raise ValueError(
+                f"{name} must be 'sha256:' and 64 hexadecimal digits, the fingerprint {whose}, got "
+                f"{value!r}."
+            )
 
 
 def _is_texts(value: object) -> bool:

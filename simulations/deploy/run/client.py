@@ -21,7 +21,7 @@ from fedpriv.federation.deployed.policy import read_party
 from fedpriv.federation.party.host import Keys
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
-from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster
 from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import catalogue, checked
@@ -52,7 +52,7 @@ def open_deployed(party: str, config: str, *, files: Files | None = None) -> Dep
     require_choice(catalogue(), **names)
     roster = read_roster(file.roster)
     number = roster.number(file.name)
-    _require_server(file)
+    _require_server(file, roster)
     schema = files.schema(file.schema)
     require_releasable(schema, deployed=True)
     engagement = _engagement(config, schema, sizes=roster.sizes)
@@ -91,16 +91,23 @@ def _engagement(config: str, schema: Schema, *, sizes: tuple[int, ...]) -> Engag
     )
 
 
-def _require_server(file: PartyFile) -> None:
-    """The certificate beside the party's file must be of the one authority that its policy names.
+def _require_server(file: PartyFile, roster: Roster) -> None:
+    """Certificate and roster must have the authority and the server that the party's policy names.
 
-    Whether the SuperNode was started with it a ClientApp cannot see.
+    Whether the SuperNode was started with that certificate a ClientApp cannot see.
     """
     pinned = fingerprint(read_certificate(file.certificate))
     if pinned != file.policy.server:
         raise ValueError(
             f"policy.server must be the fingerprint of {str(file.certificate)!r}, {pinned}, got "
             f"{file.policy.server!r}. Find out from the federation which one is right."
+        )
+    identity = identity_fingerprint(roster.server)
+    if identity != file.policy.server_identity:
+        raise ValueError(
+            f"policy.server_identity must be the fingerprint of the server in the roster, "
+            f"{identity}, got {file.policy.server_identity!r}. Find out from the other parties "
+            "which one is right."
         )
 
 

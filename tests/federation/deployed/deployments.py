@@ -24,7 +24,7 @@ from fedpriv.simulations.deploy.keys import (
     private_folder,
     write_private,
 )
-from fedpriv.simulations.deploy.roster import Member, Roster, write_roster
+from fedpriv.simulations.deploy.roster import Member, Roster, identity_fingerprint, write_roster
 from fedpriv.simulations.deploy.run.server import open_session, serve
 from fedpriv.simulations.run.files import read_costs
 
@@ -90,7 +90,9 @@ class Deployment:
     def __post_init__(self) -> None:
         authority = new_authority("study")
         keys = {name: Ed25519PrivateKey.generate() for name in self.names}
+        signing = Ed25519PrivateKey.generate()
         self.roster = Roster(
+            server=identity_public(signing),
             members=tuple(
                 Member(
                     name=name,
@@ -99,9 +101,10 @@ class Deployment:
                     records=size,
                 )
                 for (name, key), size in zip(keys.items(), self.sizes, strict=True)
-            )
+            ),
         )
         self.server = private_folder(self.folder / "server")
+        write_private(self.server / "identity.key", identity_private(signing))
         write_roster(self.server / "roster.toml", self.roster)
         (self.server / "schema.toml").write_text(SCHEMA)
         for number, (name, key) in enumerate(keys.items()):
@@ -140,6 +143,7 @@ class Deployment:
             "policy": {
                 **POLICY,
                 "server": fingerprint(read_certificate(home / "ca.crt")),
+                "server_identity": identity_fingerprint(self.roster.server),
                 **self.policy,
                 **(policy or {}),
             },

@@ -321,6 +321,9 @@ def test_a_party_does_not_open_with_keys_or_certificates_that_are_not_its_own(
     clear.write_party("north", policy={"server": "sha256:" + "0" * 64})
     with pytest.raises(ValueError, match=r"policy\.server must be the fingerprint of .*ca\.crt"):
         north(clear)
+    clear.write_party("north", policy={"server_identity": "sha256:" + "0" * 64})
+    with pytest.raises(ValueError, match=r"policy\.server_identity must be .* in the roster"):
+        north(clear)
     clear.write_party("north", policy={"strategies": ["gradient-pertubation"]})
     with pytest.raises(ValueError, match=r"policy\.strategies\[0\] .*'gradient-perturbation'"):
         north(clear)

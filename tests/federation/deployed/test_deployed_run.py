@@ -367,9 +367,8 @@ def test_a_run_that_nobody_joins_tells_what_the_parties_said(tmp_path: Path) -> 
 
 
 def lying_about_sizes(roster: Roster) -> Roster:
-    return Roster(
-        members=tuple(replace(each, records=10 * (each.records or 0)) for each in roster.members)
-    )
+    members = tuple(replace(each, records=10 * (each.records or 0)) for each in roster.members)
+    return replace(roster, members=members)
 
 
 def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:

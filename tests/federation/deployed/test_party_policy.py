@@ -75,6 +75,7 @@ FILE: dict[str, Any] = {
         "noise_at": "server",
         "secure_aggregation": "active",
         "server": SERVER,
+        "server_identity": SERVER,
     },
 }
 
@@ -149,6 +150,7 @@ def test_every_key_but_the_optional_ones_must_be_there(table: str) -> None:
         ({"policy": {"secure_aggregation": "of"}}, r"^policy\.secure_aggregation .* got 'of'"),
         ({"policy": {"colluding": 1.0}}, r"^policy\.colluding must lie in \[0, 1\)"),
         ({"policy": {"server": "sha256:12"}}, r"^policy\.server must be 'sha256:' and 64"),
+        ({"policy": {"server_identity": 5}}, r"^policy\.server_identity must be 'sha256:' and 64"),
         (
             {"policy": {"noise_at": "parties", "secure_aggregation": "off"}},
             r"^policy\.secure_aggregation must not be 'off' .* Set it to 'active'",
@@ -190,6 +192,7 @@ POLICY = PartyPolicy(
     noise_at="server",
     secure_aggregation="semi-honest",
     server=SERVER,
+    server_identity=SERVER,
 )
 ENGAGEMENT = Engagement(
     strategy="gradient-perturbation",

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from fedpriv._toml import to_toml
+from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
-from fedpriv.simulations.deploy.founding import add, found, rebundle
+from fedpriv.simulations.deploy.founding import found, rebundle
 from fedpriv.simulations.deploy.processes import start, stop
 from fedpriv.simulations.deploy.programs import Program
 from fedpriv.simulations.deploy.reach import free_port
@@ -84,7 +85,7 @@ def deployment(tmp_path: Path) -> Founder:
         for number, folder in enumerate(founded.parties):
             write_records(folder.root / "records.csv", SIZES[number % 3], seed=number)
             rebundle(folder)
-            add(folder.bundle, founded.server.root)
+            add([folder.bundle], founded.server.root)
         return Deployment(
             root=tmp_path / "deployment", server=founded.server, parties=founded.parties
         )

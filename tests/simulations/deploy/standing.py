@@ -17,9 +17,10 @@ import numpy as np
 from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
+from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
-from fedpriv.simulations.deploy.founding import add, found, rebundle
+from fedpriv.simulations.deploy.founding import found, rebundle
 from fedpriv.simulations.deploy.membership import register, wait_until_up
 from fedpriv.simulations.deploy.processes import Process, processes, stop, tail
 from fedpriv.simulations.deploy.programs import party_programs, server_programs
@@ -200,7 +201,7 @@ def standing(**policy: Any) -> Iterator[Standing]:
         for number, folder in enumerate(founded.parties):
             write_records(folder.root / "records.csv", HELD[number], seed=number)
             rebundle(folder)
-            add(folder.bundle, founded.server.root)
+            add([folder.bundle], founded.server.root)
         nursery = Nursery()
         stack.callback(nursery.close)
         live = Standing(root=root, server=founded.server, parties=founded.parties, nursery=nursery)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy import certificates, doctor, keys, reach
 from fedpriv.simulations.deploy.doctor import examine
 from fedpriv.simulations.deploy.folders import read_node
-from fedpriv.simulations.deploy.roster import Member, Roster, read_roster, write_roster
+from fedpriv.simulations.deploy.roster import read_roster, write_roster
 from tests.simulations.deploy.conftest import LABEL
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def edited(path: Any, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def other_identity(folder: PartyFolder) -> None:
+def other_identity(folder: PartyFolder | ServerFolder) -> None:
     key = Ed25519PrivateKey.generate()
     keys.write_private(folder.identity, keys.identity_private(key), force=True)
 
@@ -43,8 +44,8 @@ def other_node_key(folder: PartyFolder) -> None:
 
 
 def left_out_of_the_roster(folder: PartyFolder) -> None:
-    members = read_roster(folder.roster).members
-    write_roster(folder.roster, Roster(members=members[1:]))
+    roster = read_roster(folder.roster)
+    write_roster(folder.roster, replace(roster, members=roster.members[1:]))
 
 
 def another_record(folder: PartyFolder) -> None:
@@ -76,7 +77,7 @@ PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
     "unknown key of the policy": (
         lambda f: edited(f.policy, "min_noise", "min_nois"),
         {"policy", "CA certificate", "identity", "node key", "schema", "records", "ledger"}
-        | {"thresholds"},
+        | {"thresholds", "server identity"},
         "Did you mean 'min_noise'",
     ),
     "more colluders than the roster can bear": (
@@ -105,9 +106,14 @@ PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
         {"identity", "node key", "records", "thresholds"},  # too few are left for min_parties
         "'north' is not in the roster",
     ),
+    "another server in the roster": (
+        lambda f: write_roster(f.roster, replace(read_roster(f.roster), server=bytes(32))),
+        {"server identity"},
+        "policy.server_identity pins another one",
+    ),
     "no roster": (
         lambda f: f.roster.unlink(),
-        {"identity", "node key", "records", "thresholds"},
+        {"identity", "node key", "records", "thresholds", "server identity"},
         "cannot be read",
     ),
     "no records": (lambda f: (f.root / "records.csv").unlink(), {"records"}, "records.csv"),
@@ -207,9 +213,9 @@ def stranger_among_nodes(folder: ServerFolder) -> None:
 
 
 def unfinished_roster(folder: ServerFolder) -> None:
-    first, *others = read_roster(folder.roster).members
-    silent = Member(name=first.name, identity=first.identity, node=first.node)
-    write_roster(folder.roster, Roster(members=(silent, *others)))
+    roster = read_roster(folder.roster)
+    silent = replace(roster.members[0], records=None)
+    write_roster(folder.roster, roster.successor(silent))
 
 
 SERVER_FAULTS: dict[str, tuple[Callable[[ServerFolder], Any], set[str], str]] = {
@@ -225,10 +231,12 @@ SERVER_FAULTS: dict[str, tuple[Callable[[ServerFolder], Any], set[str], str]] = 
         "not for fed.example.org",
     ),
     "open key": (lambda f: f.key.chmod(0o640), {"permissions"}, "mode 0640"),
+    "open identity": (lambda f: f.identity.chmod(0o640), {"permissions"}, "mode 0640"),
+    "another identity": (other_identity, {"identity"}, "pins another identity for this server"),
     "a stranger's node key": (stranger_among_nodes, {"node keys"}, "differ for east"),
     "a party that has not said its size": (unfinished_roster, {"roster"}, "records of north"),
     "nobody": (
-        lambda f: write_roster(f.roster, Roster()),
+        lambda f: write_roster(f.roster, replace(read_roster(f.roster), members=())),
         {"roster", "node keys", "thresholds"},
         "nobody is in the roster",
     ),

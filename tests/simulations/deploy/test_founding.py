@@ -9,17 +9,17 @@ import ssl
 import stat
 import threading
 from base64 import b64encode
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
 from fedpriv.data import DataError
 from fedpriv.federation.deployed.policy import read_party
-from fedpriv.simulations.deploy.bundles import invitation, read_bundle, write_bundle
+from fedpriv.simulations.deploy.bundles import invitation
 from fedpriv.simulations.deploy.certificates import (
     CA_DAYS,
     days_left,
@@ -29,8 +29,10 @@ from fedpriv.simulations.deploy.certificates import (
     new_server,
     read_certificate,
 )
-from fedpriv.simulations.deploy.federation import parse_federation, read_federation
-from fedpriv.simulations.deploy.founding import add, found, join, rebundle, renew
+from fedpriv.simulations.deploy.changes import add
+from fedpriv.simulations.deploy.federation import NODE_PORT, parse_federation, read_federation
+from fedpriv.simulations.deploy.folders import read_node
+from fedpriv.simulations.deploy.founding import found, join, rebundle, renew
 from fedpriv.simulations.deploy.keys import (
     identity_public,
     node_public,
@@ -39,7 +41,7 @@ from fedpriv.simulations.deploy.keys import (
     too_open,
     write_private,
 )
-from fedpriv.simulations.deploy.roster import Member, Roster, read_roster, write_roster
+from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster, write_roster
 from fedpriv.simulations.deploy.templates import party_values
 from tests.simulations.deploy.conftest import LABEL, NAMES, Founder, federation_values
 
@@ -69,7 +71,7 @@ def test_every_secret_is_readable_by_its_owner_alone_whatever_the_umask(tmp_path
     finally:
         os.umask(before)
     secrets = secrets_of(tmp_path)
-    assert len(secrets) == 1 + 2 + 3 * 3
+    assert len(secrets) == 1 + 3 + 3 * 3
     for path in secrets:
         assert mode(path) == 0o600, path
         assert mode(path.parent) == 0o700, path
@@ -126,7 +128,7 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
         read_identity(founded.server.key)
 
 
-def test_the_proposed_policy_is_one_that_a_party_can_read_and_pins_the_authority(
+def test_the_proposed_policy_is_one_that_a_party_can_read_and_pins_authority_and_server(
     deployment: Founder,
 ) -> None:
     made = deployment()
@@ -135,6 +137,9 @@ def test_the_proposed_policy_is_one_that_a_party_can_read_and_pins_the_authority
         assert file.name == name
         assert file.budget.epsilon == 20.0
         assert file.policy.server == fingerprint(read_certificate(folder.ca))
+        signing = identity_public(read_identity(made.server.identity))
+        assert file.policy.server_identity == identity_fingerprint(signing)
+        assert read_roster(folder.roster).server == signing
         assert file.policy.secure_aggregation == "active"
 
 
@@ -148,7 +153,8 @@ def test_the_proposed_minimum_is_that_of_a_run_by_the_same_policy(
     """A party that insisted on more would refuse every run."""
     names = tuple(f"clinic-{n}" for n in range(count))
     federation = parse_federation(federation_values(names, policy=policy))
-    assert party_values(federation, names[0], server="x")["policy"]["min_parties"] == least
+    proposed = party_values(federation, names[0], server="x", identity="y")
+    assert proposed["policy"]["min_parties"] == least
 
 
 @pytest.mark.parametrize(
@@ -271,7 +277,7 @@ def test_a_party_joins_with_its_own_keys_and_only_public_parts_travel(
     done = fedpriv("deploy", "init", federation_file, "--output", root, "--no-party-keys")
     assert done.code == 0, done.err
     assert not (root / "parties").exists()
-    for name in reversed(NAMES):  # the roster has the order of the file, not of arrival
+    for name in NAMES:
         done = fedpriv(
             "deploy", "join", root / "server" / "invitation.toml",
             "--name", name, "--output", tmp_path / name, "--records", 10,
@@ -286,6 +292,7 @@ def test_a_party_joins_with_its_own_keys_and_only_public_parts_travel(
         assert done.code == 0, done.err
     roster = read_roster(root / "server" / "roster.toml")
     assert roster.names == NAMES
+    assert roster.epoch == 4
     assert roster.sizes == (10, 10, 10)
     assert roster.fingerprint in done.out
     for name, member in zip(NAMES, roster.members, strict=True):
@@ -304,40 +311,34 @@ def test_a_bundle_that_was_changed_on_its_way_is_refused(deployment: Founder) ->
         assert changed != text
         bundle.write_text(changed)
         with pytest.raises(ValueError, match="not signed by the identity in it"):
-            add(bundle, made.server.root)
+            add([bundle], made.server.root)
     bundle.write_text(text.replace('federation = "clinics"', 'federation = "banks"'))
     with pytest.raises(ValueError, match="is for the federation 'banks'"):
-        add(bundle, made.server.root)
+        add([bundle], made.server.root)
 
 
-def test_nobody_takes_the_place_of_a_party_without_force(
-    deployment: Founder, tmp_path: Path
-) -> None:
+def test_nobody_takes_the_place_of_a_party(deployment: Founder, tmp_path: Path) -> None:
     made = deployment()
     before = read_roster(made.server.roster)
     impostor = join(made.server.invitation, "north", tmp_path / "impostor", records=40)
     with pytest.raises(ValueError, match="with other keys"):
-        add(impostor.bundle, made.server.root)
+        add([impostor.bundle], made.server.root)
     assert read_roster(made.server.roster) == before
-    _, after = add(impostor.bundle, made.server.root, force=True)
-    assert after.names == before.names
-    assert after.fingerprint != before.fingerprint
 
 
-def test_a_stranger_cannot_join(deployment: Founder, tmp_path: Path) -> None:
+def test_a_party_that_the_federation_file_does_not_list_can_join(
+    deployment: Founder, tmp_path: Path
+) -> None:
     made = deployment()
-    with pytest.raises(ValueError, match="none of the parties"):
-        join(made.server.invitation, "east", tmp_path / "east")
-    identity = Ed25519PrivateKey.generate()
-    member = Member(
-        name="east",
-        identity=identity_public(identity),
-        node=read_roster(made.server.roster).members[0].node,
-    )
-    (tmp_path / "east.toml").write_text(write_bundle(member, identity, federation="clinics"))
-    assert read_bundle(tmp_path / "east.toml", federation="clinics") == member
-    with pytest.raises(ValueError, match="none of the parties"):
-        add(tmp_path / "east.toml", made.server.root)
+    before = read_roster(made.server.roster)
+    east = join(made.server.invitation, "east", tmp_path / "east", records=30)
+    assert read_node(east).port == NODE_PORT + 3
+    assert read_party(east.policy).policy.min_parties == 3
+    after = add([east.bundle], made.server.root)
+    assert after.names == (*NAMES, "east")
+    assert after.members[:3] == before.members
+    assert (after.epoch, after.previous) == (before.epoch + 1, before.digest)
+    assert (made.server.nodes / "east.pub").read_text().strip() == after.row("east").node
 
 
 def test_a_roster_reads_back_and_pins_names_keys_sizes_and_order(
@@ -346,20 +347,11 @@ def test_a_roster_reads_back_and_pins_names_keys_sizes_and_order(
     roster = read_roster(deployment().server.roster)
     write_roster(tmp_path / "copy.toml", roster)
     assert read_roster(tmp_path / "copy.toml") == roster
-    turned = Roster(members=roster.members[::-1])
-    smaller = Roster(members=roster.members[:2])
+    turned = replace(roster, members=roster.members[::-1])
+    smaller = replace(roster, members=roster.members[:2])
     assert len({roster.fingerprint, turned.fingerprint, smaller.fingerprint}) == 3
     with pytest.raises(ValueError, match="the same identity"):
-        Roster(
-            members=(
-                roster.members[0],
-                Member(
-                    name="twin",
-                    identity=roster.identities[0],
-                    node=roster.members[1].node,
-                ),
-            )
-        )
+        roster.successor(replace(roster.members[1], name="twin", identity=roster.identities[0]))
 
 
 def test_an_unfinished_roster_says_whose_records_are_missing(tmp_path: Path) -> None:

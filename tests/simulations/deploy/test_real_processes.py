@@ -31,11 +31,12 @@ from fedpriv._toml import to_toml
 from fedpriv.data import Dataset, Records, bound, partition, read_schema, read_table
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.simulations.deploy import certificates, keys
+from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.doctor import examine
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
 from fedpriv.simulations.deploy.flower.worker import ACQUIRE, Runtime
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
-from fedpriv.simulations.deploy.founding import add, found, rebundle
+from fedpriv.simulations.deploy.founding import found, rebundle
 from fedpriv.simulations.deploy.membership import register, wait_until_up
 from fedpriv.simulations.deploy.processes import processes, start, stop, tail
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr, party_programs, server_programs
@@ -94,7 +95,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     for number, folder in enumerate(founded.parties):
         write_records(folder.root / "records.csv", SIZES[number], seed=number)
         rebundle(folder)
-        add(folder.bundle, founded.server.root)
+        add([folder.bundle], founded.server.root)
     deployment = Deployment(root=root, server=founded.server, parties=founded.parties)
     try:
         members = [start(program) for program in server_programs(founded.server)]
@@ -235,7 +236,7 @@ def test_an_impostor_behind_a_registered_node_is_left_out_of_the_sum(
         node=roster.members[2].node,
         records=roster.members[2].records,
     )
-    write_roster(impostor.roster, roster.with_member(forged))
+    write_roster(impostor.roster, roster.successor(forged))
     experiment = written(served, name="pilot", rounds=1, level="semi-honest")
     with at_work(impostor):
         result = run(served, experiment)
