@@ -6,16 +6,15 @@ are added whenever they can be had, each checked before it is kept.
 
 from __future__ import annotations
 
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from fedpriv._toml import read_toml
-from fedpriv.federation.deployed.statement_document import make_document
+from fedpriv.federation.deployed.statement_document import make_document, members_of
 from fedpriv.federation.protocol.errands import Attest, Attested
-from fedpriv.privacy.statement.signed import PartySignature, sign_as_server
+from fedpriv.privacy.statement.signed import PartySignature, SignedStatement, sign_as_server
 from fedpriv.simulations.deploy.keys import identity_public
-from fedpriv.simulations.deploy.run.errands import send
+from fedpriv.simulations.deploy.run.errands import PATIENCE, send
 from fedpriv.simulations.deploy.run.statement_file import (
     members,
     read_statement,
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.engines.courier import Patience
     from fedpriv.federation.engines.seals import Seal
-    from fedpriv.privacy.statement.signed import SignedStatement
     from fedpriv.simulations.deploy.roster import Roster
-    from fedpriv.simulations.deploy.run.errands import Outcome
 
 
 def signed_by_server(directory: Path, roster: Roster, key: Ed25519PrivateKey) -> SignedStatement:
@@ -79,37 +76,50 @@ def collect(
     directory: Path,
     grid: Grid,
     *,
-    roster: Roster,
-    patience: Patience,
+    names: tuple[str, ...],
     seal: Seal | None = None,
-) -> Outcome:
-    """Ask every party that is there to sign, and keep what it signed."""
-    plain = sign_only(signed).to_text().encode()
+    patience: Patience = PATIENCE,
+) -> dict[str, str]:
+    """Ask every party that is there to sign, and keep what it signed; for each, what came of it.
+
+    Args:
+        signed: The statement so far.
+        directory: Of the run.
+        grid: Flower's.
+        names: Of the parties, by number.
+        seal: Signs requests, checks replies and knows which party a node is.
+        patience: How long to wait.
+    """
+    bare = SignedStatement(document=signed.document, server=signed.server)
     outcome = send(
         grid,
         "attest",
-        partial(Attest, round=0, party=0, statement=plain),
-        names=roster.names,
+        lambda run: Attest(run=run, round=0, party=0, statement=bare.to_text().encode()),
+        names=names,
         expected=Attested,
-        patience=patience,
         seal=seal,
+        patience=patience,
     )
+    known = {each.name: each for each in members_of(signed.document)}
     words = dict(outcome.words)
     for number, said in outcome.results.items():
-        assert isinstance(said, Attested)  # noqa: S101 - what `send` was told to expect
-        member = members(roster)[number]
         signature = PartySignature(
             number=number,
-            name=member.name,
+            name=names[number],
             head=said.head.hex(),
             rows=said.rows,
             releases=said.releases,
             signature=said.signature,
         )
-        if signed.signed_by_party(signature, member.identity):
+        member = known.get(names[number])
+        if member is not None and signed.signed_by_party(signature, member.identity):
             signed = signed.with_party(signature)
-            words[member.name] = "signed"
+            words[names[number]] = "signed"
         else:
-            words[member.name] = "sent a false signature"
+            words[names[number]] = "sent a false signature"
     write_statement_file(directory, signed)
-    return replace(outcome, words=words)
+    return words
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()

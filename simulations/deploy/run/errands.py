@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fedpriv.federation.engines.courier import Courier, Patience, WallClock
 from fedpriv.federation.engines.seals import NoSeal
 from fedpriv.federation.exchange_report import Tally
 from fedpriv.federation.protocol.wire import Request
-from fedpriv.secagg.round import RUN_BYTES
+from fedpriv.secagg.round import RUN_BYTES, Bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from fedpriv.federation.engines.seals import Seal
-    from fedpriv.secagg.round import Bound
 
 PATIENCE = Patience(arrival=15.0, reply=120.0, poll=0.2)
 """Who is away is told another time: nobody waits for it."""
 ABSENT = "not there"
+DONE = "done"
+
+_Result = TypeVar("_Result", bound=Bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Generic[_Result]):
     """What became of an errand.
 
     Attributes:
@@ -34,7 +36,7 @@ class Outcome:
         words: For every party of the roster, in plain words.
     """
 
-    results: Mapping[int, Bound]
+    results: Mapping[int, _Result]
     words: Mapping[str, str]
 
 
@@ -44,10 +46,10 @@ def send(
     errand: Callable[[bytes], Bound],
     *,
     names: tuple[str, ...],
-    expected: type[Bound],
+    expected: type[_Result],
     seal: Seal | None = None,
     patience: Patience = PATIENCE,
-) -> Outcome:
+) -> Outcome[_Result]:
     """Send an errand to all parties that are there, and collect what they answer.
 
     Args:
@@ -63,24 +65,22 @@ def send(
     courier = Courier(grid, patience=patience, clock=WallClock(), tally=Tally(), seal=seal)
     nodes, seats = courier.arrived(len(names)), seal.seats()
     request = Request(messages=(errand(os.urandom(RUN_BYTES)),))
-    results: dict[int, Bound] = {}
+    results: dict[int, _Result] = {}
     words = dict.fromkeys(names, ABSENT)
     there = [node for node in nodes if seats is None or node in seats]
     for node, reply in courier.exchange(step, dict.fromkeys(there, request)):
         seat = None if seats is None else seats[node]
-        done = [each for each in reply.messages if _answers(each, request, expected, seat)]
-        if len(done) == 1 and done[0].party < len(names):
+        done = [
+            each
+            for each in reply.messages
+            if isinstance(each, expected)
+            and each.run == request.run
+            and each.party < len(names)
+            and seat in (None, each.party)
+        ]
+        if len(done) == 1:
             results[done[0].party] = done[0]
-            words[names[done[0].party]] = "done"
+            words[names[done[0].party]] = DONE
         elif seat is not None:
-            words[names[seat]] = f"refused: {reply.refusal}" if reply.refusal else "answered wrongly"
+            words[names[seat]] = f"refused: {reply.refusal}" if reply.refusal else "no answer to it"
     return Outcome(results=results, words=words)
-
-
-def _answers(message: Bound, request: Request, expected: type[Bound], seat: int | None) -> bool:
-    """Whether a message is the answer to a request, of the party at that seat."""
-    return (
-        isinstance(message, expected)
-        and message.run == request.run
-        and seat in (None, message.party)
-    )

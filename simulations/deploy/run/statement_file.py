@@ -43,7 +43,7 @@ def members(roster: Roster) -> tuple[Member, ...]:
     """The parties of a roster as a statement names them."""
     return tuple(
         Member(number=roster.number(each.name), name=each.name, identity=each.identity)
-        for each in roster.members
+        for each in roster.seats
     )
 
 
