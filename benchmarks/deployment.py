@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from fedpriv._toml import to_toml
 from fedpriv.data import keep
 from fedpriv.data.tables import files
 from fedpriv.federation.engines.courier import Patience
-from fedpriv.federation.engines.local import LocalGrid
+from fedpriv.federation.engines.local import FIRST_NODE, LocalGrid
 from fedpriv.federation.engines.warm_up import load_kernels
 from fedpriv.federation.party.client_app import client_app
 from fedpriv.simulations.client_app import open_party
@@ -41,7 +42,7 @@ from fedpriv.simulations.deploy.membership import nodes, register, wait_until_up
 from fedpriv.simulations.deploy.processes import start, stop, tail
 from fedpriv.simulations.deploy.programs import party_programs, server_programs
 from fedpriv.simulations.deploy.reach import free_port
-from fedpriv.simulations.deploy.run.server import open_session, serve
+from fedpriv.simulations.deploy.run.server import open_session, seal_of, serve
 from fedpriv.simulations.deploy.run.submission import follow, new_run, submit
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.files import read_costs
@@ -236,7 +237,7 @@ def in_process(founded: Founded, wanted: Experiment) -> tuple[float, float]:
         folder = founded.parties[number]
         deployed = Context(
             run_id=1,
-            node_id=1,
+            node_id=context.node_id,
             node_config={"party": str(folder.policy)},
             state=context.state,
             run_config={"config": text},
@@ -245,8 +246,11 @@ def in_process(founded: Founded, wanted: Experiment) -> tuple[float, float]:
         return host
 
     output = founded.server.runs / "in-process"
-    session, roster = open_session(
-        {"config": text, "roster": str(founded.server.roster), "output": str(output)}
+    place = {"config": text, "roster": str(founded.server.roster), "output": str(output)}
+    session, roster = open_session(place)
+    seal = replace(
+        seal_of(place, roster, flower=1),
+        find_seats=lambda: {FIRST_NODE + number: number for number in range(PARTIES)},
     )
     grid = LocalGrid(client_app(party), PARTIES)
     patience = Patience(arrival=1.0, reply=60.0, poll=0.001)
@@ -255,7 +259,7 @@ def in_process(founded: Founded, wanted: Experiment) -> tuple[float, float]:
     with ExitStack() as stack:
         for name in ("read_table", "read_schema"):
             stack.enter_context(patch.object(files, name, timed(getattr(files, name))))
-        result = serve(session, roster, grid, patience=patience)
+        result = serve(session, roster, grid, seal=seal, patience=patience)
     ours = time.process_time() - began
     if result is None:
         raise RuntimeError("the run in this process ended without a result.")

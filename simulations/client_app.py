@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv._toml import parse_toml
 from fedpriv.federation.party.client_app import ContextStore, client_app
-from fedpriv.simulations.deploy.run.client import open_deployed
+from fedpriv.simulations.deploy.run.client import open_signed
 from fedpriv.simulations.engines.parties import grid_experiment, party_host, roster
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.prepare import Prepared, prepare
@@ -29,13 +29,18 @@ def open_party(context: Context, *, files: Files | None = None) -> Host:
 
     In a simulation ``node_config`` has ``partition-id``, and the run says which experiment; the
     party takes its own records of the experiment's partition, and its keys from the seed. Where it
-    has ``party``, the path of a party's own file, the node is deployed, and that file decides; its
-    records come from ``files``, or from the disk.
+    has ``party``, the path of a party's own file, the node is deployed, and that file decides; it
+    hears its server only, and its records come from ``files``, or from the disk.
     """
     config = context.run_config
     if "party" in context.node_config:
-        party = str(context.node_config["party"])
-        return open_deployed(party, str(config["config"]), files=files)
+        return open_signed(
+            str(context.node_config["party"]),
+            str(config["config"]),
+            flower=context.run_id,
+            node=context.node_id,
+            files=files,
+        )
     number = int(context.node_config["partition-id"])
     host = _simulated(str(config["config"]), str(config["experiment"]), number)
     return replace(host, store=ContextStore(context.state))

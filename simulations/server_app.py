@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flwr.app import Context
 
     from fedpriv.federation.federation import Federation
+    from fedpriv.simulations.deploy.roster import Roster
     from fedpriv.simulations.run.history import Record, Round
     from fedpriv.simulations.run.session import Session
 
@@ -46,7 +47,7 @@ def main(grid: Grid, context: Context) -> None:
     carry_on: Callable[[], object]
     if config.get("roster"):  # parties on machines of their own
         session, roster = deployed_server.open_session(config)
-        carry_on = partial(deployed_server.serve, session, roster, grid, on_round=_tell)
+        carry_on = partial(_serve, session, roster, grid, context)
     else:
         session = _session(str(config["output"]), str(config["experiment"]))
         carry_on = partial(
@@ -61,6 +62,11 @@ def main(grid: Grid, context: Context) -> None:
         log(ERROR, "fedpriv: %s", error)
         replace_file(session.directory / FAILURE, f"{error}\n")
         raise
+
+
+def _serve(session: Session, roster: Roster, grid: Grid, context: Context) -> None:
+    seal = deployed_server.seal_of(context.run_config, roster, flower=context.run_id)
+    deployed_server.serve(session, roster, grid, seal=seal, on_round=_tell)
 
 
 def _session(output: str, experiment: str) -> Session:

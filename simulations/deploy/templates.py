@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv._toml import to_toml
+from fedpriv.federation.deployed.policy import MOST_SECONDS
 from fedpriv.federation.protocol.level import LEVELS, Protection
 from fedpriv.simulations.safe_path import installed_program
 
@@ -29,6 +30,7 @@ _POLICY: dict[str, Any] = {
     "min_noise": 0.5,
     "noise_at": "server",
     "secure_aggregation": LEVEL,
+    "max_seconds": MOST_SECONDS,
 }
 
 

@@ -124,7 +124,7 @@ class Scene:
 
     @property
     def task(self) -> Task:
-        task: Task = self.deployment.host("north").engagement.task  # type: ignore[attr-defined]
+        task: Task = self.deployment.host("north").engagement.task
         return task
 
     def write(self, table: Table) -> None:

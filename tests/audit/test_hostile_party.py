@@ -82,13 +82,13 @@ class _Party:
             experiment={"run": {"secure_aggregation": "off"}},
         )
         self.home = self.deployment.home("north")
-        engagement: Any = self.deployment.host("north").engagement  # type: ignore[attr-defined]
+        engagement: Any = self.deployment.host("north").engagement
         query, _ = locally_gaussian(engagement.task, R)
         self.query = replace(query, run=f"{engagement.run}-1")
 
     def answer(self, query: Query) -> Ring:
         with Journal(self.home / "state").held():
-            answer: Ring = self.deployment.host("north").party.answer(query)  # type: ignore[attr-defined]
+            answer: Ring = self.deployment.host("north").party.answer(query)
             return answer
 
     def files(self) -> dict[str, bytes]:

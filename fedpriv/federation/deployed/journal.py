@@ -8,10 +8,12 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
     ledger              how long the party's ledger was after the latest answer, and its head
     seats/RUN           a run that was joined: its channel key, name and protocol state
     answers/RUN         the latest release of a run: the secret of its draw, then the answer
+    heard/RUN           the latest instruction of a run: its number and digest
     cancelled/RUN       a run that was cancelled: its name
 
 Seats and answers are kept for the latest runs. Of an older one the name of the seat is left, so
-that it is not joined again, and the ledger's rows, so that no release of it is drawn again.
+that it is not joined again, and the ledger's rows, so that no release of it is drawn again. Numbers
+of instructions are kept for the latest runs, too: an older instruction is late by itself.
 
 The secret of a draw is worth more than the answer: who has both can subtract the noise. It is on
 the disk from before the records are used until the answer is stored, which replaces it by zeros; a
@@ -30,6 +32,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.federation.party.answered import Given
 from fedpriv.federation.party.memory import Memory
+from fedpriv.federation.protocol.instruction import Heard
 from fedpriv.secagg.errors import WrongRound
 from fedpriv.secagg.primitives.codec import Fixed, Layout, Number, Packed
 from fedpriv.secagg.primitives.kinds import Kind
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
 _OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
 _ANSWERS = 64  # runs whose latest answer is kept: a server must not fill the disk with them
+_HEARD = 64  # runs whose latest instruction is kept
 _FOLDER, _FILE = 0o700, 0o600
 
 
@@ -68,6 +72,7 @@ class Journal:
         self._folder = folder
         self._seats = folder / "seats"
         self._answers = folder / "answers"
+        self._heard = folder / "heard"
         self._cancelled = folder / "cancelled"
         self._ledger = folder / "ledger"
 
@@ -91,7 +96,7 @@ class Journal:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep all other processes out: a message is handled alone, from first to last byte."""
-        for folder in (self._folder, self._seats, self._answers):
+        for folder in (self._folder, self._seats, self._answers, self._heard):
             folder.mkdir(mode=_FOLDER, exist_ok=True)
             folder.chmod(_FOLDER)
         lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, _FILE)
@@ -129,12 +134,16 @@ class Journal:
 
     def give(self, name: str, given: Given) -> None:
         """Replace the latest answer of a run. That of a new run may push the oldest ones out."""
-        path = self._answer(name)
-        new = not path.exists()
-        _write(path, given.to_bytes())
-        if new:
-            for old in _oldest(self._answers.glob("[!.]*"), newest=path)[:-_ANSWERS]:
-                old.unlink()
+        _write_among(self._answer(name), given.to_bytes(), most=_ANSWERS)
+
+    def heard(self, run: bytes) -> Heard | None:
+        """The latest instruction of a run that was acted on, or was about to be."""
+        data = _read(self._heard / run.hex())
+        return None if data is None else Heard.from_bytes(data)
+
+    def hear(self, run: bytes, heard: Heard) -> None:
+        """Replace it. That of a new run may push the oldest ones out."""
+        _write_among(self._heard / run.hex(), heard.to_bytes(), most=_HEARD)
 
     def cancelled(self, name: str) -> bool:
         """Whether the run that queries call ``name`` was cancelled."""
@@ -169,6 +178,15 @@ class Journal:
 def _key(name: str) -> str:
     """A name as a file may have it."""
     return sha256(name.encode()).hexdigest()
+
+
+def _write_among(path: Path, data: bytes, *, most: int) -> None:
+    """Replace a file of a directory that keeps the ``most`` latest ones."""
+    new = not path.exists()
+    _write(path, data)
+    if new:
+        for old in _oldest(path.parent.glob("[!.]*"), newest=path)[:-most]:
+            old.unlink()
 
 
 def _oldest(paths: Iterable[Path], *, newest: Path) -> list[Path]:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
+MOST_SECONDS = 900.0
 _LEAST_PARTIES = 2
 
 
@@ -83,6 +84,7 @@ class PartyPolicy:
         colluding: The fraction of the parties that it believes may collude with the server.
         server: The fingerprint of the only certificate authority whose server it talks to.
         server_identity: The fingerprint of the only key whose instructions it carries out.
+        max_seconds: The longest that one message may take here, whatever time the server gives it.
     """
 
     strategies: tuple[str, ...]
@@ -95,6 +97,7 @@ class PartyPolicy:
     server: str
     server_identity: str
     colluding: float = DEFAULT_COLLUDING
+    max_seconds: float = MOST_SECONDS
 
     def __post_init__(self) -> None:
         for name in ("strategies", "queries"):
@@ -112,6 +115,7 @@ class PartyPolicy:
         require_choice(NOISE_PLACES, noise_at=self.noise_at)
         require_choice(LEVELS, secure_aggregation=self.secure_aggregation)
         require_delta(colluding=self.colluding)
+        require_positive(max_seconds=self.max_seconds)
         _require_fingerprint("of the CA certificate", server=self.server)
         _require_fingerprint("of the server's key", server_identity=self.server_identity)
         if self.noise_at == "parties" and self.secure_aggregation == "off":

@@ -17,13 +17,14 @@ from flwr.common.constant import ErrorCode
 from fedpriv._validate import require_positive
 from fedpriv.federation.exchange_report import Traffic
 from fedpriv.federation.protocol.wire import Reply
-from fedpriv.secagg.errors import MalformedMessage
+from fedpriv.secagg.errors import BadSignature, MalformedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from flwr.serverapp import Grid
 
+    from fedpriv.federation.engines.seals import Asked, Seal
     from fedpriv.federation.exchange_report import Tally
     from fedpriv.federation.protocol.wire import Request
 
@@ -101,19 +102,24 @@ class Courier:
         patience: How long to wait.
         clock: Of the deadlines.
         tally: What it counts in.
+        seal: What it puts around requests and takes off replies.
     """
 
-    def __init__(self, grid: Grid, *, patience: Patience, clock: Clock, tally: Tally) -> None:
+    def __init__(
+        self, grid: Grid, *, patience: Patience, clock: Clock, tally: Tally, seal: Seal
+    ) -> None:
         self._grid = grid
+        self._seal = seal
         self._patience = patience
         self._clock = clock
         self._tally = tally
-        self._overdue: dict[str, int] = {}
+        self._overdue: dict[str, Asked] = {}
         self.silent: set[int] = set()
 
     def nodes(self) -> list[int]:
-        """The nodes that are there."""
-        return sorted(self._grid.get_node_ids())
+        """The nodes that are there; where seats are known, those that have one."""
+        there, seats = set(self._grid.get_node_ids()), self._seal.seats()
+        return sorted(there if seats is None else there & seats.keys())
 
     def arrived(self, count: int) -> list[int]:
         """At least ``count`` nodes, or those that came in time."""
@@ -137,7 +143,8 @@ class Courier:
         """Every node's reply to its request, as it comes, the first one of each.
 
         Ends when all have replied or time is up; nodes of ``unawaited`` do not hold it up. Then
-        `silent` has those that were not heard. What is not a reply is counted and left out.
+        `silent` has those that were not heard. What is not a reply is counted and left out; what is
+        not signed by whom it must be is as good as none, and the reply itself is awaited still.
         """
         started, deadline = perf_counter(), self._clock.now() + self._patience.reply
         waiting, sent = self._push(step, requests)
@@ -146,50 +153,50 @@ class Courier:
             heard: set[int] = set()
             for message in self._grid.pull_messages(list(pending | self._overdue)):
                 replied = message.metadata.reply_to_message_id
-                node = waiting.get(replied)
-                if node is None:
+                asked = waiting.get(replied) or self._overdue.get(replied)
+                body = None if asked is None else self._body(asked, message)
+                if asked is None or body is None:
+                    self._tally.reject("late" if asked is None else "forged")
+                elif replied not in waiting:
                     self._late(replied, message)
                 elif replied not in pending:
                     self._tally.reject("duplicate")
                 else:
                     del pending[replied]
-                    heard.add(node)
-                    reply, size = self._read(node, message)
-                    received += size
+                    heard.add(asked.node)
+                    received += len(body)
+                    reply = self._read(asked.node, message, body)
                     if reply is not None:
-                        yield node, reply
-            if not set(pending.values()) - set(unawaited) or self._clock.now() >= deadline:
+                        yield asked.node, reply
+            left = {asked.node for asked in pending.values()}
+            if not left - set(unawaited) or self._clock.now() >= deadline:
                 break
             if not heard:
                 self._clock.sleep(self._patience.poll)
-        self.silent |= set(pending.values())
-        self._tally.reject("silent", len(set(pending.values()) - set(unawaited)))
+        self.silent |= left
+        self._tally.reject("silent", len(left - set(unawaited)))
         self._overdue = pending
         traffic = Traffic(
             exchanges=1, seconds=perf_counter() - started, sent=sent, received=received
         )
         self._tally.exchange(step, traffic)
 
-    def _push(self, step: str, requests: Mapping[int, Request]) -> tuple[dict[str, int], int]:
+    def _push(self, step: str, requests: Mapping[int, Request]) -> tuple[dict[str, Asked], int]:
         """Send, and note which message went to which node."""
-        outgoing, sent = [], 0
+        outgoing, sent, seconds = [], 0, 2 * self._patience.reply
         for node, request in requests.items():
-            data = request.to_bytes()
-            sent += len(data)
-            message = Message(
-                envelope(data),
-                node,
-                f"{MessageType.QUERY}.{step}",
-                ttl=2 * self._patience.reply,
-            )
-            outgoing.append(message)
-        pushed = set(self._grid.push_messages(outgoing))
+            body = request.to_bytes()
+            sent += len(body)
+            asked, data = self._seal.sealed(node, body, run=request.run, seconds=seconds)
+            message = Message(envelope(data), node, f"{MessageType.QUERY}.{step}", ttl=seconds)
+            outgoing.append((asked, message))
+        pushed = set(self._grid.push_messages([message for _, message in outgoing]))
         waiting = {
-            message.metadata.message_id: message.metadata.dst_node_id
-            for message in outgoing
+            message.metadata.message_id: asked
+            for asked, message in outgoing
             if message.metadata.message_id in pushed
         }
-        if lost := requests.keys() - set(waiting.values()):
+        if lost := requests.keys() - {asked.node for asked in waiting.values()}:
             self._tally.reject("unsent", len(lost))
             self.silent |= lost
         return waiting, sent
@@ -197,24 +204,39 @@ class Courier:
     def _late(self, replied: str, message: Message) -> None:
         """A reply to an earlier exchange: of no use, but a sign of life."""
         self._tally.reject("late")
-        node = self._overdue.pop(replied, None)
-        if node is not None and not message.has_error():
-            self.silent.discard(node)
+        asked = self._overdue.pop(replied)
+        if not message.has_error():
+            self.silent.discard(asked.node)
 
-    def _read(self, node: int, message: Message) -> tuple[Reply | None, int]:
-        """The reply in a message, if there is one, and its size."""
+    def _body(self, asked: Asked, message: Message) -> bytes | None:
+        """The bytes of a reply, if there are any; None if it is not signed as it must be.
+
+        Errors are Flower's, and nobody signs them.
+        """
+        if message.has_error():
+            return b""
+        try:
+            data = opened(message)
+        except MalformedMessage:
+            data = b""
+        try:
+            return self._seal.opened(asked, data)
+        except BadSignature:
+            return None
+
+    def _read(self, node: int, message: Message, body: bytes) -> Reply | None:
+        """The reply in a message, if there is one."""
         if message.has_error():
             gone = message.error.code in _GONE
             self._tally.reject("gone" if gone else "error")
             (self.silent.add if gone else self.silent.discard)(node)
-            return None, 0
+            return None
         self.silent.discard(node)
         try:
-            data = opened(message)
-            reply = Reply.from_bytes(data)
+            reply = Reply.from_bytes(body)
         except MalformedMessage:
             self._tally.reject("malformed")
-            return None, 0
+            return None
         if reply.refusal:
             self._tally.refused(reply.refusal)
-        return reply, len(data)
+        return reply

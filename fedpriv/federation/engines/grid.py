@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.federation.engines.courier import Courier, Patience, WallClock
+from fedpriv.federation.engines.seals import NoSeal
 from fedpriv.federation.exchange_report import Tally
 from fedpriv.federation.federation import Sum
 from fedpriv.federation.protocol.level import LEVELS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from fedpriv.federation.engines.courier import Clock
+    from fedpriv.federation.engines.seals import Seal
     from fedpriv.federation.exchange_report import Report
     from fedpriv.federation.protocol.level import Protection
     from fedpriv.federation.queries.kinds import Query
@@ -52,6 +54,8 @@ class GridFederation:
         clock: Of the deadlines.
         pipelined: Whether to set up the keys of the next round during this one: not worth its
             bytes if there is only one.
+        seal: Signs requests, checks replies and knows which party a node is; needed wherever nodes
+            are not trusted with that.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class GridFederation:
         patience: Patience | None = None,
         clock: Clock | None = None,
         pipelined: bool = True,
+        seal: Seal | None = None,
     ) -> None:
         if protection.masked and len(roster) != task.parties:
             raise ValueError(
@@ -73,17 +78,20 @@ class GridFederation:
         self._protection = protection
         self._tally = Tally()
         self._run = os.urandom(RUN_BYTES)
+        seal = seal or NoSeal()
         self._members = _Members(
             Courier(
                 grid,
                 patience=patience or Patience(),
                 clock=clock or WallClock(),
                 tally=self._tally,
+                seal=seal,
             ),
             run=self._run,
             sizes=task.sizes,
             protection=protection,
             tally=self._tally,
+            seal=seal,
         )
         self._rounds = MaskedRounds(
             self._members,
@@ -178,18 +186,22 @@ class _Members:
         sizes: tuple[int, ...],
         protection: Protection,
         tally: Tally,
+        seal: Seal,
     ) -> None:
         self._courier = courier
+        self._seal = seal
         self._sizes = sizes
         self._level = LEVELS.index(protection.level)
         self._tally = tally
         self._run = run
         self._join = Request(messages=(Join(run=run, round=0, party=0),))
         self._nodes: dict[int, int] = {}
+        self._seats: Mapping[int, int] | None = None
         self._asked: set[int] = set()
 
     def gather(self) -> None:
         """Before the first sum, wait for everybody; later, let in who comes late."""
+        self._reseat()
         if len(self._nodes) == len(self._sizes):
             return
         courier = self._courier
@@ -203,6 +215,7 @@ class _Members:
 
     def recall(self) -> None:
         """Ask everybody who was silent for a sign of life, and wait for it."""
+        self._reseat()
         self._invite(self._courier.returned(self._courier.silent))
 
     def present(self) -> tuple[int, ...]:
@@ -229,10 +242,13 @@ class _Members:
                     self._tally.reject("stranger")
 
     def _invite(self, nodes: list[int]) -> None:
-        """Ask nodes who they are."""
+        """Ask nodes who they are: each says it once."""
         self._asked.update(nodes)
         if nodes:
             for node, reply in self._courier.exchange("join", dict.fromkeys(nodes, self._join)):
+                if len(reply.messages) > 1:
+                    self._tally.reject("stranger")
+                    continue
                 for message in reply.messages:
                     self._admit(node, message)
 
@@ -244,9 +260,23 @@ class _Members:
             or message.party >= len(self._sizes)
             or message.size != self._sizes[message.party]
             or self._nodes.get(message.party, node) != node
+            or not self._may_be(node, message.party)
         ):
             self._tally.reject("stranger")
         elif message.level != self._level:
             self._tally.reject("other protection")
         else:
             self._nodes[message.party] = node
+
+    def _may_be(self, node: int, party: int) -> bool:
+        """Whether a node has the seat of a party; where seats are not known, its word is taken."""
+        return self._seats is None or self._seats.get(node) == party
+
+    def _reseat(self) -> None:
+        """Look again who sits where, and forget whoever has left its seat."""
+        self._seats = self._seal.seats()
+        self._nodes = {
+            party: node for party, node in self._nodes.items() if self._may_be(node, party)
+        }
+        if self._seats is not None:
+            self._courier.silent &= self._seats.keys()

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
 
 _SERVER = 1
-_FIRST_NODE = 1001
+FIRST_NODE = 1001
+"""The number of the node of party 0; the others follow."""
 
 
 class VirtualClock:
@@ -56,7 +57,7 @@ class LocalGrid(Grid):
         self._app = app
         self._run_config = dict(run_config or {})
         self._parties = parties
-        self._states = {_FIRST_NODE + index: RecordDict() for index in range(parties)}
+        self._states = {FIRST_NODE + index: RecordDict() for index in range(parties)}
         self._replies: dict[str, Message] = {}
         self._pushed = 0
 
@@ -91,7 +92,7 @@ class LocalGrid(Grid):
         context = Context(
             run_id=message.metadata.run_id,
             node_id=node,
-            node_config={"partition-id": node - _FIRST_NODE, "num-partitions": self._parties},
+            node_config={"partition-id": node - FIRST_NODE, "num-partitions": self._parties},
             state=self._states[node],
             run_config=self._run_config,
         )

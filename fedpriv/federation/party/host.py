@@ -31,7 +31,7 @@ from fedpriv.federation.queries import encoding as codec
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.secagg import Mode, Round, SecureAggregationError, rules
 from fedpriv.secagg import Party as MaskingParty
-from fedpriv.secagg.errors import OutOfOrder, WrongRound
+from fedpriv.secagg.errors import MalformedMessage, OutOfOrder, WrongRound
 from fedpriv.secagg.messages import Confirmations, Delivery, KeyList, Reveal, Survivors
 from fedpriv.secagg.party_state import Advertised, Answered, Confirmed, Shared
 
@@ -91,27 +91,32 @@ class PartyHost:
         Raises:
             MalformedMessage: These bytes are no request of one run. Nothing was done.
         """
+        with self.store.held():
+            return self.handled(data)
+
+    def handled(self, data: bytes, *, run: bytes | None = None) -> bytes:
+        """`handle`, for whoever holds the store; the request must be of ``run``, if given."""
         request, digest = Request.from_bytes(data), sha256(data).digest()
-        run = request.run
+        if run not in (None, request.run):
+            raise MalformedMessage("The request is of another run than it is sent for.")
         done: list[Bound] = []
         refusal = ""
-        with self.store.held():
+        try:
+            memory = self._place(request.run)
+        except (SecureAggregationError, QueryRefused) as error:
+            return self._reply((), f"{type(error).__name__}: {error}")
+        if digest in memory.replies:
+            return memory.replies[digest]
+        for message in request.messages:
             try:
-                memory = self._place(run)
+                memory, result = self._step(memory, message, request.query)
             except (SecureAggregationError, QueryRefused) as error:
-                return self._reply((), f"{type(error).__name__}: {error}")
-            if digest in memory.replies:
-                return memory.replies[digest]
-            for message in request.messages:
-                try:
-                    memory, result = self._step(memory, message, request.query)
-                except (SecureAggregationError, QueryRefused) as error:
-                    refusal = f"{type(error).__name__}: {error}"
-                else:
-                    done.append(result)
-            reply = self._reply(tuple(done), refusal)
-            if memory.run:  # joined, now or before
-                self.store.keep(memory.replied(digest, reply))
+                refusal = f"{type(error).__name__}: {error}"
+            else:
+                done.append(result)
+        reply = self._reply(tuple(done), refusal)
+        if memory.run:  # joined, now or before
+            self.store.keep(memory.replied(digest, reply))
         return reply
 
     def _place(self, run: bytes) -> Memory:

@@ -60,10 +60,17 @@ def require_sound(public: bytes) -> None:
 
 def require_signature(identity: bytes, signature: bytes, content: bytes, *, signer: int) -> None:
     """Refuse a signature that does not verify under ``identity``, a raw Ed25519 public key."""
+    if not is_signed(content, signature, by=identity):
+        raise BadSignature(f"The signature of party {signer} does not verify.")
+
+
+def is_signed(content: bytes, signature: bytes, *, by: bytes) -> bool:
+    """Whether a signature of ``content`` verifies under a raw Ed25519 public key."""
     try:
-        Ed25519PublicKey.from_public_bytes(identity).verify(signature, content)
+        Ed25519PublicKey.from_public_bytes(by).verify(signature, content)
     except InvalidSignature:
-        raise BadSignature(f"The signature of party {signer} does not verify.") from None
+        return False
+    return True
 
 
 def seal(key: bytes, plaintext: bytes, info: bytes) -> bytes:

@@ -27,6 +27,7 @@ class Kind(IntEnum):
     ANNOUNCE = 34
     ASK = 35
     CLEAR_ANSWER = 36
+    INSTRUCTION = 38
     # Errands after a run, or instead of its end.
     ATTEST = 48
     ATTESTED = 49
@@ -44,3 +45,4 @@ class Kind(IntEnum):
     # What a party keeps of a run.
     GIVEN = 96
     LEDGER_MARK = 97
+    HEARD = 98

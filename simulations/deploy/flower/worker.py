@@ -59,6 +59,7 @@ from flwr.supernode.runtime.run_clientapp import (
 )
 
 from fedpriv.federation.engines.courier import opened
+from fedpriv.federation.protocol.instruction import reply_body
 from fedpriv.federation.protocol.wire import Reply
 from fedpriv.simulations.deploy.flower.ahead import Ahead
 from fedpriv.simulations.deploy.flower.pace import Pace
@@ -208,7 +209,7 @@ def note_failure() -> None:
 def _note_refusal(reply: Message) -> None:
     """Log a refusal at the party, as the server is told it: it names rules, and no record."""
     if not reply.has_error():
-        refusal = Reply.from_bytes(opened(reply)).refusal
+        refusal = Reply.from_bytes(reply_body(opened(reply))).refusal
         if refusal:
             print(f"fedpriv worker: refused: {refusal}", flush=True)
 

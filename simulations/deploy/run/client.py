@@ -1,12 +1,15 @@
 """A node of a deployment: the party that its own file describes, in the run that its server states.
 
-From the run config a party takes the experiment, as a claim to be checked; everything that
-protects it comes from its own disk. The seed of an experiment is for simulations: nothing here, and
-nothing behind it, takes one.
+From the run config a party takes the experiment, which its server must have signed, as a claim to
+be checked; everything that protects it comes from its own disk. The seed of an experiment is for
+simulations: nothing here, and nothing behind it, takes one.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +21,9 @@ from fedpriv.federation.deployed.host import DeployedHost
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.deployed.policy import read_party
+from fedpriv.federation.deployed.signed import SignedHost
 from fedpriv.federation.party.host import Keys
+from fedpriv.federation.protocol.instruction import Place
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster
@@ -36,23 +41,76 @@ if TYPE_CHECKING:
     from fedpriv.simulations.deploy.roster import Roster
 
 
-def open_deployed(party: str, config: str, *, files: Files | None = None) -> DeployedHost:
-    """The party of the file ``party``, for the run whose experiment is the text ``config``.
+def open_signed(
+    party: str, config: str, *, flower: int, node: int, files: Files | None = None
+) -> SignedHost:
+    """The party of the file ``party``, behind the signature of its server.
 
     Args:
         party: Where the party's file is.
-        config: As the server states it.
+        config: The text of the run's experiment, as the server states it: not looked into until
+            the server has signed it.
+        flower: Flower's number of the run.
+        node: Flower's number of this node.
         files: Where schema and records come from; the disk, if not given.
 
     Raises:
         ValueError: The file, a key, the roster or the certificate is not as it must be.
     """
-    file, files = read_party(Path(party)), files or Files()
-    names = {f"policy.strategies[{i}]": name for i, name in enumerate(file.policy.strategies)}
-    require_choice(catalogue(), **names)
-    roster = read_roster(file.roster)
-    number = roster.number(file.name)
-    _require_server(file, roster)
+    own = _Own.read(Path(party))
+    return SignedHost(
+        place=Place(
+            roster=own.roster.digest,
+            flower=flower,
+            node=node,
+            party=own.number,
+            config=sha256(config.encode()).digest(),
+        ),
+        server=own.roster.server,
+        identity=own.identity,
+        journal=Journal(own.file.state),
+        max_seconds=own.file.policy.max_seconds,
+        open_party=partial(_opened, own, config, files or Files()),
+    )
+
+
+def open_deployed(party: str, config: str, *, files: Files | None = None) -> DeployedHost:
+    """The same party without its server's signature: for whoever is on its own machine."""
+    return _opened(_Own.read(Path(party)), config, files or Files())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """What a party has on its own disk, held against each other.
+
+    Attributes:
+        file: Its own file.
+        roster: Everybody's public keys.
+        identity: Its private key, which the roster pins.
+    """
+
+    file: PartyFile
+    roster: Roster
+    identity: Ed25519PrivateKey
+
+    @classmethod
+    def read(cls, path: Path) -> _Own:
+        file = read_party(path)
+        names = {f"policy.strategies[{i}]": name for i, name in enumerate(file.policy.strategies)}
+        require_choice(catalogue(), **names)
+        roster = read_roster(file.roster)
+        _require_server(file, roster)
+        return cls(file=file, roster=roster, identity=_identity(file, roster))
+
+    @property
+    def number(self) -> int:
+        """Which party it is."""
+        return self.roster.number(self.file.name)
+
+
+def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
+    """The party in a run."""
+    file, roster, number = own.file, own.roster, own.number
     schema = files.schema(file.schema)
     require_releasable(schema, deployed=True)
     engagement = _engagement(config, schema, sizes=roster.sizes)
@@ -67,7 +125,7 @@ def open_deployed(party: str, config: str, *, files: Files | None = None) -> Dep
             files=files,
         ),
         protection=engagement.protection,
-        keys=Keys(identity=_identity(file, roster), roster=roster.identities),
+        keys=Keys(identity=own.identity, roster=roster.identities),
         store=journal,
         engagement=engagement,
         policy=file.policy,

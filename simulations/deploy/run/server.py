@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING
 from fedpriv._toml import parse_toml
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import GridFederation, RoundFailed
+from fedpriv.federation.engines.seals import ServerSeal
 from fedpriv.federation.strategy.adaptive import AdaptiveStrategy
 from fedpriv.privacy.ledger import create_if_first
+from fedpriv.simulations.deploy.folders import ServerFolder
+from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
+from fedpriv.simulations.deploy.run.seats import seats_of
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import session as sessions
@@ -31,8 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from flwr.serverapp import Grid
 
+    from fedpriv.federation.engines.seals import Seal
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
@@ -94,11 +100,31 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     return session, roster
 
 
+def seal_of(run_config: Mapping[str, Any], roster: Roster, *, flower: int) -> ServerSeal:
+    """What the server signs its instructions with, in the run with Flower's number ``flower``.
+
+    Its identity and the notes of the registered nodes lie beside the roster.
+
+    Raises:
+        ValueError: The identity is not that of the roster's server, or others can read it.
+    """
+    folder = ServerFolder(Path(str(run_config["roster"])).parent.resolve())
+    return ServerSeal(
+        key=_identity(folder, roster),
+        roster=roster.digest,
+        identities=roster.identities,
+        flower=flower,
+        config=str(run_config["config"]),
+        find_seats=partial(seats_of, folder.nodes, roster),
+    )
+
+
 def serve(
     session: Session,
     roster: Roster,
     grid: Grid,
     *,
+    seal: Seal,
     patience: Patience = PATIENCE,
     on_round: Callable[[Record, Round], None] = lambda _record, _round: None,
 ) -> dict[str, Any] | None:
@@ -112,10 +138,23 @@ def serve(
             roster=roster.identities,
             patience=patience,
             pipelined=rounds > 1,
+            seal=seal,
         )
 
     with own_ledger(session) as ledger:
         return sessions.carry_on(session, ledger=ledger, federation=federation, on_round=on_round)
+
+
+def _identity(folder: ServerFolder, roster: Roster) -> Ed25519PrivateKey:
+    if problem := too_open(folder.identity):
+        raise ValueError(f"the server's identity must be readable by its owner alone: {problem}")
+    key = read_identity(folder.identity)
+    if identity_public(key) != roster.server:
+        raise ValueError(
+            f"{str(folder.identity)!r} must be the private key of the server in the roster, and is "
+            "not: no party would take an instruction that it signs."
+        )
+    return key
 
 
 def _require_same(path: Path, roster: Roster) -> None:

@@ -97,8 +97,9 @@ def life(work: Callable[[], bytes], steps: int) -> bytes | None:
 class MortalHost:
     """A party whose process dies before and after every write, and is then asked the same again."""
 
-    def __init__(self, deployment: Deployment, name: str, config: str) -> None:
-        self.deployment, self.name, self.config = deployment, name, config
+    def __init__(self, deployment: Deployment, config: str) -> None:
+        self.deployment, self.config = deployment, config
+        self.context: Any = None
         self.deaths = 0
 
     def _deaths(self) -> Iterator[int]:
@@ -109,7 +110,7 @@ class MortalHost:
 
     def handle(self, data: bytes) -> bytes:
         def work() -> bytes:
-            return self.deployment.host(self.name, self.config).handle(data)
+            return self.deployment.signed_host(self.context, self.config).handle(data)
 
         reply = next(filter(None, (life(work, steps) for steps in self._deaths())))
         # Asked once more after it has answered: the same bytes, in a fresh process.
@@ -121,11 +122,13 @@ def kill_parties(folder: Path, **settings: Any) -> dict[str, Any]:
     """A whole run whose first party dies before and after every write that it ever makes."""
     deployment = Deployment(folder=folder, **settings)
     config = deployment.config()
-    mortal = MortalHost(deployment, NAMES[0], config)
+    mortal = MortalHost(deployment, config)
 
     def open_party(context: Any) -> Any:
-        number = int(context.node_config["partition-id"])
-        return mortal if number == 0 else deployment.host(NAMES[number], config)
+        if int(context.node_config["partition-id"]) > 0:
+            return deployment.signed_host(context, config)
+        mortal.context = context
+        return mortal
 
     grid = LocalGrid(client_app(open_party), len(NAMES))
     result = deployment.run(folder / "out", grid=grid, config=config)

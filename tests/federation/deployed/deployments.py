@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from flwr.app import Context
 
 from fedpriv._toml import to_toml
 from fedpriv.federation.engines.courier import Patience
-from fedpriv.federation.engines.local import LocalGrid
+from fedpriv.federation.engines.local import FIRST_NODE, LocalGrid
 from fedpriv.federation.party.client_app import client_app
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.client_app import open_party
 from fedpriv.simulations.deploy.certificates import fingerprint, new_authority, read_certificate
 from fedpriv.simulations.deploy.keys import (
     identity_private,
@@ -25,20 +24,26 @@ from fedpriv.simulations.deploy.keys import (
     write_private,
 )
 from fedpriv.simulations.deploy.roster import Member, Roster, identity_fingerprint, write_roster
-from fedpriv.simulations.deploy.run.server import open_session, serve
-from fedpriv.simulations.run.files import read_costs
+from fedpriv.simulations.deploy.run.client import open_deployed, open_signed
+from fedpriv.simulations.deploy.run.server import open_session, seal_of, serve
+from fedpriv.simulations.run.files import read_costs, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from fedpriv.federation.party.client_app import Host
+    from flwr.app import Context
+
+    from fedpriv.federation.deployed.host import DeployedHost
+    from fedpriv.federation.deployed.signed import SignedHost
+    from fedpriv.federation.engines.seals import ServerSeal
 
 NAMES = ("north", "east", "south")
 SIZES = (40, 25, 60)
 FIVE = (*NAMES, "west", "centre")
 HELD = (*SIZES, 30, 35)
 FOUR: dict[str, Any] = {"names": FIVE[:4], "sizes": HELD[:4]}  # the fewest that may miss one
+FLOWER = 1  # the number of every run in this process
 PATIENCE = Patience(arrival=0.2, reply=0.2, poll=0.01)
 
 SCHEMA = """
@@ -107,6 +112,10 @@ class Deployment:
         write_private(self.server / "identity.key", identity_private(signing))
         write_roster(self.server / "roster.toml", self.roster)
         (self.server / "schema.toml").write_text(SCHEMA)
+        (self.server / "nodes").mkdir()
+        for number, member in enumerate(self.roster.members):
+            note = {"node": str(FIRST_NODE + number), "key": member.node}
+            write_json(self.server / "nodes" / f"{member.name}.json", note)
         for number, (name, key) in enumerate(keys.items()):
             home = private_folder(self.folder / "parties" / name)
             write_private(home / "identity.key", identity_private(key))
@@ -165,25 +174,31 @@ class Deployment:
                 values[table] = {**values.get(table, {}), **keys}
         return to_toml(values)
 
-    def host(self, name: str, config: str | None = None) -> Host:
-        """The party, as a fresh process would open it."""
-        return open_party(
-            Context(
-                run_id=1,
-                node_id=1,
-                node_config={"party": str(self.home(name) / "party.toml")},
-                state={},  # type: ignore[arg-type]
-                run_config={"config": self.config() if config is None else config},
-            )
+    def host(self, name: str, config: str | None = None) -> DeployedHost:
+        """The party, as a fresh process would open it, behind its server's signature."""
+        text = self.config() if config is None else config
+        return open_deployed(str(self.home(name) / "party.toml"), text)
+
+    def signed_host(self, context: Context, config: str | None = None) -> SignedHost:
+        """The party of a node of `grid`, as a fresh process would open it."""
+        number = int(context.node_config["partition-id"])
+        return open_signed(
+            str(self.home(self.names[number]) / "party.toml"),
+            self.config() if config is None else config,
+            flower=context.run_id,
+            node=context.node_id,
         )
 
     def grid(self, config: str | None = None) -> LocalGrid:
         """Nodes that remember nothing by themselves."""
         text = self.config() if config is None else config
-        return LocalGrid(
-            client_app(lambda c: self.host(self.names[int(c.node_config["partition-id"])], text)),
-            len(self.names),
-        )
+        return LocalGrid(client_app(partial(self.signed_host, config=text)), len(self.names))
+
+    def seal(self, config: str | None = None, *, server: Path | None = None) -> ServerSeal:
+        """What the server signs with, to the nodes of `grid`."""
+        text = self.config() if config is None else config
+        place = {"config": text, "roster": str((server or self.server) / "roster.toml")}
+        return seal_of(place, self.roster, flower=FLOWER)
 
     def run(
         self,
@@ -199,7 +214,13 @@ class Deployment:
         session, roster = open_session(
             {"config": text, "roster": str(roster_file), "output": str(output)}
         )
-        result = serve(session, roster, grid or self.grid(text), patience=PATIENCE)
+        result = serve(
+            session,
+            roster,
+            grid or self.grid(text),
+            seal=self.seal(text, server=server),
+            patience=PATIENCE,
+        )
         assert result is not None
         return {**result, **read_costs(output)}
 

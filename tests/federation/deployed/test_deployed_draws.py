@@ -53,7 +53,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 def opened(deployment: Deployment) -> DeployedParty:
     """The party of a fresh process."""
-    party = deployment.host("north").party  # type: ignore[attr-defined]
+    party = deployment.host("north").party
     assert isinstance(party, DeployedParty)
     return party
 
@@ -69,7 +69,7 @@ def journal(deployment: Deployment) -> Journal:
 
 
 def engagement(deployment: Deployment) -> Any:
-    return deployment.host("north").engagement  # type: ignore[attr-defined]
+    return deployment.host("north").engagement
 
 
 def plain(deployment: Deployment, round_: int = 0, **changes: Any) -> GradientQuery:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,12 +91,8 @@ class RebootingGrid(LocalGrid):
 
 
 def partial_grid(deployment: Deployment, *missing: int) -> InterruptedGrid:
-    config = deployment.config()
-
-    def open_party(context: Any) -> Any:
-        return deployment.host(deployment.names[int(context.node_config["partition-id"])], config)
-
-    grid = InterruptedGrid(client_app(open_party), len(deployment.names))
+    party = partial(deployment.signed_host, config=deployment.config())
+    grid = InterruptedGrid(client_app(party), len(deployment.names))
     grid.missing, grid.between = set(missing), None
     return grid
 
@@ -310,6 +307,7 @@ def test_a_party_that_comes_back_is_let_in_again(tmp_path: Path) -> None:
         protection=protection(session.prepared.experiment),
         roster=roster.identities,
         patience=PATIENCE,
+        seal=deployment.seal(),
     )
     sizes = []
     for missing in (set[int](), {2}, set[int](), set[int](), set[int]()):
@@ -330,11 +328,8 @@ def test_parties_that_all_go_down_at_once_are_waited_for_and_asked_again(
 ) -> None:
     deployment = deployed(tmp_path, **SHARES)
     config = deployment.config(strategy={"rounds": 2})
-
-    def open_party(context: Any) -> Any:
-        return deployment.host(deployment.names[int(context.node_config["partition-id"])], config)
-
-    grid = RebootingGrid(client_app(open_party), len(deployment.names))
+    party = partial(deployment.signed_host, config=config)
+    grid = RebootingGrid(client_app(party), len(deployment.names))
     grid.step = step
     result = deployment.run(tmp_path / "out", grid=grid, config=config)
     assert (result["rounds"], grid.step) == (2, "")
@@ -459,6 +454,7 @@ def summed(
         protection=protection(session.prepared.experiment),
         roster=roster.identities,
         patience=PATIENCE,
+        seal=deployment.seal(),
     )
     return federation.sum(query)
 
