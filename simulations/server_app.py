@@ -14,6 +14,7 @@ from fedpriv._durable import replace_file
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.simulations.deploy.run import server as deployed_server
+from fedpriv.simulations.deploy.run.lock import served
 from fedpriv.simulations.engines.parties import grid_experiment, grid_federation
 from fedpriv.simulations.refusals import refusals
 from fedpriv.simulations.run import session as sessions
@@ -43,15 +44,20 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config names, and leave its results in a directory."""
     config = context.run_config
-    carry_on: Callable[[], object]
     if config.get("roster"):  # parties on machines of their own
-        session, roster = deployed_server.open_session(config)
-        carry_on = partial(deployed_server.serve, session, roster, grid, on_round=_tell)
+        with served(Path(str(config["output"]))):  # before anything of the run is read
+            session, roster = deployed_server.open_session(config)
+            _to_its_end(
+                session, partial(deployed_server.serve, session, roster, grid, on_round=_tell)
+            )
     else:
-        session = _session(str(config["output"]), str(config["experiment"]))
-        carry_on = partial(
-            sessions.carry_on, session, federation=_builder(grid, session), on_round=_tell
-        )
+        session = _session(str(config.get("output", "")), str(config.get("experiment", "")))
+        build = _builder(grid, session)
+        _to_its_end(session, partial(sessions.carry_on, session, federation=build, on_round=_tell))
+
+
+def _to_its_end(session: Session, carry_on: Callable[[], object]) -> None:
+    """Carry on with a run; if it fails, leave the reason in its directory."""
     log(INFO, "fedpriv: results in %s", session.directory.resolve())
     (session.directory / FAILURE).unlink(missing_ok=True)
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr
+from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.engines.flower_app import PROJECT
 from fedpriv.simulations.run.files import private, read_json, write_json
 
@@ -55,12 +56,36 @@ def new_run(experiment: Experiment, folder: ServerFolder) -> Path:
 
 
 def submit(directory: Path, folder: ServerFolder) -> Submitted:
-    """Hand the run of a directory to Flower: a new one, or one that was interrupted."""
+    """Hand the run of a directory to Flower: a new one, or one that was interrupted.
+
+    Raises:
+        ValueError: The run is being served, or Flower refuses it.
+    """
+    end_earlier(directory, folder)
     write_app(directory, folder)
     answer = call(submission(directory, folder))
     run = str(answer["run-id"])
     write_json(private(directory) / _ID, {"run": run})
     return Submitted(run=run, directory=directory)
+
+
+def end_earlier(directory: Path, folder: ServerFolder) -> None:
+    """End what Flower has of a run that is submitted again, so that it is never served twice.
+
+    Raises:
+        ValueError: Its ServerApp lives.
+    """
+    if (process := server_of(directory)) is not None:
+        raise ValueError(
+            f"the run in {str(directory)!r} goes on, as process {process}: look at it with "
+            f"--attach {directory}, or end it with `fedpriv deploy stop {folder.root}`."
+        )
+    earlier = known_run(directory)
+    if earlier is not None:
+        from fedpriv.simulations.deploy.flower import control
+
+        if control.is_open(folder, earlier.run):
+            control.end_run(folder, earlier.run)
 
 
 def write_app(directory: Path, folder: ServerFolder) -> None:

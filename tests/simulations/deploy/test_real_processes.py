@@ -33,7 +33,8 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.simulations.deploy import certificates, keys
 from fedpriv.simulations.deploy.doctor import examine
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
-from fedpriv.simulations.deploy.flower.worker import ACQUIRE, Runtime
+from fedpriv.simulations.deploy.flower.tasks import Runtime
+from fedpriv.simulations.deploy.flower.worker import ACQUIRE
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import add, found, rebundle
 from fedpriv.simulations.deploy.membership import register, wait_until_up
