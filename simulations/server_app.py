@@ -13,8 +13,10 @@ from flwr.supercore import log
 from fedpriv._durable import replace_file
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import RoundFailed
+from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.run import server as deployed_server
 from fedpriv.simulations.deploy.run.lock import served
+from fedpriv.simulations.deploy.run.presence import WatchedGrid, node_names
 from fedpriv.simulations.engines.parties import grid_experiment, grid_federation
 from fedpriv.simulations.refusals import refusals
 from fedpriv.simulations.run import session as sessions
@@ -47,9 +49,11 @@ def main(grid: Grid, context: Context) -> None:
     if config.get("roster"):  # parties on machines of their own
         with served(Path(str(config["output"]))):  # before anything of the run is read
             session, roster = deployed_server.open_session(config)
-            _to_its_end(
-                session, partial(deployed_server.serve, session, roster, grid, on_round=_tell)
-            )
+            folder = ServerFolder(Path(str(config["roster"])).parent)
+            grid = WatchedGrid(grid, directory=session.directory, names=node_names(folder))
+            tell = partial(_tell, missing=grid.missing)
+            serve = partial(deployed_server.serve, session, roster, grid, on_round=tell)
+            _to_its_end(session, serve)
     else:
         session = _session(str(config.get("output", "")), str(config.get("experiment", "")))
         build = _builder(grid, session)
@@ -92,8 +96,12 @@ def _builder(grid: Grid, session: Session) -> Callable[[int, int], Federation]:
     return build
 
 
-def _tell(record: Record, entry: Round) -> None:
-    """One line a round, for whoever follows the log."""
+def _tell(
+    record: Record, entry: Round, *, missing: Callable[[], tuple[str, ...]] = lambda: ()
+) -> None:
+    """One line a round, for whoever follows the log; it names who was not heard in it."""
     total = max(entry.round, record.strategy.rounds)
     loss = "" if entry.loss is None else f" loss {entry.loss:.4f}"
-    log(INFO, "%s %d/%d%s", PROGRESS, entry.round, total, loss)
+    absent = ", ".join(missing())
+    without = f" without {absent}" if absent else ""
+    log(INFO, "%s %d/%d%s%s", PROGRESS, entry.round, total, loss, without)

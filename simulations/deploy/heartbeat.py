@@ -10,9 +10,10 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from fedpriv.simulations.deploy.folders import Folder
@@ -61,10 +62,15 @@ class Heart:
         ):
             return
         self._last = beat
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        with suppress(OSError):
-            temporary.write_text(json.dumps(asdict(beat)))
-            temporary.replace(self.path)
+        replace_lightly(self.path, asdict(beat))
+
+
+def replace_lightly(path: Path, values: Mapping[str, Any]) -> None:
+    """Replace a file of JSON whole, but not durably; where it cannot be, do without."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(OSError):
+        temporary.write_text(json.dumps(values))
+        temporary.replace(path)
 
 
 def heartbeat_file(folder: Folder, name: str = "worker") -> Path:

@@ -129,7 +129,7 @@ def stop(folder: Folder) -> tuple[Process, ...]:
     stuck = [seen for process in known for seen in process.left(folder.root)]
     for process in known:
         if not process.left(folder.root):
-            _pid_file(folder, process.name).unlink(missing_ok=True)
+            forget(folder, process.name)
     if stuck:
         numbers = ", ".join(str(seen.pid) for seen in stuck)
         raise ValueError(
@@ -137,6 +137,11 @@ def stop(folder: Folder) -> tuple[Process, ...]:
             "user, or wait for a disk."
         )
     return running
+
+
+def forget(folder: Folder, name: str) -> None:
+    """Delete the record of a process in whose session nobody is left."""
+    _pid_file(folder, name).unlink(missing_ok=True)
 
 
 def _signal(seen: Seen, number: signal.Signals) -> None:

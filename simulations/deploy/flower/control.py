@@ -56,11 +56,17 @@ def sightings(folder: ServerFolder) -> tuple[Sighting, ...]:
     )
 
 
-def is_open(folder: ServerFolder, run: str) -> bool:
-    """Whether the SuperLink would still carry out a run, or believes that it is carried out."""
+def state_of(folder: ServerFolder, run: str) -> str:
+    """What the SuperLink believes of a run: "pending", "starting", "running" or "finished"."""
     with _client(folder) as client:
         answer = client.ListRuns(ListRunsRequest(run_id=int(run)))
-    return any(each.status.status != Status.FINISHED for each in answer.run_dict.values())
+    states = [each.status.status for each in answer.run_dict.values()]
+    return states[0] if states else Status.FINISHED  # of one that it does not know nothing comes
+
+
+def is_open(folder: ServerFolder, run: str) -> bool:
+    """Whether the SuperLink would still carry out a run, or believes that it is carried out."""
+    return state_of(folder, run) != Status.FINISHED
 
 
 def end_run(folder: ServerFolder, run: str) -> None:

@@ -21,7 +21,7 @@ import time
 from functools import partial
 from logging import ERROR
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import Error, Message
@@ -58,7 +58,10 @@ _FLOWERS_PAUSE = 3.0  # after a request that found no message; its other pauses 
 
 def main() -> None:
     """Run Flower's SuperNode, by ``python -m``, with the options of flower-supernode."""
-    change()
+    for owner, name, value in changes():
+        if not hasattr(owner, name):
+            raise RuntimeError(f"this Flower has no {name}: fedpriv needs the one that it pins.")
+        setattr(owner, name, value)
     try:
         flower_supernode()
     finally:  # its server for the worker is a thread that would stay, and look alive
@@ -67,23 +70,17 @@ def main() -> None:
             os._exit(1)
 
 
-def change() -> None:
-    """Put what is described above into Flower's modules."""
-    for owner, name, value in (
-        (loop, "time", SimpleNamespace(sleep=paused(_pace()))),
+def changes() -> tuple[tuple[ModuleType, str, object], ...]:
+    """What is described above: the module of Flower's, the name in it, and what it becomes."""
+    pause = paused(Pace(shortest=POLL_SECONDS, longest=_IDLE_SECONDS))
+    return (
+        (loop, "time", SimpleNamespace(sleep=pause)),
         (loop, "pull_objects", partial(pull_objects, max_time=PULL_SECONDS)),
         (loop, "get_fused_config_from_fab", lambda _bundle, run: own_config(run)),
         (loop, "_pull_and_store_message", careful(_pull_and_store_message)),
         (nodestate_factory, "InMemoryNodeState", PartyState),
         (runtime_handlers, "acquire_task", one_at_a_time(runtime_handlers.acquire_task)),
-    ):
-        if not hasattr(owner, name):
-            raise RuntimeError(f"this Flower has no {name}: fedpriv needs the one that it pins.")
-        setattr(owner, name, value)
-
-
-def _pace() -> Pace:
-    return Pace(shortest=POLL_SECONDS, longest=_IDLE_SECONDS)
+    )
 
 
 def paused(pace: Pace) -> Callable[[float], None]:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_LOCK = "lock"
+
+def lock_of(directory: Path) -> Path:
+    """The lock of the run of a directory."""
+    return directory / PRIVATE / "lock"
 
 
 @contextmanager
@@ -28,7 +31,8 @@ def served(directory: Path) -> Iterator[None]:
     Raises:
         ValueError: Somebody does so already.
     """
-    descriptor = os.open(private(directory) / _LOCK, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+    private(directory)
+    descriptor = os.open(lock_of(directory), os.O_RDWR | os.O_CREAT, OWNER_ONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,7 +51,7 @@ def served(directory: Path) -> Iterator[None]:
 def server_of(directory: Path) -> int | None:
     """The process that serves the run of a directory; None if nobody does."""
     try:
-        descriptor = os.open(directory / PRIVATE / _LOCK, os.O_RDONLY)
+        descriptor = os.open(lock_of(directory), os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:

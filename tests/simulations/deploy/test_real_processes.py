@@ -405,4 +405,4 @@ def test_status_shows_processes_nodes_and_runs(served: Deployment) -> None:
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     assert {each["name"] for each in printed["processes"]} == {"superlink", "worker"}
-    assert {each["name"] for each in printed["nodes"]} == set(NAMES)
+    assert {each["name"] for each in printed["parties"]} == set(NAMES)
