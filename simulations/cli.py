@@ -23,6 +23,7 @@ from fedpriv.simulations.commands import (
     protector,
     run,
     schedule,
+    verify,
 )
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ deploy.register(app)
 doctor.register(app)
 protector.register(app)
 schedule.register(app)
+verify.register(app)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,4 +1,4 @@
-"""`fedpriv deploy`: found a federation, join it, and (see `deploy_members`) run it."""
+"""`fedpriv deploy`: found a federation and join it; `deploy_members` and `deploy_run` run it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fedpriv.simulations.commands.deploy_members import (
-    Directory,
-    Server,
-    party,
-    run,
-    server,
-    status,
-    stop,
-)
+from fedpriv.simulations.commands.deploy_members import Directory, Server, party, server, stop
+from fedpriv.simulations.commands.deploy_run import run
+from fedpriv.simulations.commands.deploy_runs import attest, cancel, handover
+from fedpriv.simulations.commands.deploy_status import recover, status
 
 Force = Annotated[bool, typer.Option("--force", help="Replace keys that are there.")]
 
@@ -27,7 +22,8 @@ def register(app: typer.Typer) -> None:
         help="Real servers and parties: keys, certificates, processes, runs.",
         no_args_is_help=True,
     )
-    for command in (init, join, bundle, add, renew, server, party, run, status, stop):
+    members = (init, join, bundle, add, renew, server, party, status, stop, recover)
+    for command in (*members, run, cancel, attest, handover):
         group.command()(command)
     app.add_typer(group)
 

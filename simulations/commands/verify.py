@@ -59,9 +59,7 @@ def verify(
         if ledger is not None:
             book = stack.enter_context(Ledger.open(ledger, read_only=True))
             book.verify()
-        verdict = verified(
-            signed, roster=None if roster is None else pinned(roster), ledger=book
-        )
+        verdict = verified(signed, roster=None if roster is None else pinned(roster), ledger=book)
     sound = verdict.sound and not (complete and verdict.missing)
     if as_json:
         print_json(

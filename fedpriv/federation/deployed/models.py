@@ -75,5 +75,14 @@ def _plain(model: bytes) -> bool:
             return bool(arrays.files) and all(
                 isinstance(arrays[name], np.ndarray) for name in arrays.files
             )
-    except (ValueError, LookupError, EOFError, OSError, BadZipFile, MemoryError, RuntimeError, ArithmeticError):
+    except (
+        ValueError,
+        LookupError,
+        EOFError,
+        OSError,
+        BadZipFile,
+        MemoryError,
+        RuntimeError,
+        ArithmeticError,
+    ):
         return False

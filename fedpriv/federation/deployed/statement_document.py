@@ -9,7 +9,6 @@ the events, what the releases cost, and from the mode, the parties and the collu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.mechanisms.shares import NoiseShare, SharedNoise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger.composition import Block

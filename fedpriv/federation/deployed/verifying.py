@@ -55,7 +55,7 @@ class Verdict:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing failed. Who did not sign is `missing`, and what was not checked says so."""
+        """Whether nothing failed. Who did not sign is in `missing`."""
         return all(finding.passed is not False for finding in self.findings)
 
 
@@ -88,9 +88,7 @@ def verify(
     )
 
 
-def _roster(
-    signed: SignedStatement, members: tuple[Member, ...], roster: Pinned | None
-) -> Finding:
+def _roster(signed: SignedStatement, members: tuple[Member, ...], roster: Pinned | None) -> Finding:
     if roster is None:
         return Finding(
             check="roster",
@@ -134,8 +132,10 @@ def _parties(signed: SignedStatement, members: tuple[Member, ...]) -> list[Findi
             words, good = f"{party.name} signed for {party.releases} of {made} releases.", False
         else:
             words, good = (
-                f"{party.name} signed: its ledger, of {party.rows} rows and head {party.head}, "
-                f"paid for {party.releases} of {made} releases.",
+                (
+                    f"{party.name} signed: its ledger, of {party.rows} rows and head {party.head}, "
+                    f"paid for {party.releases} of {made} releases."
+                ),
                 True,
             )
         findings.append(Finding(check=who, passed=good, words=words))

@@ -75,9 +75,8 @@ class ClearAnswer(Bound):
     vector: Ring
 
 
-_KINDS: dict[int, type[Bound]] = {
-    message.kind: message for message in (Join, Joined, Announce, Ask, ClearAnswer, *ERRANDS)
-}
+_OWN: tuple[type[Bound], ...] = (Join, Joined, Announce, Ask, ClearAnswer)
+_KINDS: dict[int, type[Bound]] = {message.kind: message for message in (*_OWN, *ERRANDS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

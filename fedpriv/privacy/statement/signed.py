@@ -1,4 +1,4 @@
-"""Signed statement: what a run guarantees, signed by its server and by every party that was there.
+r"""Signed statement: what a run guarantees, signed by its server and by every party that was there.
 
 **Canonical JSON.** A document has one text, the only one that is signed, written and read: objects
 with their keys sorted and each key once, no white space, ASCII (everything else as ``\\uXXXX``,
@@ -22,7 +22,6 @@ What a party has checked before it signs is in `fedpriv.federation.deployed.atte
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -34,6 +33,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from fedpriv.privacy.ledger.storage.chain import canonical_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FORMAT = "fedpriv signed statement 1"
@@ -105,7 +106,7 @@ class SignedStatement:
     parties: tuple[PartySignature, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.document, Mapping) or "roster" not in self.document:
+        if "roster" not in self.document:
             raise NotCanonical("the document of a signed statement must name its roster.")
         if len(self.server) != _SIGNATURE_BYTES:
             raise NotCanonical(f"a signature must have {_SIGNATURE_BYTES} bytes.")
@@ -122,9 +123,7 @@ class SignedStatement:
         """With one more signature, or with a newer one of the same party."""
         others = [each for each in self.parties if each.number != signature.number]
         parties = sorted([*others, signature], key=lambda each: each.number)
-        return SignedStatement(
-            document=self.document, server=self.server, parties=tuple(parties)
-        )
+        return SignedStatement(document=self.document, server=self.server, parties=tuple(parties))
 
     def signed_by_server(self, key: bytes) -> bool:
         """Whether the owner of the public ``key`` signed as the server."""
@@ -192,6 +191,8 @@ def read_signed(data: bytes) -> SignedStatement:
         if values.pop("format") != FORMAT:
             raise NotCanonical(f"it is not of the format {FORMAT!r}.")
         signatures = values.pop("signatures")
+        if not isinstance(values["document"], dict):
+            raise NotCanonical("the document of a signed statement must be a table.")
         found = SignedStatement(
             document=values.pop("document"),
             server=_from_hex(signatures.pop("server"), _SIGNATURE_BYTES),

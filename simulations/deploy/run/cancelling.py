@@ -58,7 +58,9 @@ def record(directory: Path) -> None:
     """
     identity = directory / PRIVATE / "run.json"
     if not identity.exists():
-        raise ValueError(f"{str(directory)!r} is no directory of a run: there is nothing to cancel.")
+        raise ValueError(
+            f"{str(directory)!r} is no directory of a run: there is nothing to cancel."
+        )
     if (directory / "result.json").exists():
         raise ValueError(
             f"the run in {str(directory)!r} is finished: what it released cannot be taken back."

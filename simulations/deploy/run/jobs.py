@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpriv._validate import require_choice
+from fedpriv.federation.engines.courier import Patience
 from fedpriv.simulations.deploy.roster import read_roster
 from fedpriv.simulations.deploy.run import cancelling
 from fedpriv.simulations.deploy.run.attestation import collect, signed_by_server
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
     from flwr.serverapp import Grid
 
-    from fedpriv.federation.engines.courier import Patience
     from fedpriv.federation.engines.seals import ServerSeal
+
+_BRIEF = Patience(arrival=1.0, reply=30.0, poll=0.2)  # a run waits for it
 
 JOBS = ("attest", "handover", "cancel")
 Words = dict[str, str]
@@ -62,10 +64,17 @@ def carry_out(
     return words
 
 
-def tell_cancelled(runs: Path, grid: Grid, *, names: tuple[str, ...], seal: ServerSeal) -> None:
+def tell_cancelled(
+    runs: Path,
+    grid: Grid,
+    *,
+    names: tuple[str, ...],
+    seal: ServerSeal,
+    patience: Patience = _BRIEF,
+) -> None:
     """Before a run begins: tell who has come back since of the runs that were cancelled."""
     for directory in cancelling.untold(runs, names):
-        cancelling.tell(directory, grid, names=names, seal=seal)
+        cancelling.tell(directory, grid, names=names, seal=seal, patience=patience)
 
 
 def report_of(directory: Path, job: str) -> Path:

@@ -76,9 +76,7 @@ class Scene:
     @classmethod
     def make(cls, plan: FixedPlan | None = None) -> Scene:
         keys = tuple(Ed25519PrivateKey.generate() for _ in NAMES)
-        return cls(
-            keys=keys, server=Ed25519PrivateKey.generate(), plan=plan or shares_plan()
-        )
+        return cls(keys=keys, server=Ed25519PrivateKey.generate(), plan=plan or shares_plan())
 
     @property
     def members(self) -> tuple[Member, ...]:

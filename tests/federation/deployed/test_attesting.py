@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,6 +21,9 @@ from tests.federation.deployed.statement_scenes import (
     gaussian_plan,
     shares_plan,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -6,8 +6,7 @@ import io
 import pickle
 import stat
 from hashlib import sha256
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,9 @@ from fedpriv.federation.deployed.models import keep_model
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.privacy.statement.signed import SignedStatement, read_signed
 from tests.federation.deployed.statement_scenes import RUN, Scene
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SCENE = Scene.make()
 

@@ -37,9 +37,7 @@ VALUES = st.recursive(
 
 
 def signed() -> SignedStatement:
-    party = sign_as_party(
-        DOCUMENT, PARTY, number=1, name="north", head=HEAD, rows=7, releases=3
-    )
+    party = sign_as_party(DOCUMENT, PARTY, number=1, name="north", head=HEAD, rows=7, releases=3)
     return sign_as_server(DOCUMENT, SERVER).with_party(party)
 
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.federation.engines.courier import Courier, Patience, opened
 from fedpriv.federation.queries import encoding as codec
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.deploy.flower import supernode, worker
+from fedpriv.simulations.deploy.flower import supernode, tasks, worker
 from fedpriv.simulations.deploy.run import server as deployed_server
 from fedpriv.simulations.run.files import write_json
 
@@ -71,8 +71,8 @@ def rule(root: Path) -> None:
     """From here on this process, and every fork of it, is ruled by the orders in ``root``."""
     supernode.POLL_SECONDS, worker._RETRY_SECONDS = 0.3, 0.2
     for owner, name, wrapper in (
-        (worker, "pull_task_input", _pull_task_input),
-        (worker, "push_message", _push_message),
+        (tasks, "pull_task_input", _pull_task_input),
+        (tasks, "push_message", _push_message),
         (Courier, "exchange", _exchange),
         (Courier, "_push", _push),
         (Ledger, "commit", _commit),
