@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from fedpriv.federation.deployed.host import DeployedHost
     from fedpriv.federation.deployed.journal import Journal
-    from fedpriv.federation.party.host import PartyHost
     from fedpriv.federation.protocol.instruction import Instruction, Place
 
 _LOG = getLogger("fedpriv.party")
@@ -62,7 +62,7 @@ class SignedHost:
     identity: Ed25519PrivateKey = field(repr=False)
     journal: Journal
     max_seconds: float
-    open_party: Callable[[], PartyHost]
+    open_party: Callable[[], DeployedHost]
     clock: Callable[[], float] = time.time
 
     def handle(self, data: bytes) -> bytes:

@@ -79,11 +79,6 @@ def open_signed(
     )
 
 
-def open_deployed(party: str, config: str, *, files: Files | None = None) -> DeployedHost:
-    """The same party without its server's signature: for whoever is on its own machine."""
-    return _opened(_Own.read(Path(party)), config, files or Files())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Own:
     """What a party has on its own disk, held against each other.

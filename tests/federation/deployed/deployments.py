@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from fedpriv.simulations.deploy.keys import (
     write_private,
 )
 from fedpriv.simulations.deploy.roster import Member, Roster, identity_fingerprint, write_roster
-from fedpriv.simulations.deploy.run.client import open_deployed, open_signed
+from fedpriv.simulations.deploy.run.client import open_signed
 from fedpriv.simulations.deploy.run.server import open_session, seal_of, serve
 from fedpriv.simulations.run.files import read_costs, write_json
 
@@ -43,6 +44,7 @@ SIZES = (40, 25, 60)
 FIVE = (*NAMES, "west", "centre")
 HELD = (*SIZES, 30, 35)
 FOUR: dict[str, Any] = {"names": FIVE[:4], "sizes": HELD[:4]}  # the fewest that may miss one
+HOUR = 3600.0
 FLOWER = 1  # the number of every run in this process
 PATIENCE = Patience(arrival=0.2, reply=0.2, poll=0.01)
 
@@ -175,19 +177,21 @@ class Deployment:
         return to_toml(values)
 
     def host(self, name: str, config: str | None = None) -> DeployedHost:
-        """The party, as a fresh process would open it, behind its server's signature."""
+        """The party, as a fresh process would open it for what its server has signed."""
+        number = self.names.index(name)
+        return self.opened(name, config, node=FIRST_NODE + number).open_party()
+
+    def opened(
+        self, name: str, config: str | None = None, *, node: int, flower: int = FLOWER
+    ) -> SignedHost:
+        """The party, as a fresh process would open it."""
         text = self.config() if config is None else config
-        return open_deployed(str(self.home(name) / "party.toml"), text)
+        return open_signed(str(self.home(name) / "party.toml"), text, flower=flower, node=node)
 
     def signed_host(self, context: Context, config: str | None = None) -> SignedHost:
-        """The party of a node of `grid`, as a fresh process would open it."""
-        number = int(context.node_config["partition-id"])
-        return open_signed(
-            str(self.home(self.names[number]) / "party.toml"),
-            self.config() if config is None else config,
-            flower=context.run_id,
-            node=context.node_id,
-        )
+        """The party of a node of `grid`."""
+        name = self.names[int(context.node_config["partition-id"])]
+        return self.opened(name, config, node=context.node_id, flower=context.run_id)
 
     def grid(self, config: str | None = None) -> LocalGrid:
         """Nodes that remember nothing by themselves."""
@@ -195,10 +199,11 @@ class Deployment:
         return LocalGrid(client_app(partial(self.signed_host, config=text)), len(self.names))
 
     def seal(self, config: str | None = None, *, server: Path | None = None) -> ServerSeal:
-        """What the server signs with, to the nodes of `grid`."""
+        """What the server signs with, to the nodes of `grid`; on a busy machine nobody is late."""
         text = self.config() if config is None else config
         place = {"config": text, "roster": str((server or self.server) / "roster.toml")}
-        return seal_of(place, self.roster, flower=FLOWER)
+        seal = seal_of(place, self.roster, flower=FLOWER)
+        return replace(seal, clock=lambda: time.time() + HOUR)
 
     def run(
         self,

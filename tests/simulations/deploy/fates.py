@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.protocol.wire import Request
 
 _ORDERS, _DEATHS, _LIES, _PATIENCE = "orders.json", "deaths.json", "lies.json", "patience.json"
+_NODE = "node.json"
 _SECONDS = 60.0
 
 
@@ -55,6 +56,12 @@ def deaths(root: Path) -> list[dict[str, Any]]:
     """The orders that were carried out since the last were given, and when."""
     events: list[dict[str, Any]] = _read(root / _DEATHS)
     return events
+
+
+def node(root: Path) -> tuple[int, int]:
+    """Flower's numbers of the run that a party was last asked in, and of its node."""
+    flower, node = _read(root / _NODE)
+    return int(flower), int(node)
 
 
 def lie(root: Path, *lies: str) -> None:
@@ -103,7 +110,9 @@ def _fall(root: Path, moment: str) -> None:
 def _pull_task_input(pull: Callable[..., Any], root: Path) -> Callable[..., Any]:
     def pulled(client: Any) -> Any:
         inputs = pull(client)
-        (root / "request").write_bytes(opened(inputs[0]))
+        message, context = inputs[:2]
+        (root / "request").write_bytes(opened(message))
+        write_json(root / _NODE, [context.run_id, context.node_id])
         return inputs
 
     return pulled

@@ -24,7 +24,7 @@ from fedpriv.simulations.deploy.flower import ahead
 from fedpriv.simulations.deploy.flower.ahead import Ahead
 from fedpriv.simulations.deploy.flower.pace import Pace
 from fedpriv.simulations.deploy.flower.supernode import paused
-from fedpriv.simulations.deploy.run.client import open_deployed
+from fedpriv.simulations.deploy.run.client import open_signed
 from tests.federation.deployed.deployments import Deployment
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def party_file(deployment: Deployment) -> Path:
 
 def answer(deployment: Deployment, kept: KeptFiles | None, round_: int, **changes: Any) -> Ring:
     """Of a copy of the worker."""
-    host = open_deployed(str(party_file(deployment)), deployment.config(), files=kept)
+    host = open_signed(
+        str(party_file(deployment)), deployment.config(), flower=1, node=1, files=kept
+    ).open_party()
     stated: dict[str, Any] = {
         "run": host.engagement.run,
         "round": round_,

@@ -19,7 +19,7 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.party.client_app import STEPS
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.membership import wait_until_up
-from fedpriv.simulations.deploy.run.client import open_deployed
+from fedpriv.simulations.deploy.run.client import open_signed
 from fedpriv.simulations.deploy.run.public_facts import bounds_of, prepare_deployed
 from fedpriv.simulations.deploy.run.submission import submit
 from fedpriv.simulations.run.prepare import build_strategy
@@ -100,8 +100,9 @@ class Story:
         """A party is down: what is in its journal, and what it would say to the same message."""
         death = fates.deaths(folder.root)[-1]
         self.deaths.append(death["order"])
-        host = open_deployed(str(folder.policy), self.config)
         if " journalled " in death["order"]:
+            flower, node = fates.node(folder.root)
+            host = open_signed(str(folder.policy), self.config, flower=flower, node=node)
             request, reply = ((folder.root / name).read_bytes() for name in ("request", "reply"))
             self.resent.append(host.handle(request) == reply)
         for run in {run for run, _ in self.live.reserved(folder)}:
