@@ -18,6 +18,7 @@ from fedpriv.simulations.deploy import status as statuses
 from fedpriv.simulations.deploy.flower.control import Sighting
 from fedpriv.simulations.deploy.heartbeat import Beat, Heart, heartbeat_file, last_beat
 from fedpriv.simulations.deploy.programs import Program
+from fedpriv.simulations.deploy.run import presence
 from fedpriv.simulations.deploy.run.lock import served
 from fedpriv.simulations.deploy.run.presence import Presence, WatchedGrid, attendance, node_names
 from fedpriv.simulations.deploy.status import member_status, party_state, run_status, worker_state
@@ -49,7 +50,7 @@ def test_the_state_of_a_worker_follows_from_its_heartbeat(beat: Beat | None, sta
 
 
 @pytest.mark.parametrize(
-    ("presence", "online", "state"),
+    ("known", "online", "state"),
     [
         (Presence(), True, "idle"),
         (Presence(), False, "down"),
@@ -62,9 +63,9 @@ def test_the_state_of_a_worker_follows_from_its_heartbeat(beat: Beat | None, sta
     ],
 )
 def test_the_state_of_a_party_follows_from_what_its_server_saw(
-    presence: Presence, online: bool, state: str
+    known: Presence, online: bool, state: str
 ) -> None:
-    assert party_state(presence, online=online, patience=0.5, now=NOW) == state
+    assert party_state(known, online=online, patience=0.5, now=NOW) == state
 
 
 def test_a_heart_writes_at_once_what_is_new_and_seldom_what_is_not(tmp_path: Path) -> None:
@@ -202,6 +203,13 @@ def test_a_watched_grid_notes_who_owes_a_reply_and_names_who_is_missing(
     assert west.deadline is not None
     assert grid.missing() == ("south", "west")
     assert grid.missing() == ("north", "south", "west")  # nobody was heard since
+    asked = [request(node) for node in (7, 8)]
+    grid.push_messages(asked)
+    again = [request(node) for node in (7, 8)]
+    grid.push_messages(again)  # without north and south
+    parcels.replies = [Message(envelope(b"x"), reply_to=each) for each in again]
+    grid.pull_messages([])
+    assert grid.missing() == ("north", "south", "west")
 
 
 def test_who_is_waited_for_is_named_in_the_log(
@@ -210,16 +218,13 @@ def test_who_is_waited_for_is_named_in_the_log(
     for name, value in (("_run_id", 1), ("_node_id", 1), ("_task_id", 1)):
         monkeypatch.setattr(TaskIdentity, name, value)
     said: list[str] = []
-    monkeypatch.setattr(
-        "fedpriv.simulations.deploy.run.presence.log",
-        lambda _level, text, *facts: said.append(text % facts),
-    )
+    monkeypatch.setattr(presence, "log", lambda _level, text, *facts: said.append(text % facts))
     parcels: Any = Parcels()
     grid = WatchedGrid(parcels, directory=tmp_path, names={"7": "north"})
     grid.push_messages([request(7)])
     grid.pull_messages([])
     assert said == []
-    monkeypatch.setattr("fedpriv.simulations.deploy.run.presence._LOG_SECONDS", -1.0)
+    monkeypatch.setattr(presence, "_LOG_SECONDS", -1.0)
     grid.pull_messages([])
     assert said == ["fedpriv: waiting for north (answer, 0 s)"]
 
