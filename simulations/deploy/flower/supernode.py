@@ -16,8 +16,8 @@ Its loop takes all that it uses from its own module, so that is where it is chan
 from __future__ import annotations
 
 import os
-import sys
 import time
+import traceback
 from functools import partial
 from logging import ERROR
 from pathlib import Path
@@ -64,10 +64,10 @@ def main() -> None:
         setattr(owner, name, value)
     try:
         flower_supernode()
-    finally:  # its server for the worker is a thread that would stay, and look alive
-        if sys.exc_info()[0] is None:
-            log(ERROR, "the SuperNode has lost its server for good")
-            os._exit(1)
+    except Exception:
+        traceback.print_exc()
+    log(ERROR, "the SuperNode ends: its loop has ended")
+    os._exit(1)  # its server for the worker is a thread that would stay, and look alive
 
 
 def changes() -> tuple[tuple[ModuleType, str, object], ...]:

@@ -90,17 +90,21 @@ class WatchedGrid(Grid):
         self._presence: dict[str, Presence] = {}
         self._waiting: dict[str, str] = {}
         self._heard: set[str] = set()
+        self._missed: set[str] = set()
         self._noted = 0.0
         self._logged = time.time()
 
     def missing(self) -> tuple[str, ...]:
-        """The parties that have sent nothing since this was last asked."""
-        heard, self._heard = self._heard, set()
-        known = self._names.keys() | self._presence.keys()
-        return tuple(sorted(self._name(node) for node in known - heard))
+        """The parties that missed an exchange since this was last asked, or were not in any."""
+        self._miss_who_owes()
+        absent = (self._names.keys() | self._presence.keys()) - self._heard
+        names = tuple(sorted(self._name(node) for node in absent | self._missed))
+        self._heard, self._missed = set(), set()
+        return names
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Send messages, and note to whom."""
+        self._miss_who_owes()  # the exchange before this one goes on without them
         messages = list(messages)
         pushed = list(self._grid.push_messages(messages))
         for message in messages:
@@ -145,11 +149,15 @@ class WatchedGrid(Grid):
             if reply.error.code in _NOT_ITS_OWN:
                 return
             error = (reply.error.reason or "unknown")[:_LONGEST_REASON]
+            self._missed.add(node)
         else:
             self._heard.add(node)
         if self._waiting.get(node) == reply.metadata.reply_to_message_id:
             before = replace(before, step="", asked=None, deadline=None)
         self._presence[node] = replace(before, replied=time.time(), error=error)
+
+    def _miss_who_owes(self) -> None:
+        self._missed |= {node for node, each in self._presence.items() if each.asked is not None}
 
     def _note(self) -> None:
         self._noted = time.time()
