@@ -195,7 +195,7 @@ def _check_releases(document: Mapping[str, Any]) -> str:
     stated = {statement["guarantee"]["adjacency"], statement["plan"]["adjacency"]}
     if stated | {event.adjacency.value for event, _ in block} != {block[0][0].adjacency.value}:
         raise Unsound("its parts speak of different adjacencies.")
-    return f"{made} releases, all under {block[0][0].adjacency.value} adjacency."
+    return f"{made} release{'s'[: made != 1]}, all under {block[0][0].adjacency.value} adjacency."
 
 
 def _check_epsilon(document: Mapping[str, Any]) -> str:
