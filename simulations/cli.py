@@ -24,6 +24,7 @@ from fedpriv.simulations.commands import (
     protector,
     run,
     schedule,
+    verify,
 )
 
 # Of new objects. With Python's own 700, half a second of start-up goes into looking for garbage
@@ -49,6 +50,7 @@ deploy.register(app)
 doctor.register(app)
 protector.register(app)
 schedule.register(app)
+verify.register(app)
 
 
 @app.callback(invoke_without_command=True)

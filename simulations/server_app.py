@@ -13,7 +13,12 @@ from flwr.supercore import log
 from fedpriv._durable import replace_file
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import RoundFailed
+from fedpriv.simulations.deploy.folders import ServerFolder
+from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.run import jobs
 from fedpriv.simulations.deploy.run import server as deployed_server
+from fedpriv.simulations.deploy.run.lock import served
+from fedpriv.simulations.deploy.run.presence import WatchedGrid, node_names
 from fedpriv.simulations.engines.parties import grid_experiment, grid_federation
 from fedpriv.simulations.refusals import refusals
 from fedpriv.simulations.run import session as sessions
@@ -44,15 +49,24 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config names, and leave its results in a directory."""
     config = context.run_config
-    carry_on: Callable[[], object]
     if config.get("roster"):  # parties on machines of their own
-        session, roster = deployed_server.open_session(config)
-        carry_on = partial(_serve, session, roster, grid, context)
+        with served(Path(str(config["output"]))):  # before anything of the run is read
+            if config.get("job"):
+                _do_job(grid, context)
+                return
+            session, roster = deployed_server.open_session(config)
+            folder = ServerFolder(Path(str(config["roster"])).parent)
+            grid = WatchedGrid(grid, directory=session.directory, names=node_names(folder))
+            tell = partial(_tell, missing=grid.missing)
+            _to_its_end(session, partial(_serve, session, roster, grid, context, tell))
     else:
-        session = _session(str(config["output"]), str(config["experiment"]))
-        carry_on = partial(
-            sessions.carry_on, session, federation=_builder(grid, session), on_round=_tell
-        )
+        session = _session(str(config.get("output", "")), str(config.get("experiment", "")))
+        build = _builder(grid, session)
+        _to_its_end(session, partial(sessions.carry_on, session, federation=build, on_round=_tell))
+
+
+def _to_its_end(session: Session, carry_on: Callable[[], object]) -> None:
+    """Carry on with a run; if it fails, leave the reason in its directory."""
     log(INFO, "fedpriv: results in %s", session.directory.resolve())
     (session.directory / FAILURE).unlink(missing_ok=True)
     try:
@@ -64,9 +78,34 @@ def main(grid: Grid, context: Context) -> None:
         raise
 
 
-def _serve(session: Session, roster: Roster, grid: Grid, context: Context) -> None:
+def _serve(
+    session: Session,
+    roster: Roster,
+    grid: Grid,
+    context: Context,
+    tell: Callable[[Record, Round], None],
+) -> None:
+    """Train, and have the statement signed by whoever is there at the end."""
     seal = deployed_server.seal_of(context.run_config, roster, flower=context.run_id)
-    deployed_server.serve(session, roster, grid, seal=seal, on_round=_tell)
+    jobs.tell_cancelled(session.directory.parent, grid, names=roster.names, seal=seal)
+    if deployed_server.serve(session, roster, grid, seal=seal, on_round=tell) is not None:
+        try:
+            jobs.carry_out({**context.run_config, "job": "attest"}, grid, seal=seal)
+        except (ValueError, RuntimeError, OSError) as error:  # the result is there all the same
+            log(ERROR, "fedpriv: not signed: %s Do it with `fedpriv deploy attest`.", error)
+
+
+def _do_job(grid: Grid, context: Context) -> None:
+    """Carry out what is no training."""
+    config = context.run_config
+    roster = read_roster(Path(str(config["roster"])))
+    seal = deployed_server.seal_of(config, roster, flower=context.run_id)
+    try:
+        with refusals():
+            jobs.carry_out(config, grid, seal=seal)
+    except (ValueError, RuntimeError) as error:
+        log(ERROR, "fedpriv: %s", error)
+        raise
 
 
 def _session(output: str, experiment: str) -> Session:
@@ -92,8 +131,12 @@ def _builder(grid: Grid, session: Session) -> Callable[[int, int], Federation]:
     return build
 
 
-def _tell(record: Record, entry: Round) -> None:
-    """One line a round, for whoever follows the log."""
+def _tell(
+    record: Record, entry: Round, *, missing: Callable[[], tuple[str, ...]] = lambda: ()
+) -> None:
+    """One line a round, for whoever follows the log; it names who was not heard in it."""
     total = max(entry.round, record.strategy.rounds)
     loss = "" if entry.loss is None else f" loss {entry.loss:.4f}"
-    log(INFO, "%s %d/%d%s", PROGRESS, entry.round, total, loss)
+    absent = ", ".join(missing())
+    without = f" without {absent}" if absent else ""
+    log(INFO, "%s %d/%d%s%s", PROGRESS, entry.round, total, loss, without)

@@ -1,4 +1,4 @@
-"""`fedpriv deploy`: found a federation, join it; then see `deploy_roster` and `deploy_members`."""
+"""`fedpriv deploy`: found a federation and join it; beside this, one file per kind of command."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from typing import Annotated
 
 import typer
 
-from fedpriv.simulations.commands.deploy_members import (
-    Directory,
-    Server,
-    party,
-    run,
-    server,
-    status,
-    stop,
-)
+from fedpriv.simulations.commands.deploy_members import Directory, Server, party, server, stop
 from fedpriv.simulations.commands.deploy_roster import accept, add, expel, rotate
+from fedpriv.simulations.commands.deploy_run import run
+from fedpriv.simulations.commands.deploy_runs import attest, cancel, handover
+from fedpriv.simulations.commands.deploy_status import recover, status
 
 Force = Annotated[bool, typer.Option("--force", help="Replace keys that are there.")]
 
@@ -28,9 +23,9 @@ def register(app: typer.Typer) -> None:
         help="Real servers and parties: keys, certificates, processes, runs.",
         no_args_is_help=True,
     )
-    for command in (
-        init, join, bundle, add, accept, expel, rotate, renew, server, party, run, status, stop,
-    ):  # fmt: skip
+    members = (init, join, bundle, add, accept, expel, rotate, renew)
+    processes = (server, party, status, stop, recover)
+    for command in (*members, *processes, run, cancel, attest, handover):
         group.command()(command)
     app.add_typer(group)
 

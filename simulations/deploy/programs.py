@@ -13,8 +13,8 @@ What Flower 1.41 needs, found by running it:
   absolute. The connection is to 127.0.0.1, because the Control API answers nobody else.
 - ``-P`` and PYTHONSAFEPATH: nothing in a member's folder is imported
   (`fedpriv.simulations.safe_path`).
-- A SuperNode looks for messages every three seconds, and every half for its worker's reply:
-  `fedpriv.simulations.deploy.flower.supernode` more often.
+- A SuperNode looks for messages every three seconds, waits for a lost worker, and fetches code:
+  `fedpriv.simulations.deploy.flower.supernode` looks more often, and does neither.
 - A SuperNode whose key is not registered, or that does not trust the server's certificate, ends
   with exit code 1 at once; one whose server is not up tries again for ever.
 """
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import read_node
+from fedpriv.simulations.deploy.heartbeat import heartbeat_file
 from fedpriv.simulations.safe_path import SAFE_PATH, installed_program, own_root, python_module
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def _worker(role: str, runtime: str, folder: Folder) -> tuple[str, ...]:
     return (
         *python_module("fedpriv.simulations.deploy.flower.worker"), role,
         "--runtime", runtime, "--secret", str(folder.secret),
+        "--heartbeat", str(heartbeat_file(folder)),
     )  # fmt: skip
 
 

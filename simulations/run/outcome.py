@@ -76,11 +76,17 @@ FILES: dict[str, str] = {
 }
 """The files of a release. Beside them there is only the folder of what stays with the owner."""
 
+SIGNED = "statement.signed.json"
+"""Beside them, in a deployment: the statement with public keys, heads of ledgers and signatures."""
+
 SENTENCE = (
     f"the outcome is {', '.join(FILES)}, and nothing else: what else the run left behind, in "
     "private/, is for the owner alone"
 )
 """For the statement."""
+
+DEPLOYED_SENTENCE = SENTENCE.replace(", and nothing", f", {SIGNED}, and nothing", 1)
+"""For that of a deployment."""
 
 
 def sift(values: Mapping[str, Any], stated: Mapping[str, Origin]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fedpriv.privacy.statement import (
 from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.run.files import write_json
-from fedpriv.simulations.run.outcome import SENTENCE
+from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, SENTENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +79,7 @@ def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustMod
 
 def _facts(prepared: Prepared, plan: Plan, *, run: str, simulated: bool) -> RunFacts:
     experiment = prepared.experiment
+    deployed = experiment.run.engine == "deployment"
     return RunFacts(
         run=run,
         data=experiment.data.title,
@@ -87,7 +88,7 @@ def _facts(prepared: Prepared, plan: Plan, *, run: str, simulated: bool) -> RunF
         sampler="full batch" if plan.sampling_rate == 1 else "Poisson",
         records_per_person=experiment.data.records_per_person,
         tuning=tuning_sentence(experiment.tuning),
-        outcome="" if simulated else SENTENCE,
+        outcome="" if simulated else DEPLOYED_SENTENCE if deployed else SENTENCE,
         # A simulation shows metrics on records that the parties hold; a real release does not.
         metrics_published=simulated and not experiment.data.public_test,
         guests=tuple(map(_guest_sentence, experiment.guest_code)),

@@ -26,10 +26,19 @@ from logging import getLogger
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.deployed.guard import check_engagement
+from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.host import PartyHost
-from fedpriv.secagg.errors import TooFewParties, WrongRound
+from fedpriv.federation.protocol.errands import ERRANDS
+from fedpriv.federation.protocol.wire import Request
+from fedpriv.secagg.errors import (
+    MalformedMessage,
+    SecureAggregationError,
+    TooFewParties,
+    WrongRound,
+)
 
 if TYPE_CHECKING:
+    from fedpriv.federation.deployed.errands import Errands
     from fedpriv.federation.deployed.guard import Engagement
     from fedpriv.federation.deployed.journal import Journal
     from fedpriv.federation.deployed.policy import PartyPolicy
@@ -49,11 +58,25 @@ class DeployedHost(PartyHost):
         store: Its journal.
         engagement: The run that asks.
         policy: What it insists on.
+        errands: What it does beside its runs, whatever run asks.
     """
 
     store: Journal
     engagement: Engagement
     policy: PartyPolicy
+    errands: Errands
+
+    def handled(self, data: bytes, *, run: bytes | None = None) -> bytes:
+        """As of every party; an errand takes no place in a run, and comes alone."""
+        messages = Request.from_bytes(data).messages
+        if len(messages) != 1 or not isinstance(messages[0], ERRANDS):
+            return super().handled(data, run=run)
+        if run not in (None, messages[0].run):
+            raise MalformedMessage("The errand is of another run than it is sent for.")
+        try:
+            return self._reply((self.errands.done(messages[0]),), "")
+        except (SecureAggregationError, QueryRefused) as error:
+            return self._reply((), f"{type(error).__name__}: {error}")
 
     def _place(self, run: bytes) -> Memory:
         """Refuses terms that the party did not agree to when it joined."""

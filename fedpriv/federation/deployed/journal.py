@@ -9,6 +9,7 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
     seats/RUN           a run that was joined: its channel key, name and protocol state
     answers/RUN         the latest release of a run: the secret of its draw, then the answer
     heard/RUN           the latest instruction of a run: its number and digest
+    cancelled/RUN       a run that was cancelled: its name
 
 Seats and answers are kept for the latest runs. Of an older one the name of the seat is left, so
 that it is not joined again, and the ledger's rows, so that no release of it is drawn again. Numbers
@@ -72,6 +73,7 @@ class Journal:
         self._seats = folder / "seats"
         self._answers = folder / "answers"
         self._heard = folder / "heard"
+        self._cancelled = folder / "cancelled"
         self._ledger = folder / "ledger"
 
     @property
@@ -128,7 +130,7 @@ class Journal:
     def given(self, name: str) -> Given | None:
         """The latest answer of the run that queries call ``name``."""
         data = _read(self._answer(name))
-        return None if data is None else Given.from_bytes(data)
+        return Given.from_bytes(data) if data else None
 
     def give(self, name: str, given: Given) -> None:
         """Replace the latest answer of a run. That of a new run may push the oldest ones out."""
@@ -143,8 +145,39 @@ class Journal:
         """Replace it. That of a new run may push the oldest ones out."""
         _write_among(self._heard / run.hex(), heard.to_bytes(), most=_HEARD)
 
+    def cancelled(self, name: str) -> bool:
+        """Whether the run that queries call ``name`` was cancelled."""
+        return (self._cancelled / _key(name)).exists()
+
+    def cancel(self, name: str, seats: Iterable[bytes]) -> None:
+        """Leave a run for good: no query of it is answered, its keys, masks and shares are gone.
+
+        Of the latest answer the file is left, empty: that there was one must not be forgotten.
+
+        Args:
+            name: The run, as queries call it.
+            seats: The runs of the protocol that served it, whether they were joined or not; others
+                are found by the name.
+        """
+        self._cancelled.mkdir(mode=_FOLDER, exist_ok=True)
+        _write(self._cancelled / _key(name), name.encode())
+        closed = {self._seats / seat.hex() for seat in seats}
+        for path in self._seats.glob("[!.]*"):
+            data = _read(path)
+            if data and Memory.from_bytes(data).name == name:
+                closed.add(path)
+        for path in closed:
+            _write(path, b"")
+        if self._answer(name).exists():
+            _write(self._answer(name), b"")
+
     def _answer(self, name: str) -> Path:
-        return self._answers / sha256(name.encode()).hexdigest()
+        return self._answers / _key(name)
+
+
+def _key(name: str) -> str:
+    """A name as a file may have it."""
+    return sha256(name.encode()).hexdigest()
 
 
 def _write_among(path: Path, data: bytes, *, most: int) -> None:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries.base import Query
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger import Reservation
+    from fedpriv.privacy.ledger.view import LedgerView
     from fedpriv.secagg.numbers.fixed_point import Ring
 
 _LOG = getLogger("fedpriv.party")
@@ -113,6 +114,8 @@ class DeployedParty:
         file, journal = self._file, self._journal
         if answers is not None and answers is not journal:
             raise ValueError("answers must be the journal of the party: they must outlive it.")
+        if journal.cancelled(query.run):
+            raise QueryRefused("this run was cancelled, for good.")
         event = check_terms(query, self._engagement, file.policy, file.adjacency)
         with _faults(file.name), self._ledger() as ledger:
             given = recalled(query, journal.given(query.run))
@@ -133,6 +136,17 @@ class DeployedParty:
             ledger.commit(reservation, given.digest)
             journal.mark(_mark(ledger))
         return vector
+
+    @contextmanager
+    def account(self) -> Iterator[LedgerView]:
+        """The party's ledger, to look at what was paid for; refuses if there is none."""
+        file = self._file
+        with _faults(file.name):
+            if not file.ledger.exists():
+                raise QueryRefused("this party has no ledger: it has paid for nothing.")
+            with Ledger.open(file.ledger, adjacency=file.adjacency, read_only=True) as ledger:
+                self._require_latest(ledger)
+                yield ledger
 
     def _checked(self, ledger: Ledger) -> Records:
         """The records, which can be used, are as many as the roster says, and are the ledger's."""

@@ -109,6 +109,11 @@ class GridFederation:
         return self._task.sizes
 
     @property
+    def run(self) -> bytes:
+        """The 32 random bytes that name this run of the protocol."""
+        return self._run
+
+    @property
     def report(self) -> Report:
         """What the exchanges so far cost, and what was not accepted."""
         return self._tally.report()

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from flwr.app import RecordDict
 
 
-STEPS = ("join", "ask", "advertise", "share", "answer", "confirm", "reveal")
+STEPS = (
+    *("join", "ask", "advertise", "share", "answer", "confirm", "reveal"),
+    *("attest", "handover", "cancel"),
+)
 """The exchanges that a party knows: ``query.join`` and so on."""
 
 _MEMORY = "fedpriv"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from fedpriv.federation.protocol.errands import ERRANDS
 from fedpriv.secagg import messages as protocol
 from fedpriv.secagg.errors import MalformedMessage
 from fedpriv.secagg.primitives.codec import Ids, Layout, Number, Reader, Vector
@@ -74,9 +75,8 @@ class ClearAnswer(Bound):
     vector: Ring
 
 
-_KINDS: dict[int, type[Bound]] = {
-    message.kind: message for message in (Join, Joined, Announce, Ask, ClearAnswer)
-}
+_OWN: tuple[type[Bound], ...] = (Join, Joined, Announce, Ask, ClearAnswer)
+_KINDS: dict[int, type[Bound]] = {message.kind: message for message in (*_OWN, *ERRANDS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

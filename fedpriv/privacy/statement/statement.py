@@ -65,6 +65,7 @@ class Statement:
             },
             "run": asdict(self.facts),
             "plan": self.plan.to_dict(),
+            **({} if self.facts.simulated else {"releases": self._releases()}),
             "trust": {
                 **asdict(self.trust),
                 "sees": list(self.sees),
@@ -75,6 +76,10 @@ class Statement:
             "not_covered": list(self.not_covered),
             "warnings": list(self.warnings),
         }
+
+    def _releases(self) -> list[list[Any]]:
+        """What ledgers were charged, event by event: by it anybody computes epsilon again."""
+        return [[event.to_dict(), count] for event, count in self.plan.releases]
 
 
 def make_statement(

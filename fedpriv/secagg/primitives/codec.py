@@ -111,6 +111,27 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes of any length up to ``most``: their number, and they themselves."""
+
+    most: int
+
+    def checked(self, value: bytes) -> bytes:
+        """Refuse too many."""
+        if len(value) > self.most:
+            raise MalformedMessage(f"A field of at most {self.most} bytes has {len(value)}.")
+        return bytes(value)
+
+    def write(self, value: bytes) -> bytes:
+        """The count, then the bytes."""
+        return len(value).to_bytes(4, "big") + value
+
+    def read(self, reader: Reader) -> bytes:
+        """The count, then the bytes."""
+        return bytes(reader.take(reader.number(4)))
+
+
+@dataclass(frozen=True, slots=True)
 class Ids:
     """Party numbers below 65536, strictly increasing: a set with one written form."""
 

@@ -28,6 +28,13 @@ class Kind(IntEnum):
     ASK = 35
     CLEAR_ANSWER = 36
     INSTRUCTION = 38
+    # Errands after a run, or instead of its end.
+    ATTEST = 48
+    ATTESTED = 49
+    HAND_OVER = 50
+    HANDED_OVER = 51
+    CANCEL = 52
+    CANCELLED = 53
     # States of a party.
     ENROLLED = 64
     ADVERTISED = 65

@@ -1,24 +1,53 @@
-"""Flower's SuperNode, polling for messages twice per second while there are any.
+"""Flower's SuperNode, which polls often, waits for nothing for ever, and fetches no code.
 
-Flower's own looks every three seconds, for each of the two or three exchanges of a round of secure
-aggregation, and every half second for what its worker replied: nearly all of the time of a deployed
-run. Its loop takes the pauses from nowhere but its own source, so they are shortened where that
-source asks for them.
+Its loop takes all that it uses from its own module, so that is where it is changed:
+
+- Pauses. Flower's looks every three seconds for messages, for each of the two or three exchanges of
+  a round of secure aggregation, and every half second for what its worker replied: nearly all of
+  the time of a deployed run. Here twice per second while there are messages.
+- Waits. Every message gets a reply in time (`fedpriv.simulations.deploy.flower.node_state`), and
+  its content is there within a minute, or it is left.
+- Code. The app bundle of a run is neither fetched nor unpacked; of the run's config no more is
+  accepted than an experiment can need.
+- Errors. A server that answers nonsense is asked again later: Flower's loop would end, and its
+  process stay.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
+import traceback
+from functools import partial
+from logging import ERROR
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode
+from flwr.supercore import log
+from flwr.supercore.fab import Fab
+from flwr.supercore.inflatable.inflatable_utils import pull_objects
 from flwr.supernode import start_client_internal as loop
 from flwr.supernode.cli.flower_supernode import flower_supernode
+from flwr.supernode.nodestate import nodestate_factory
+from flwr.supernode.servicer.runtime import runtime_handlers
+from flwr.supernode.start_client_internal import _insert_message, _pull_and_store_message
 
+from fedpriv.simulations.deploy.flower.deadlines import PULL_SECONDS, max_seconds
+from fedpriv.simulations.deploy.flower.node_state import PartyState
 from fedpriv.simulations.deploy.flower.pace import Pace
+from fedpriv.simulations.deploy.flower.run_config import ConfigRefused, own_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from flwr.proto.message_pb2 import ObjectTree
+    from flwr.proto.runtime_pb2 import AcquireTaskRequest, AcquireTaskResponse
+
+    Pull = Callable[..., int | None]
+    Acquire = Callable[[AcquireTaskRequest, PartyState], AcquireTaskResponse]
 
 POLL_SECONDS = 0.5
 """Between two requests to the server during a run; every one costs the server a signature check."""
@@ -29,9 +58,29 @@ _FLOWERS_PAUSE = 3.0  # after a request that found no message; its other pauses 
 
 def main() -> None:
     """Run Flower's SuperNode, by ``python -m``, with the options of flower-supernode."""
+    for owner, name, value in changes():
+        if not hasattr(owner, name):
+            raise RuntimeError(f"this Flower has no {name}: fedpriv needs the one that it pins.")
+        setattr(owner, name, value)
+    try:
+        flower_supernode()
+    except Exception:
+        traceback.print_exc()
+    log(ERROR, "the SuperNode ends: its loop has ended")
+    os._exit(1)  # its server for the worker is a thread that would stay, and look alive
+
+
+def changes() -> tuple[tuple[ModuleType, str, object], ...]:
+    """What is described above: the module of Flower's, the name in it, and what it becomes."""
     pause = paused(Pace(shortest=POLL_SECONDS, longest=_IDLE_SECONDS))
-    setattr(loop, "time", SimpleNamespace(sleep=pause))  # noqa: B010 - no name of its interface
-    flower_supernode()
+    return (
+        (loop, "time", SimpleNamespace(sleep=pause)),
+        (loop, "pull_objects", partial(pull_objects, max_time=PULL_SECONDS)),
+        (loop, "get_fused_config_from_fab", lambda _bundle, run: own_config(run)),
+        (loop, "_pull_and_store_message", careful(_pull_and_store_message)),
+        (nodestate_factory, "InMemoryNodeState", PartyState),
+        (runtime_handlers, "acquire_task", one_at_a_time(runtime_handlers.acquire_task)),
+    )
 
 
 def paused(pace: Pace) -> Callable[[float], None]:
@@ -45,6 +94,48 @@ def paused(pace: Pace) -> Callable[[float], None]:
             time.sleep(_REPLY_SECONDS)
 
     return pause
+
+
+def careful(pull: Pull) -> Pull:
+    """Take a message without its run's code; reply at once if the run's config is refused."""
+
+    def pulled(**given: Any) -> int | None:
+        taken: list[Message] = []
+
+        def receive() -> tuple[Message, ObjectTree] | None:
+            received: tuple[Message, ObjectTree] | None = given["receive"]()
+            if received is not None:
+                taken.append(received[0])
+                state.most = max_seconds(Path(str(given["node_config"].get("party", ""))))
+            return received
+
+        state = given["state"]
+        try:
+            return pull(**given | {"receive": receive, "get_fab": no_bundle})
+        except ConfigRefused as refusal:
+            reply = Message(Error(ErrorCode.INVALID_FAB, str(refusal)), reply_to=taken[0])
+            _insert_message(reply, state, given["object_store"])
+            return taken[0].metadata.run_id
+        except Exception as error:
+            log(ERROR, "a message could not be taken: %s", error)
+            return None
+
+    return pulled
+
+
+def no_bundle(fab_hash: str, _run: int) -> Fab:
+    """What stands for a run's app bundle; the server is not asked for it."""
+    return Fab(hash_str=fab_hash, content=b"", verifications={})
+
+
+def one_at_a_time(acquire: Acquire) -> Acquire:
+    """A worker that asks for a task has none: what it had taken was lost with its process."""
+
+    def acquired(request: AcquireTaskRequest, state: PartyState) -> AcquireTaskResponse:
+        state.lose_tasks()
+        return acquire(request, state)
+
+    return acquired
 
 
 if __name__ == "__main__":

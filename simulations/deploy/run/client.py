@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from fedpriv._toml import parse_toml
 from fedpriv._validate import require_choice
 from fedpriv.data import Files, require_releasable
+from fedpriv.federation.deployed.attesting import Signatory
+from fedpriv.federation.deployed.errands import Errands
 from fedpriv.federation.deployed.guard import Engagement
 from fedpriv.federation.deployed.host import DeployedHost
 from fedpriv.federation.deployed.journal import Journal
@@ -33,6 +35,9 @@ from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import catalogue, checked
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.experiment.guests import require_no_guest
+
+MODELS = "models"
+"""The folder of models that a party was handed, beside its state."""
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -111,20 +116,29 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
     require_releasable(schema, deployed=True)
     engagement = _engagement(config, schema, sizes=roster.sizes)
     journal = Journal(file.state)
+    party = DeployedParty(
+        file, size=roster.sizes[number], engagement=engagement, journal=journal, files=files
+    )
     return DeployedHost(
         number=number,
-        party=DeployedParty(
-            file,
-            size=roster.sizes[number],
-            engagement=engagement,
-            journal=journal,
-            files=files,
-        ),
+        party=party,
         protection=engagement.protection,
         keys=Keys(identity=own.identity, roster=roster.identities),
         store=journal,
         engagement=engagement,
         policy=file.policy,
+        errands=Errands(
+            party=party,
+            journal=journal,
+            models=file.state.parent / MODELS,
+            signatory=Signatory(
+                number=number,
+                name=file.name,
+                identity=own.identity,
+                roster=roster.digest.hex(),
+                server=roster.server,
+            ),
+        ),
     )
 
 

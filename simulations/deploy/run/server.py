@@ -21,6 +21,7 @@ from fedpriv.privacy.ledger import create_if_first
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
+from fedpriv.simulations.deploy.run.cancelling import note_seat, require_not_cancelled
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.seats import seats_of
 from fedpriv.simulations.engines.parties import protection
@@ -81,6 +82,7 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     ledger = place.parent.resolve() / f"{experiment.data.title}.ledger"
     preparing = partial(prepare_deployed, sizes=roster.sizes)
     kept = output / PRIVATE / place.name
+    require_not_cancelled(output)
     if sessions.started(output):
         _require_same(kept, roster)
         session = sessions.reopen(
@@ -131,7 +133,7 @@ def serve(
     """Carry on the run over the nodes of a grid until its result is there."""
 
     def federation(rounds: int, _done: int) -> Federation:
-        return DeployedFederation(
+        parties = DeployedFederation(
             grid,
             task=session.prepared.task,
             protection=protection(session.prepared.experiment),
@@ -140,6 +142,8 @@ def serve(
             pipelined=rounds > 1,
             seal=seal,
         )
+        note_seat(session.directory, parties.run)  # before anybody is asked to join
+        return parties
 
     with own_ledger(session) as ledger:
         return sessions.carry_on(session, ledger=ledger, federation=federation, on_round=on_round)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr
+from fedpriv.simulations.deploy.run.cancelling import require_not_cancelled
+from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.engines.flower_app import PROJECT
 from fedpriv.simulations.run.files import private, read_json, write_json
 
@@ -55,7 +57,13 @@ def new_run(experiment: Experiment, folder: ServerFolder) -> Path:
 
 
 def submit(directory: Path, folder: ServerFolder) -> Submitted:
-    """Hand the run of a directory to Flower: a new one, or one that was interrupted."""
+    """Hand the run of a directory to Flower: a new one, or one that was interrupted.
+
+    Raises:
+        ValueError: The run is being served, or was cancelled, or Flower refuses it.
+    """
+    require_not_cancelled(directory)
+    end_earlier(directory, folder)
     write_app(directory, folder)
     answer = call(submission(directory, folder))
     run = str(answer["run-id"])
@@ -63,26 +71,50 @@ def submit(directory: Path, folder: ServerFolder) -> Submitted:
     return Submitted(run=run, directory=directory)
 
 
-def write_app(directory: Path, folder: ServerFolder) -> None:
-    """Write the Flower App of a run, and its run config."""
-    app = private(directory) / "flower"
+def end_earlier(directory: Path, folder: ServerFolder) -> None:
+    """End what Flower has of a run that is submitted again, so that it is never served twice.
+
+    Raises:
+        ValueError: Its ServerApp lives.
+    """
+    if (process := server_of(directory)) is not None:
+        raise ValueError(
+            f"the run in {str(directory)!r} goes on, as process {process}: look at it with "
+            f"--attach {directory}, or end it with `fedpriv deploy stop {folder.root}`."
+        )
+    earlier = known_run(directory)
+    if earlier is not None:
+        from fedpriv.simulations.deploy.flower import control
+
+        if control.is_open(folder, earlier.run):
+            control.end_run(folder, earlier.run)
+
+
+def write_app(directory: Path, folder: ServerFolder, *, job: str = "") -> None:
+    """Write the Flower App of a run, or of a ``job`` on it, and its run config."""
+    app = private(directory) / _app(job)
     app.mkdir(exist_ok=True)
     (app / "pyproject.toml").write_text(to_toml(PROJECT))
     values = {
         "config": (directory / "config.toml").read_text(encoding="utf-8"),
         "output": str(directory),
         "roster": str(folder.roster),
+        **({"job": job} if job else {}),
     }
     (app / "run.toml").write_text(to_toml(values))
 
 
-def submission(directory: Path, folder: ServerFolder) -> Program:
-    """The command that hands over a run."""
-    app = private(directory) / "flower"
+def submission(directory: Path, folder: ServerFolder, *, job: str = "") -> Program:
+    """The command that gives Flower a run, or a ``job`` on it."""
+    app = private(directory) / _app(job)
     return flwr(
         folder, "run", str(app), CONNECTION, "--run-config", str(app / "run.toml"),
         "--format", "json",
     )  # fmt: skip
+
+
+def _app(job: str) -> str:
+    return f"flower-{job}" if job else "flower"
 
 
 def followed(submitted: Submitted, folder: ServerFolder) -> Program:

@@ -5,6 +5,7 @@ deployment call. A test leaves orders in a member's directory, each to be carrie
 
     at a party   ``STEP unread VICTIM``      before the server sends the messages of an exchange
                  ``STEP journalled VICTIM``  when its reply is in the journal, and has not left
+                 ``STEP hangs fork``         then, too: nobody is killed, and it never leaves
     at a server  ``STEP asked VICTIM``       when the messages of an exchange are with the SuperLink
                  ``release committed VICTIM``  when it is in the ledger, and the model has not moved
 
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.federation.engines.courier import Courier, Patience, opened
 from fedpriv.federation.queries import encoding as codec
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.deploy.flower import supernode, worker
+from fedpriv.simulations.deploy.flower import supernode, tasks, worker
 from fedpriv.simulations.deploy.run import server as deployed_server
 from fedpriv.simulations.run.files import write_json
 
@@ -78,8 +79,8 @@ def rule(root: Path) -> None:
     """From here on this process, and every fork of it, is ruled by the orders in ``root``."""
     supernode.POLL_SECONDS, worker._RETRY_SECONDS = 0.3, 0.2
     for owner, name, wrapper in (
-        (worker, "pull_task_input", _pull_task_input),
-        (worker, "push_message", _push_message),
+        (tasks, "pull_task_input", _pull_task_input),
+        (tasks, "push_message", _push_message),
         (Courier, "exchange", _exchange),
         (Courier, "_push", _push),
         (Ledger, "commit", _commit),
@@ -104,6 +105,21 @@ def _fall(root: Path, moment: str) -> None:
             time.sleep(0.01)
 
 
+def _hang(root: Path, order: str) -> None:
+    """Carry out an order to do nothing for ever."""
+    orders = _read(root / _ORDERS)
+    if orders and orders[0]["order"] == order:
+        write_json(root / _ORDERS, orders[1:])
+        hung(root).write_text(str(os.getpid()))
+        while True:
+            time.sleep(600)
+
+
+def hung(root: Path) -> Path:
+    """Where the process that hangs by order says which one it is."""
+    return root / "hung"
+
+
 # At a party.
 
 
@@ -124,6 +140,7 @@ def _push_message(push: Callable[..., None], root: Path) -> Callable[..., None]:
         if not reply.has_error():
             (root / "reply").write_bytes(opened(reply))
         _fall(root, f"{step} journalled")
+        _hang(root, f"{step} hangs fork")
         push(client, reply, context)
 
     return pushed

@@ -139,20 +139,16 @@ class Standing:
     def watch(self, *, meanwhile: Callable[[PartyFolder], object]) -> bool:
         """Start again what was killed at a party, as its unit for systemd does, but sooner.
 
-        A SuperNode whose worker died with a task waits for that task, so that it is ended, too.
         ``meanwhile`` is called while a party is down. Whether nobody was down.
         """
         down = [folder for folder in self.parties if self._died(folder)]
         for folder in down:
             *before, last = fates.deaths(folder.root)
-            _, point, victim = last["order"].split()
+            victim = last["order"].rpartition(" ")[2]
             if any(each.alive for each in processes(folder) if each.name == victim):
                 continue
             self.restarted[folder.root] = len(before) + 1
             meanwhile(folder)
-            if (point, victim) == ("journalled", "worker"):
-                kill(folder, "supernode")
-                self.start(folder, "supernode")
             self.start(folder, victim)
         return not down
 

@@ -35,7 +35,8 @@ from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.doctor import examine
 from fedpriv.simulations.deploy.epochs import pin
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
-from fedpriv.simulations.deploy.flower.worker import ACQUIRE, Runtime
+from fedpriv.simulations.deploy.flower.tasks import Runtime
+from fedpriv.simulations.deploy.flower.worker import ACQUIRE
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import found, rebundle
 from fedpriv.simulations.deploy.membership import register, wait_until_up
@@ -407,4 +408,4 @@ def test_status_shows_processes_nodes_and_runs(served: Deployment) -> None:
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     assert {each["name"] for each in printed["processes"]} == {"superlink", "worker"}
-    assert {each["name"] for each in printed["nodes"]} == set(NAMES)
+    assert {each["name"] for each in printed["parties"]} == set(NAMES)

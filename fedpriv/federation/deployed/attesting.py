@@ -1,0 +1,124 @@
+"""Attesting a statement: a party signs it only if its own ledger says the same of its records.
+
+A party believes nothing here that it can check. It signs a document if
+
+- its server signed it, and it is of the party's own roster, number and name;
+- ε, the threshold and n_min follow from the rest of it (`statement_document.recomputed`);
+- its ledger has paid for at least one release of this run, under the same adjacency, and for none
+  that is not stated: for every event at most as often as the document says. What the run cost its
+  records is then at most the stated ε. *Proof.* The releases that it paid for are some of those
+  stated, and (ε, δ) of a part of fixed releases is at most that of all. ∎
+
+It signs how many releases it paid for: who was missing from some sums says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.deployed.statement_document import (
+    Unsound,
+    members_of,
+    recomputed,
+    releases_of,
+    run_of,
+)
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.privacy.ledger import Kind
+from fedpriv.privacy.ledger.reservations import allowances
+from fedpriv.privacy.statement.signed import PartySignature, sign_as_party
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fedpriv.privacy.ledger.view import LedgerView
+    from fedpriv.privacy.statement.signed import SignedStatement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signatory:
+    """A party that is asked to sign.
+
+    Attributes:
+        number: Its own.
+        name: Its own.
+        identity: Its private key.
+        roster: The digest of its own roster, in hexadecimal digits.
+        server: The server's public identity, as its own roster or policy pins it.
+    """
+
+    number: int
+    name: str
+    identity: Ed25519PrivateKey
+    roster: str
+    server: bytes
+
+
+def attest(signed: SignedStatement, ledger: LedgerView, signatory: Signatory) -> PartySignature:
+    """A party's signature on a statement.
+
+    Raises:
+        QueryRefused: It does not sign, and why.
+    """
+    document = signed.document
+    require_by_server(signed, signatory.server)
+    if document["roster"] != signatory.roster:
+        raise QueryRefused("the statement is of another roster than this party's.")
+    try:
+        places = [(each.number, each.name, each.identity) for each in members_of(document)]
+    except Unsound as error:
+        raise QueryRefused(f"the statement does not hold together: {error}") from None
+    own = signatory.identity.public_key().public_bytes_raw()
+    if (signatory.number, signatory.name, own) not in places:
+        raise QueryRefused("the statement does not name this party as its roster does.")
+    for finding in recomputed(document):
+        if not finding.passed:
+            raise QueryRefused(f"the statement is wrong ({finding.check}): {finding.words}")
+    return sign_as_party(
+        document,
+        signatory.identity,
+        number=signatory.number,
+        name=signatory.name,
+        head=ledger.head,
+        rows=ledger.length,
+        releases=require_paid(document, ledger),
+    )
+
+
+def require_by_server(signed: SignedStatement, server: bytes) -> None:
+    """Refuse a statement that the party's own server did not sign."""
+    if signed.document.get("server") != server.hex() or not signed.signed_by_server(server):
+        raise QueryRefused("the statement is not signed by this party's server.")
+
+
+def require_paid(document: Mapping[str, Any], ledger: LedgerView) -> int:
+    """How many of the stated releases a ledger paid for; refuses a run that it knows otherwise.
+
+    Raises:
+        QueryRefused: It paid for none, for one that is not stated, or under another adjacency.
+    """
+    try:
+        run, block = run_of(document), releases_of(document)
+    except Unsound as error:
+        raise QueryRefused(f"the statement does not hold together: {error}") from None
+    adjacency = ledger.settings.adjacency
+    if any(event.adjacency is not adjacency for event, _ in block):
+        raise QueryRefused(
+            f"the statement is not under {adjacency.value!r} adjacency, as this party's ledger is."
+        )
+    paid = Counter(
+        row.detail for row in ledger.rows() if (row.kind, row.run) == (Kind.RESERVED.value, run)
+    )
+    if not paid:
+        raise QueryRefused("this party's ledger has paid for no release of this run.")
+    if paid - allowances(block):
+        raise QueryRefused(
+            "this party's ledger has paid for releases of this run that are not stated, or for "
+            "more of them."
+        )
+    return paid.total()

@@ -1,0 +1,119 @@
+"""Errands at a deployed party: it attests a statement, takes a model over, leaves a cancelled run.
+
+They need no seat in a run and no record. What a party relies on is its own: its ledger says what it
+paid for, its roster whose statement it is. An errand that is repeated has the same end.
+
+**Cancelled is for good.** The mark that a run was cancelled is durable before its seats are closed
+and its answer is erased, so that whatever fails in between, no query of that run is answered any
+more. What the run has spent stays spent: its releases may have been seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.deployed.attesting import attest, require_by_server, require_paid
+from fedpriv.federation.deployed.models import keep_model
+from fedpriv.federation.deployed.statement_document import Unsound, run_of
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.protocol.errands import (
+    Attest,
+    Attested,
+    Cancel,
+    Cancelled,
+    HandedOver,
+    HandOver,
+)
+from fedpriv.privacy.statement.signed import NotCanonical, read_signed
+from fedpriv.secagg.errors import OutOfOrder
+from fedpriv.secagg.round import RUN_BYTES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedpriv.federation.deployed.attesting import Signatory
+    from fedpriv.federation.deployed.journal import Journal
+    from fedpriv.federation.deployed.party import DeployedParty
+    from fedpriv.privacy.statement.signed import SignedStatement
+    from fedpriv.secagg.round import Bound
+
+Errand = Attest | HandOver | Cancel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Errands:
+    """What a party does beside its runs. The journal must be held.
+
+    Attributes:
+        party: Its budget and its ledger.
+        journal: What it must not forget.
+        models: The folder of models that it was handed.
+        signatory: As whom it signs.
+    """
+
+    party: DeployedParty
+    journal: Journal
+    models: Path
+    signatory: Signatory
+
+    def done(self, errand: Bound) -> Bound:
+        """The result of an errand.
+
+        Raises:
+            QueryRefused: It is not carried out, and why.
+            OutOfOrder: It is none.
+        """
+        match errand:
+            case Attest():
+                return self._attest(errand)
+            case HandOver():
+                return self._take_over(errand)
+            case Cancel():
+                return self._cancel(errand)
+        raise OutOfOrder(f"{type(errand).__name__} is not for a party.")
+
+    def _attest(self, errand: Attest) -> Attested:
+        signed = self._read(errand.statement)
+        with self.party.account() as ledger:
+            said = attest(signed, ledger, self.signatory)
+        return Attested(
+            run=errand.run,
+            round=errand.round,
+            party=self.signatory.number,
+            head=bytes.fromhex(said.head),
+            rows=said.rows,
+            releases=said.releases,
+            signature=said.signature,
+        )
+
+    def _take_over(self, errand: HandOver) -> HandedOver:
+        signed = self._read(errand.statement)
+        require_by_server(signed, self.signatory.server)
+        with self.party.account() as ledger:
+            require_paid(signed.document, ledger)
+            digest = keep_model(self.models, run_of(signed.document), signed, errand.model)
+        return HandedOver(
+            run=errand.run, round=errand.round, party=self.signatory.number, model=digest
+        )
+
+    def _cancel(self, errand: Cancel) -> Cancelled:
+        seats = errand.seats
+        if len(seats) % RUN_BYTES:
+            raise QueryRefused(f"the seats of a cancelled run must have {RUN_BYTES} bytes each.")
+        self.journal.cancel(
+            errand.name.decode(errors="replace"),
+            [seats[at : at + RUN_BYTES] for at in range(0, len(seats), RUN_BYTES)],
+        )
+        return Cancelled(run=errand.run, round=errand.round, party=self.signatory.number)
+
+    def _read(self, text: bytes) -> SignedStatement:
+        """A statement of a run that was not cancelled."""
+        try:
+            signed = read_signed(text)
+            name = run_of(signed.document)
+        except (NotCanonical, Unsound) as error:
+            raise QueryRefused(f"the statement cannot be read: {error}") from None
+        if self.journal.cancelled(name):
+            raise QueryRefused("the run of the statement was cancelled.")
+        return signed

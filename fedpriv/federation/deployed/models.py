@@ -1,0 +1,88 @@
+"""Models that were handed over to a party: kept as data, beside the statement about them.
+
+    models/RUN/model.npz                the released parameters, as the statement's digest says
+    models/RUN/statement.signed.json    who signed what about them
+
+A model is numbers and text in a file of arrays that loads without pickle: nothing in it is run, by
+being received or by `fedpriv predict`. The files are readable by their owner alone.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from io import BytesIO
+from typing import TYPE_CHECKING
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
+
+import numpy as np
+
+from fedpriv._durable import OWNER_ONLY, replace_file
+from fedpriv.federation.party.guard import QueryRefused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedpriv.privacy.statement.signed import SignedStatement
+
+MODEL, STATEMENT = "model.npz", "statement.signed.json"
+_RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,199}")  # nothing that leads out of the folder
+_FOLDER = 0o700
+_MOST_ARRAYS = 64
+
+
+def keep_model(folder: Path, run: str, signed: SignedStatement, model: bytes) -> bytes:
+    """Keep the model of a run, and the newest statement about it; the model's SHA-256.
+
+    Args:
+        folder: Of all models.
+        run: The name of the run.
+        signed: The statement, which was checked.
+        model: The bytes of the file.
+
+    Raises:
+        QueryRefused: They are not the model that the statement names, no plain arrays, or there is
+            another model of this run already.
+    """
+    digest = sha256(model).digest()
+    if signed.document.get("model") != digest.hex():
+        raise QueryRefused("the model is not the one that the statement names.")
+    if not _RUN.fullmatch(run):
+        raise QueryRefused("the name of the run must be lower-case letters, digits and '-'.")
+    if not _plain(model):
+        raise QueryRefused("the model must be plain arrays of numbers and text, not compressed.")
+    place = folder / run
+    for each in (folder, place):
+        each.mkdir(mode=_FOLDER, exist_ok=True)
+        each.chmod(_FOLDER)
+    known = place / MODEL
+    if known.exists() and known.read_bytes() != model:
+        raise QueryRefused("this party has another model of this run already.")
+    replace_file(place / STATEMENT, signed.to_text(), mode=OWNER_ONLY, locked=True)
+    if not known.exists():
+        replace_file(known, model, mode=OWNER_ONLY, locked=True)
+    return digest
+
+
+def _plain(model: bytes) -> bool:
+    """Whether a file has arrays that load without pickle, and take no more memory than it has."""
+    try:
+        with ZipFile(BytesIO(model)) as entries:
+            listed = entries.infolist()
+        if len(listed) > _MOST_ARRAYS or any(each.compress_type != ZIP_STORED for each in listed):
+            return False
+        with np.load(BytesIO(model), allow_pickle=False) as arrays:
+            return bool(arrays.files) and all(
+                isinstance(arrays[name], np.ndarray) for name in arrays.files
+            )
+    except (
+        ValueError,
+        LookupError,
+        EOFError,
+        OSError,
+        BadZipFile,
+        MemoryError,
+        RuntimeError,
+        ArithmeticError,
+    ):
+        return False

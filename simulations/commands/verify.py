@@ -1,0 +1,85 @@
+"""`fedpriv verify`: a signed statement, checked without a network."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.commands.run import AsJson
+
+if TYPE_CHECKING:
+    from fedpriv.federation.deployed.verifying import Verdict
+
+_WORDS = {True: "ok", False: "FAILED", None: "not checked"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this file to ``app``."""
+    app.command()(verify)
+
+
+def verify(
+    statement: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STATEMENT", help="statement.signed.json, or the directory that it is in."
+        ),
+    ],
+    roster: Annotated[
+        Path | None, typer.Option(help="roster.toml, by which the keys are known.")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="The ledger of a member, held against its signed head.")
+    ] = None,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="Fail unless every party has signed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Verify a signed statement: signatures, epsilon, threshold and n_min. Exit 1 if one fails.
+
+    Needs no network: what the releases cost is computed again from their events.
+
+    [bold]Example[/]:
+
+        fedpriv verify results/statement.signed.json --roster roster.toml
+    """
+    from fedpriv.federation.deployed.verifying import verify as verified
+    from fedpriv.privacy.ledger import Ledger
+    from fedpriv.simulations.deploy.run.statement_file import pinned, read_statement
+
+    signed = read_statement(statement)
+    with ExitStack() as stack:
+        book = None
+        if ledger is not None:
+            book = stack.enter_context(Ledger.open(ledger, read_only=True))
+            book.verify()
+        verdict = verified(signed, roster=None if roster is None else pinned(roster), ledger=book)
+    sound = verdict.sound and not (complete and verdict.missing)
+    if as_json:
+        print_json(
+            {
+                "sound": sound,
+                "statement": signed.digest,
+                "missing": list(verdict.missing),
+                "findings": [asdict(finding) for finding in verdict.findings],
+            }
+        )
+    else:
+        _print(verdict, signed.digest, sound=sound)
+    if not sound:
+        raise typer.Exit(1)
+
+
+def _print(verdict: Verdict, digest: str, *, sound: bool) -> None:
+    typer.echo(f"{'statement':<14} {digest}")
+    for finding in verdict.findings:
+        typer.echo(f"{finding.check:<14} {_WORDS[finding.passed]}: {finding.words}")
+    for name in verdict.missing:
+        typer.echo(f"{'party ' + name:<14} MISSING: it has not signed.")
+    typer.echo("The statement holds." if sound else "The statement does NOT hold.")

@@ -1,0 +1,159 @@
+"""Signed statements to be taken apart: of shares of noise, and of noise at the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fedpriv.federation.deployed.attesting import Signatory
+from fedpriv.federation.deployed.statement_document import Member, make_document
+from fedpriv.federation.deployed.verifying import Pinned
+from fedpriv.federation.protocol.level import Protection
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.events import event_from_dict
+from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.ledger.storage.chain import canonical_json
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
+from fedpriv.privacy.planning.gradient import gradient_plan
+from fedpriv.privacy.planning.shares import Sharing, shared_noise
+from fedpriv.privacy.statement import LedgerFacts, RunFacts, TrustModel, make_statement
+from fedpriv.privacy.statement.signed import read_canonical, sign_as_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedpriv.privacy.statement.signed import SignedStatement
+
+NAMES = ("north", "east", "south", "west", "centre")
+ROSTER = "ab" * 32
+ROUNDS = 3
+RUN = "gradient-perturbation-0f-1a2b3c4d"
+
+
+def gaussian_plan(epsilon: float = 1.0) -> FixedPlan:
+    """Noise at the server."""
+    plan = gradient_plan(
+        budget=Budget(epsilon=epsilon, delta=1e-6),
+        rounds=ROUNDS,
+        sensitivity=2.0,
+        clip_norm=1.0,
+        sizes=[100] * len(NAMES),
+        dimension=5,
+        step=2.0**-16,
+        adjacency="replace-one",
+    )
+    assert isinstance(plan, FixedPlan)
+    return plan
+
+
+def shares_plan(epsilon: float = 1.0) -> FixedPlan:
+    """Shares of noise at the parties, one of which may be missing."""
+    plan = gaussian_plan(epsilon)
+    mechanisms = shared_noise(
+        budget=plan.budget,
+        sharing=Sharing(parties=len(NAMES), dropout=0.2),
+        l1_sensitivity=2.0**17 * sqrt(5) + 5,
+        l2_sensitivity=2.0**17 + sqrt(5),
+        dimension=5,
+        step=plan.step,
+        adjacency=plan.adjacency,
+        shape=(1.0,) * ROUNDS,
+    )
+    return replace(plan, mechanisms=mechanisms, noise_at="parties", accountant="auto")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A server, five parties and the statement of their run."""
+
+    keys: tuple[Ed25519PrivateKey, ...]
+    server: Ed25519PrivateKey
+    plan: FixedPlan
+
+    @classmethod
+    def make(cls, plan: FixedPlan | None = None) -> Scene:
+        keys = tuple(Ed25519PrivateKey.generate() for _ in NAMES)
+        return cls(keys=keys, server=Ed25519PrivateKey.generate(), plan=plan or shares_plan())
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(
+            Member(number=number, name=name, identity=key.public_key().public_bytes_raw())
+            for number, (name, key) in enumerate(zip(NAMES, self.keys, strict=True))
+        )
+
+    @property
+    def pinned(self) -> Pinned:
+        key = self.server.public_key().public_bytes_raw()
+        return Pinned(digest=ROSTER, server=key, members=self.members)
+
+    def document(self) -> dict[str, Any]:
+        """As it is read from a file, so that a test may change it in place."""
+        protection = Protection(level="active")
+        masks = protection.parameters(len(NAMES), minimum=4)
+        statement = make_statement(
+            self.plan,
+            facts=RunFacts(
+                run=RUN,
+                data="clinics",
+                simulated=False,
+                randomness="operating system",
+                sampler="full batch",
+                records_per_person=2,
+            ),
+            trust=TrustModel(
+                secure_aggregation="active",
+                colluding_parties=masks.colluders,
+                dropped_parties=masks.missing,
+                least_parties=masks.minimum,
+            ),
+            ledger=LedgerFacts(
+                budget_epsilon=2.0,
+                budget_delta=1e-6,
+                spent_before_epsilon=0.5,
+                head="5f" * 32,
+                rows=9,
+            ),
+        )
+        document = make_document(
+            statement.to_dict(),
+            protection=protection,
+            parties=self.members,
+            roster=ROSTER,
+            server=self.server.public_key().public_bytes_raw(),
+            experiment="cd" * 32,
+            model="ef" * 32,
+        )
+        return read_canonical(canonical_json(document).encode())
+
+    def signed(self, document: dict[str, Any] | None = None) -> SignedStatement:
+        return sign_as_server(self.document() if document is None else document, self.server)
+
+    def signatory(self, number: int = 0) -> Signatory:
+        return Signatory(
+            number=number,
+            name=NAMES[number],
+            identity=self.keys[number],
+            roster=ROSTER,
+            server=self.server.public_key().public_bytes_raw(),
+        )
+
+    def ledger(
+        self, path: Path, *, run: str = RUN, rounds: int = ROUNDS, adjacency: str = "replace-one"
+    ) -> Ledger:
+        """A party's ledger that has paid for so many releases."""
+        ledger = Ledger.create(
+            path,
+            data_name="north",
+            budget=Budget(epsilon=50.0, delta=1e-6),
+            adjacency=adjacency,
+            composition="rdp",
+        )
+        for index in range(rounds):
+            event = self.plan.event(min(index, ROUNDS - 1))
+            event = event_from_dict({**event.to_dict(), "adjacency": adjacency})
+            ledger.reserve(event, run=run, round=index)
+        return ledger

@@ -1,0 +1,248 @@
+"""A party attests what its own ledger says, and `verify` recomputes the rest without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fedpriv.federation.deployed.attesting import attest
+from fedpriv.federation.deployed.verifying import verify
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.privacy.statement.signed import SignedStatement, read_signed
+from tests.federation.deployed.statement_scenes import (
+    NAMES,
+    ROUNDS,
+    RUN,
+    Scene,
+    gaussian_plan,
+    shares_plan,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Change = Callable[[dict[str, Any]], object]
+
+SHARES, SERVER_NOISE = Scene.make(), Scene.make(gaussian_plan())
+
+
+def attested(scene: Scene, folder: Path, *, absent: tuple[str, ...] = ()) -> SignedStatement:
+    """The statement with the signatures of all who are there."""
+    signed = scene.signed()
+    for number, name in enumerate(NAMES):
+        if name not in absent:
+            with scene.ledger(folder / f"{name}.ledger") as ledger:
+                signed = signed.with_party(attest(signed, ledger, scene.signatory(number)))
+    return read_signed(signed.to_text().encode())
+
+
+@pytest.mark.parametrize("scene", [SHARES, SERVER_NOISE], ids=["shares", "server"])
+def test_a_true_statement_verifies(scene: Scene, tmp_path: Path) -> None:
+    verdict = verify(attested(scene, tmp_path), roster=scene.pinned)
+    assert verdict.sound, verdict.findings
+    assert verdict.missing == ()
+    said = {finding.check: finding.words for finding in verdict.findings}
+    assert said["threshold"].startswith("t = 4 of 5, active, with 1 colluding")
+    assert said["n_min"].startswith("n_min = 3" if scene is SHARES else "the noise is added by")
+    assert all(finding.passed for finding in verdict.findings[:-2])
+
+
+def test_who_did_not_sign_is_named(tmp_path: Path) -> None:
+    verdict = verify(attested(SHARES, tmp_path, absent=("east", "west")), roster=SHARES.pinned)
+    assert verdict.sound
+    assert verdict.missing == ("east", "west")
+
+
+def change(*path: str | int, to: Any) -> Change:
+    def apply(document: dict[str, Any]) -> None:
+        place: Any = document
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = to
+
+    return apply
+
+
+def lower_epsilon(document: dict[str, Any]) -> None:
+    for part in ("guarantee", "plan"):
+        document["statement"][part]["epsilon"] *= 0.9
+
+
+def raise_epsilon(document: dict[str, Any]) -> None:
+    document["statement"]["plan"]["budget"]["epsilon"] = 10.0
+    for part in ("guarantee", "plan"):
+        document["statement"][part]["epsilon"] *= 1.1
+
+
+def more_noise(document: dict[str, Any]) -> None:
+    """Events that cost less than the noise in the plan does."""
+    document["statement"]["releases"][0][0]["variance"] *= 4
+
+
+def fewer_colluders(document: dict[str, Any]) -> None:
+    for each in document["statement"]["plan"]["mechanisms"]:
+        each["share"]["colluders"] = 0
+    document["noise_shares"] = {"minimum": 4, "colluders": 0, "n_min": 4}
+
+
+LIES: dict[str, tuple[str, Change]] = {
+    "a lower epsilon": ("epsilon", lower_epsilon),
+    "a higher epsilon": ("epsilon", raise_epsilon),
+    "epsilon of the guarantee alone": (
+        "epsilon",
+        change("statement", "guarantee", "epsilon", to=0.5),
+    ),
+    "epsilon of a person": (
+        "epsilon",
+        change("statement", "guarantee", "per_person", "epsilon", to=1.0),
+    ),
+    "another delta": ("epsilon", change("statement", "guarantee", "delta", to=1e-5)),
+    "another accountant": ("epsilon", change("statement", "guarantee", "accountant", to="none")),
+    "a lower threshold": ("threshold", change("masks", "threshold", to=3)),
+    "a smaller sum": ("threshold", change("masks", "minimum", to=3)),
+    "no colluders": ("threshold", change("masks", "corrupt", to=0.0)),
+    "trust apart from masks": (
+        "threshold",
+        change("statement", "trust", "colluding_parties", to=2),
+    ),
+    "words apart from masks": ("threshold", change("statement", "trust", "tolerates", to="all")),
+    "no masks": ("threshold", change("masks", to=None)),
+    "n_min": ("n_min", change("noise_shares", "n_min", to=4)),
+    "no shares": ("n_min", change("noise_shares", to=None)),
+    "fewer colluders in the noise": ("n_min", fewer_colluders),
+    "events of more noise": ("n_min", more_noise),
+    "fewer releases": ("releases", change("statement", "releases", 0, 1, to=2)),
+    "no releases": ("releases", change("statement", "releases", to=[])),
+    "another adjacency": (
+        "releases",
+        change("statement", "guarantee", "adjacency", to="add-remove"),
+    ),
+    "a simulation": ("statement", change("statement", "status", to="SIMULATED")),
+    "seeded": ("statement", change("statement", "run", "randomness", to="seeded")),
+    "more parties": ("statement", change("statement", "plan", "parties", to=6)),
+    "no ledger": ("budget", change("statement", "ledger", to=None)),
+    "a spent budget": (
+        "budget",
+        change("statement", "ledger", "spent_before_epsilon", to=2.5),
+    ),
+    "not a table": ("epsilon", change("statement", "guarantee", to=7)),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_caught_although_the_server_signed_it(lie: str, tmp_path: Path) -> None:
+    check, apply = LIES[lie]
+    document = SHARES.document()
+    apply(document)
+    signed = SHARES.signed(document)
+    found = {finding.check: finding.passed for finding in verify(signed).findings}
+    assert found[check] is False
+    assert found["server"] is True
+    with SHARES.ledger(tmp_path / "north.ledger") as ledger, pytest.raises(QueryRefused):
+        attest(signed, ledger, SHARES.signatory())
+
+
+def test_a_party_that_did_not_pay_refuses(tmp_path: Path) -> None:
+    with (
+        SHARES.ledger(tmp_path / "a.ledger", run="another-run") as ledger,
+        pytest.raises(QueryRefused, match="paid for no release of this run"),
+    ):
+        attest(SHARES.signed(), ledger, SHARES.signatory())
+
+
+def test_a_party_that_paid_more_refuses(tmp_path: Path) -> None:
+    with (
+        SHARES.ledger(tmp_path / "a.ledger", rounds=ROUNDS + 1) as ledger,
+        pytest.raises(QueryRefused, match="not stated"),
+    ):
+        attest(SHARES.signed(), ledger, SHARES.signatory())
+
+
+def test_a_party_that_paid_another_price_refuses(tmp_path: Path) -> None:
+    dearer = Scene.make(shares_plan(epsilon=1.5))
+    with (
+        dearer.ledger(tmp_path / "a.ledger") as ledger,
+        pytest.raises(QueryRefused, match="not stated"),
+    ):
+        attest(SHARES.signed(), ledger, SHARES.signatory())
+
+
+def test_a_party_of_another_adjacency_refuses(tmp_path: Path) -> None:
+    with (
+        SHARES.ledger(tmp_path / "a.ledger", adjacency="add-remove") as ledger,
+        pytest.raises(QueryRefused, match="adjacency"),
+    ):
+        attest(SHARES.signed(), ledger, SHARES.signatory())
+
+
+def test_a_party_that_missed_a_release_says_so(tmp_path: Path) -> None:
+    with SHARES.ledger(tmp_path / "a.ledger", rounds=ROUNDS - 1) as ledger:
+        signature = attest(SHARES.signed(), ledger, SHARES.signatory())
+        assert (signature.releases, signature.head) == (ROUNDS - 1, ledger.head)
+
+
+def test_a_party_signs_for_its_own_server_roster_and_name_only(tmp_path: Path) -> None:
+    own, other = SHARES.signatory(), Ed25519PrivateKey.generate()
+    strangers = {
+        "signed by this party's server": replace(own, server=other.public_key().public_bytes_raw()),
+        "another roster": replace(own, roster="00" * 32),
+        "does not name this party": replace(own, identity=other),
+        "name this party as": replace(own, name="east"),
+        "party as its roster": replace(own, number=1),
+    }
+    with SHARES.ledger(tmp_path / "north.ledger") as ledger:
+        attest(SHARES.signed(), ledger, own)
+        for words, signatory in strangers.items():
+            with pytest.raises(QueryRefused, match=words):
+                attest(SHARES.signed(), ledger, signatory)
+
+
+def test_a_statement_of_another_server_is_refused(tmp_path: Path) -> None:
+    forged = replace(SHARES, server=Ed25519PrivateKey.generate())
+    with (
+        SHARES.ledger(tmp_path / "north.ledger") as ledger,
+        pytest.raises(QueryRefused, match="not signed by this party's server"),
+    ):
+        attest(forged.signed(SHARES.document()), ledger, SHARES.signatory())
+
+
+def test_the_roster_given_decides_whose_the_keys_are(tmp_path: Path) -> None:
+    signed = attested(SHARES, tmp_path)
+    other = Scene.make()
+    for roster in (
+        other.pinned,
+        replace(SHARES.pinned, digest="00" * 32),
+        replace(SHARES.pinned, members=SHARES.members[:-1]),
+        replace(SHARES.pinned, server=other.pinned.server),
+    ):
+        assert not verify(signed, roster=roster).sound
+    # By itself it holds together, and says that nobody has vouched for its keys.
+    alone = verify(signed)
+    assert alone.sound
+    assert {f.check for f in alone.findings if f.passed is None} >= {"roster", "ledger"}
+
+
+def test_a_signature_under_another_name_is_caught(tmp_path: Path) -> None:
+    signed = attested(SHARES, tmp_path)
+    moved = replace(signed, parties=(replace(signed.parties[0], number=4),))
+    assert not verify(moved).sound
+    stranger = replace(signed, parties=(replace(signed.parties[0], number=9, name="nobody"),))
+    assert not verify(stranger).sound
+
+
+def test_a_ledger_is_known_by_its_signed_head(tmp_path: Path) -> None:
+    signed = attested(SHARES, tmp_path)
+    with SHARES.ledger(tmp_path / "other.ledger") as other:
+        assert not verify(signed, ledger=other).sound
+    from fedpriv.privacy.ledger import Ledger
+
+    with Ledger.open(tmp_path / "east.ledger") as ledger:
+        ledger.reserve(SHARES.plan.event(0), run="a-later-run", round=0)
+        verdict = verify(signed, ledger=ledger)
+    assert verdict.sound
+    assert "that of east" in next(f.words for f in verdict.findings if f.check == "ledger")
+    assert RUN in next(f.words for f in verdict.findings if f.check == "statement")

@@ -1,0 +1,272 @@
+"""Errands on disk: a statement attested, a model handed over, a run cancelled, somebody away."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fedpriv.federation.protocol.errands import Attest, Cancel, Cancelled, HandOver
+from fedpriv.federation.protocol.wire import Reply, Request
+from fedpriv.privacy.statement.signed import read_signed, sign_as_server
+from fedpriv.simulations.cli import app
+from fedpriv.simulations.deploy.keys import read_identity
+from fedpriv.simulations.deploy.run import cancelling
+from fedpriv.simulations.deploy.run.jobs import carry_out, tell_cancelled
+from fedpriv.simulations.deploy.run.server import open_session
+from fedpriv.simulations.run.outcome import SIGNED
+from tests.federation.deployed.deployments import FOUR, PATIENCE, Deployment
+from tests.federation.deployed.test_deployed_run import SHARES, InterruptedGrid, PartialGrid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedpriv.federation.deployed.journal import Journal
+
+RUN, ROUND = bytes(range(32)), {"round": 0, "party": 0}
+NAMES = FOUR["names"]
+
+
+class Power(RuntimeError):
+    """A cut."""
+
+
+def cut() -> None:
+    raise Power("off")
+
+
+def grid_of(deployment: Deployment, kind: type[PartialGrid], *away: str) -> Any:
+    """The nodes of a deployment, without some."""
+    grid = deployment.grid()
+    grid.__class__ = kind
+    assert isinstance(grid, PartialGrid)
+    grid.missing = {NAMES.index(name) for name in away}
+    return grid
+
+
+def done(job: str, deployment: Deployment, out: Path, *away: str) -> dict[str, str]:
+    """The ServerApp's part of a job."""
+    config = {
+        "config": deployment.config(),
+        "roster": str(deployment.server / "roster.toml"),
+        "output": str(out),
+        "job": job,
+    }
+    grid = grid_of(deployment, PartialGrid, *away)
+    return carry_out(config, grid, seal=deployment.seal(), patience=PATIENCE)
+
+
+def interrupted(deployment: Deployment, out: Path, *, step: str, away: str) -> None:
+    """A run in which the server fails before a step, while one party is not there."""
+    grid = grid_of(deployment, InterruptedGrid, away)
+    grid.step, grid.between = step, cut
+    with pytest.raises(Power):
+        deployment.run(out, grid=grid)
+
+
+def verified(*arguments: object) -> tuple[int, dict[str, Any]]:
+    """What `fedpriv verify` says."""
+    found = CliRunner().invoke(app, ["verify", *map(str, arguments), "--json"])
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    return found.exit_code, json.loads(found.stdout)
+
+
+def handled(deployment: Deployment, name: str, message: Any) -> Reply:
+    """What a party says to one message of its server."""
+    return Reply.from_bytes(deployment.host(name).handle(Request(messages=(message,)).to_bytes()))
+
+
+@pytest.mark.parametrize("scene", [FOUR, SHARES], ids=["server", "shares"])
+def test_a_run_is_attested_handed_over_and_verified(scene: dict[str, Any], tmp_path: Path) -> None:
+    deployment, out = Deployment(folder=tmp_path, **scene), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    roster = deployment.server / "roster.toml"
+    assert done("attest", deployment, out, "east") == {
+        "north": "signed",
+        "east": "not there",
+        "south": "signed",
+        "west": "signed",
+    }
+    status, said = verified(out, "--roster", roster)
+    assert (status, said["sound"], said["missing"]) == (0, True, ["east"])
+    assert verified(out, "--roster", roster, "--complete")[0] == 1
+    # Late parties sign when the model is handed over.
+    assert set(done("handover", deployment, out).values()) == {"has it"}
+    status, said = verified(out / SIGNED, "--roster", roster, "--complete")
+    assert (status, said["missing"]) == (0, [])
+    n_min = next(each["words"] for each in said["findings"] if each["check"] == "n_min")
+    assert n_min.startswith("n_min = 2" if scene is SHARES else "the noise is added by the server")
+    # At the party: the same model, the same statement, and predictions from them.
+    (place,) = (deployment.home("east") / "models").iterdir()
+    assert (place / "model.npz").read_bytes() == (out / "model.npz").read_bytes()
+    own = deployment.home("east")
+    assert verified(place, "--roster", own / "roster.toml", "--ledger", own / "east.ledger")[0] == 0
+    predicted = CliRunner().invoke(app, ["predict", str(place), str(own / "records.csv"), "--json"])
+    assert len(json.loads(predicted.stdout)["prediction"]) == deployment.sizes[1]
+
+
+def test_who_paid_for_nothing_signs_nothing_and_gets_no_model(tmp_path: Path) -> None:
+    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out, grid=grid_of(deployment, PartialGrid, "east"))
+    for job in ("attest", "handover"):
+        words = done(job, deployment, out)
+        assert words.pop("east").startswith("refused: QueryRefused: this party has")
+        assert set(words.values()) == {"signed" if job == "attest" else "has it"}
+    assert verified(out)[1]["missing"] == ["east"]
+    assert not (deployment.home("east") / "models").exists()
+
+
+def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
+    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    done("attest", deployment, out)
+    signed = read_signed((out / SIGNED).read_bytes())
+    text, model = (out / SIGNED).read_bytes(), (out / "model.npz").read_bytes()
+    # A statement that the true server signed, about another model, or with another epsilon.
+    key = read_identity(deployment.server / "identity.key")
+    changed = {**signed.document, "model": sha256(b"").hexdigest()}
+    cheaper = json.loads(json.dumps(signed.document))
+    for part in ("guarantee", "plan"):
+        cheaper["statement"][part]["epsilon"] /= 2
+    forged = {**signed.document, "server": deployment.roster.identities[0].hex()}
+    other = sign_as_server(forged, read_identity(deployment.home("north") / "identity.key"))
+    cases: dict[str, Any] = {
+        "not the one that the statement names": HandOver(
+            run=RUN, **ROUND, statement=sign_as_server(changed, key).to_text().encode(), model=model
+        ),
+        "the statement is wrong (epsilon)": Attest(
+            run=RUN, **ROUND, statement=sign_as_server(cheaper, key).to_text().encode()
+        ),
+        "cannot be read": Attest(run=RUN, **ROUND, statement=text[:-1]),
+        "not signed by this party's server": HandOver(
+            run=RUN, **ROUND, statement=other.to_text().encode(), model=model
+        ),
+    }
+    for words, message in cases.items():
+        reply = handled(deployment, "south", message)
+        assert words in reply.refusal, reply.refusal
+        assert not reply.messages
+    assert not (deployment.home("south") / "models").exists()
+
+
+@pytest.mark.parametrize("step", ["answer", "reveal"])
+def test_a_cancelled_run_is_left_for_good(step: str, tmp_path: Path) -> None:
+    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    interrupted(deployment, out, step=step, away="west")
+    spent = {name: paid(deployment, name) for name in NAMES}
+    assert any(seat.stat().st_size for seat in seats(deployment, "north"))
+
+    cancelling.record(out)
+    words = done("cancel", deployment, out, "south", "west")
+    assert words == {
+        "north": "left it",
+        "east": "left it",
+        "south": "not there",
+        "west": "not there",
+    }
+    for name in ("north", "east"):
+        closed = seats(deployment, name)
+        assert closed
+        assert not any(seat.stat().st_size for seat in closed)
+        assert not any(
+            path.stat().st_size for path in (state(deployment, name) / "answers").iterdir()
+        )
+    assert spent == {name: paid(deployment, name) for name in NAMES}
+
+    # It is not taken up again at the server, nor by a server that has forgotten that.
+    config = {
+        "config": deployment.config(),
+        "roster": str(deployment.server / "roster.toml"),
+        "output": str(out),
+    }
+    with pytest.raises(ValueError, match="was cancelled, for good"):
+        open_session(config)
+    (out / "private" / "cancelled.json").rename(tmp_path / "hidden")
+    with pytest.raises(RuntimeError, match="this run was cancelled, for good"):
+        deployment.run(out)
+    (tmp_path / "hidden").rename(out / "private" / "cancelled.json")
+
+    # Who was away is told before the next run, which is as good as any.
+    tell_cancelled(
+        out.parent,
+        deployment.grid(),
+        names=NAMES,
+        seal=deployment.seal(),
+        patience=PATIENCE,
+    )
+    assert not cancelling.untold(out.parent, NAMES)
+    deployment.run(tmp_path / "server" / "runs" / "b", config=deployment.config(run={"seed": 1}))
+    name = json.loads((out / "private" / "run.json").read_text())["run"]
+    for party in NAMES:
+        journal: Journal = deployment.host(party).store
+        assert journal.cancelled(name)
+        rest = [seat for seat in seats(deployment, party) if seat.stat().st_size]
+        assert len(rest) == 1  # that of the second run
+
+
+def test_cancelling_does_not_make_a_party_new(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    interrupted(deployment, out, step="reveal", away="west")
+    cancelling.record(out)
+    done("cancel", deployment, out)
+    (deployment.home("north") / "north.ledger").unlink()
+    (state(deployment, "north") / "ledger").unlink()
+    deployment.run(tmp_path / "server" / "runs" / "b")
+    assert "its ledger is gone" in caplog.text
+    assert not (deployment.home("north") / "north.ledger").exists()
+
+
+def test_a_run_that_is_finished_or_unknown_is_not_cancelled(tmp_path: Path) -> None:
+    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    with pytest.raises(ValueError, match="no directory of a run"):
+        cancelling.record(out)
+    deployment.run(out)
+    with pytest.raises(ValueError, match="is finished"):
+        cancelling.record(out)
+
+
+def test_an_errand_comes_alone_and_can_be_repeated(tmp_path: Path) -> None:
+    deployment = Deployment(folder=tmp_path, **FOUR)
+    cancel = Cancel(run=RUN, **ROUND, name=b"a-run", seats=RUN)
+    for _ in range(2):
+        (said,) = handled(deployment, "north", cancel).messages
+        assert isinstance(said, Cancelled)
+    two = Request(messages=(cancel, cancel)).to_bytes()
+    # In company it is no errand but a step of a run that was cancelled.
+    assert not Reply.from_bytes(deployment.host("north").handle(two)).messages
+    assert (
+        "32 bytes each"
+        in handled(
+            deployment, "north", Cancel(run=RUN, **ROUND, name=b"a-run", seats=RUN[1:])
+        ).refusal
+    )
+
+
+def test_a_cancelled_run_is_not_attested(tmp_path: Path) -> None:
+    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    done("attest", deployment, out)
+    name = json.loads((out / "private" / "run.json").read_text())["run"]
+    handled(deployment, "north", Cancel(run=RUN, **ROUND, name=name.encode(), seats=b""))
+    assert "was cancelled" in done("attest", deployment, out)["north"]
+
+
+def seats(deployment: Deployment, name: str) -> list[Path]:
+    return sorted((state(deployment, name) / "seats").glob("[!.]*"))
+
+
+def state(deployment: Deployment, name: str) -> Path:
+    return deployment.home(name) / "state"
+
+
+def paid(deployment: Deployment, name: str) -> list[tuple[str, int]]:
+    if not (deployment.home(name) / f"{name}.ledger").exists():
+        return []
+    with closing(deployment.ledger(name)) as ledger:
+        return [(row.run, row.round) for row in ledger.rows() if row.kind == "reserved"]
