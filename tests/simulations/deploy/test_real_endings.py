@@ -182,3 +182,4 @@ def test_a_run_that_is_resumed_ends_what_flower_had_of_it(story: Story) -> None:
     assert story.resumed.run != story.before
     assert story.finished[1]
     assert not control.is_open(story.live.server, story.before)
+    assert not control.is_open(story.live.server, "1234567")  # of another database

@@ -17,6 +17,7 @@ from fedpriv.federation.engines.courier import envelope
 from fedpriv.simulations.deploy import status as statuses
 from fedpriv.simulations.deploy.flower.control import Sighting
 from fedpriv.simulations.deploy.heartbeat import Beat, Heart, heartbeat_file, last_beat
+from fedpriv.simulations.deploy.membership import NodeState
 from fedpriv.simulations.deploy.programs import Program
 from fedpriv.simulations.deploy.run import presence
 from fedpriv.simulations.deploy.run.lock import served
@@ -233,8 +234,12 @@ def test_the_server_sees_every_party_of_the_roster(
     deployment: Founder, running: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = deployment()
-    for node, name in ((7, "north"), (8, "south")):
-        write_json(made.server.nodes / f"{name}.json", {"node": str(node), "key": ""})
+    assert node_names(made.server) == {}  # nobody to ask
+    registered = [
+        NodeState(name=name, node=node, status="")
+        for node, name in (("7", "north"), ("8", "south"))
+    ]
+    monkeypatch.setattr(presence, "nodes", lambda _folder: registered)
     assert node_names(made.server) == {"7": "north", "8": "south"}
     sleeping(made.server, running)
     now = time.time()
