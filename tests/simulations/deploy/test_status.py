@@ -125,6 +125,23 @@ def test_a_partys_status_is_that_of_its_worker_and_its_exit_status_follows(
     assert "answer of run 17 for 2" in _status_with(folder, late, fedpriv)
 
 
+def test_a_party_that_does_not_hear_its_server_is_down(
+    deployment: Founder, running: Starter, fedpriv: Command
+) -> None:
+    folder = deployment().parties[0]
+    sleeping(folder, running)
+    now = time.time()
+    for idle, heard, state in (
+        (now - 500, now - 2, "idle"),
+        (now - 5, now - 400, "idle"),  # it was answering until a moment ago
+        (now - 500, now - 400, "down"),
+    ):
+        Heart(path=heartbeat_file(folder)).beat(Beat(time=now, since=idle))
+        Heart(path=heartbeat_file(folder, "supernode")).beat(Beat(time=heard))
+        assert member_status(folder).state == state
+    assert "server   heard 40" in fedpriv("deploy", "status", folder.root).out
+
+
 def _status_with(folder: Any, beat: Beat, fedpriv: Command) -> str:
     Heart(path=heartbeat_file(folder)).beat(beat)
     return str(fedpriv("deploy", "status", folder.root).out)
