@@ -392,7 +392,7 @@ def test_doctor_finds_nothing_wrong_with_a_party_whose_server_is_up(
     assert [check.found for check in examine(served.server) if not check.passed] == []
 
 
-def test_status_shows_processes_nodes_and_runs(served: Deployment) -> None:
+def test_status_shows_processes_parties_and_runs(served: Deployment) -> None:
     program = flwr(served.server)
     command = [program.command[0].removesuffix("flwr") + "fedpriv", "deploy", "status"]
     done = subprocess.run(
@@ -402,7 +402,9 @@ def test_status_shows_processes_nodes_and_runs(served: Deployment) -> None:
         timeout=_BOUND,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr  # a party is down
     printed = json.loads(done.stdout)
+    assert printed["state"] == "idle"
     assert {each["name"] for each in printed["processes"]} == {"superlink", "worker"}
-    assert {each["name"] for each in printed["parties"]} == set(NAMES)
+    states = {each["name"]: each["state"] for each in printed["parties"]}
+    assert states == dict(zip(NAMES, ("idle", "idle", "down"), strict=True))
