@@ -37,7 +37,7 @@ from fedpriv.simulations.deploy.flower.tasks import Runtime
 from fedpriv.simulations.deploy.flower.worker import ACQUIRE
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import add, found, rebundle
-from fedpriv.simulations.deploy.membership import register, wait_until_up
+from fedpriv.simulations.deploy.membership import nodes, register, wait_until_up
 from fedpriv.simulations.deploy.processes import processes, start, stop, tail
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr, party_programs, server_programs
 from fedpriv.simulations.deploy.reach import free_port
@@ -54,6 +54,7 @@ from tests.simulations.deploy.conftest import (
     SIZES,
     Deployment,
     federation_values,
+    until,
     write_records,
 )
 
@@ -393,6 +394,7 @@ def test_doctor_finds_nothing_wrong_with_a_party_whose_server_is_up(
 
 
 def test_status_shows_processes_parties_and_runs(served: Deployment) -> None:
+    assert until(lambda: [each.status for each in nodes(served.server)].count("online") == 2)
     program = flwr(served.server)
     command = [program.command[0].removesuffix("flwr") + "fedpriv", "deploy", "status"]
     done = subprocess.run(

@@ -197,5 +197,8 @@ def test_a_second_server_app_refuses_a_run_that_is_served(
         first.kill()
         first.wait()
     assert server_of(directory) is None  # the system gave it up with the process
+    with pytest.raises(ValueError, match="data"):  # an experiment without any
+        app(grid=cast("Any", None), context=cast("Any", context))
+    assert "data" in (directory / FAILURE).read_text()  # and whoever did not wait finds out
     with served(directory):
         assert server_of(directory) == os.getpid()
