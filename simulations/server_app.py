@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flwr.app import Context
+    from flwr.app.user_config import UserConfig
 
     from fedpriv.federation.federation import Federation
     from fedpriv.simulations.deploy.roster import Roster
@@ -54,7 +55,7 @@ def main(grid: Grid, context: Context) -> None:
             if config.get("job"):
                 _do_job(grid, context)
                 return
-            session, roster = deployed_server.open_session(config)
+            session, roster = _opened(config)
             folder = ServerFolder(Path(str(config["roster"])).parent)
             grid = WatchedGrid(grid, directory=session.directory, names=node_names(folder))
             tell = partial(_tell, missing=grid.missing)
@@ -72,9 +73,8 @@ def _to_its_end(session: Session, carry_on: Callable[[], object]) -> None:
     try:
         with refusals():
             carry_on()
-    except (ValueError, RuntimeError) as error:
-        log(ERROR, "fedpriv: %s", error)
-        replace_file(session.directory / FAILURE, f"{error}\n")
+    except Exception as error:
+        _leave_reason(session.directory, error)
         raise
 
 
@@ -106,6 +106,22 @@ def _do_job(grid: Grid, context: Context) -> None:
     except (ValueError, RuntimeError) as error:
         log(ERROR, "fedpriv: %s", error)
         raise
+
+
+def _opened(config: UserConfig) -> tuple[Session, Roster]:
+    """The deployed run of a run config; if it cannot be opened, the reason is in its directory."""
+    try:
+        return deployed_server.open_session(config)
+    except Exception as error:
+        _leave_reason(Path(str(config["output"])), error)
+        raise
+
+
+def _leave_reason(directory: Path, error: Exception) -> None:
+    """Say why there is no result, for whoever did not wait for it."""
+    reason = str(error) or type(error).__name__
+    log(ERROR, "fedpriv: %s", reason)
+    replace_file(directory / FAILURE, f"{reason}\n")
 
 
 def _session(output: str, experiment: str) -> Session:

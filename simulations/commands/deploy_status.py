@@ -83,8 +83,9 @@ def _facts(found: Status) -> dict[str, Any]:
     """A status as JSON; the worker's heartbeat with its age."""
     facts = asdict(found)
     facts["runs"] = [{**asdict(run), "finished": run.finished} for run in found.runs]
-    if found.worker is not None:
-        facts["worker"]["age"] = round(time.time() - found.worker.time, 1)
+    for name, beat in (("worker", found.worker), ("server", found.server)):
+        if beat is not None:
+            facts[name]["age"] = round(time.time() - beat.time, 1)
     return {**facts, "sound": found.sound}
 
 
@@ -109,6 +110,8 @@ def _print_status(found: Status, tolerance: dict[str, Any]) -> None:
         typer.echo("process  none was started")
     if found.worker is not None:
         typer.echo(f"worker   {_beat_line(found.worker)}")
+    if found.server is not None:
+        typer.echo(f"server   heard {time.time() - found.server.time:.0f} s ago")
     if "thresholds" in tolerance:
         typer.echo(f"masks    {tolerance['thresholds']}")
     for party in found.parties:

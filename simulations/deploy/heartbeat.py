@@ -1,4 +1,6 @@
-"""Heartbeat of a worker: a small file that says what it is doing, replaced every few seconds.
+"""Heartbeat of a process: a small file that says what it is doing, replaced every few seconds.
+
+A worker's says which task it has. A SuperNode's says when it last heard its server.
 
 Not durable on purpose: it is about processes that live, and a worker must not wait for a disk.
 """
@@ -24,14 +26,14 @@ SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What a worker was doing when it was last heard.
+    """What a process was doing when it was last heard.
 
     Attributes:
         pid: Its process.
         time: When that was, in seconds since 1970, as all times here.
         run: The run of its task; empty if it has none.
         step: What the task does.
-        since: When the task was taken.
+        since: Since when it has been doing that, or nothing.
         deadline: When it will be ended; None for never.
     """
 
@@ -74,14 +76,14 @@ def replace_lightly(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def heartbeat_file(folder: Folder, name: str = "worker") -> Path:
-    """Where a member's worker writes its heartbeat."""
+    """Where a process of a member writes its heartbeat."""
     return folder.processes / f"{name}.beat"
 
 
-def last_beat(folder: Folder) -> Beat | None:
-    """The last heartbeat of a member's worker, if there is one."""
+def last_beat(folder: Folder, name: str = "worker") -> Beat | None:
+    """The last heartbeat of a member's process, if there is one."""
     try:
-        return Beat(**json.loads(heartbeat_file(folder).read_text()))
+        return Beat(**json.loads(heartbeat_file(folder, name).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -5,7 +5,7 @@ idle       waits for a task                      owes no reply
 working    has one, in time                      owes one, and is waited for
 overdue    its deadline has passed               is not waited for, or said "overdue" itself
 hung       no heartbeat, or long past deadline   is online, and its message has expired
-down       a process has ended                   its node is not online
+down       a process has ended, or no server     its node is not online
 expelled   by the party's own roster             by the roster
 """
 
@@ -111,6 +111,7 @@ class Status:
         state: Of the member itself.
         processes: Those that were started and not stopped.
         worker: Its last heartbeat.
+        server: At a party: its node's, from when it last heard the server.
         parties: At the server: everybody in the roster.
         runs: At the server: all runs, oldest first.
     """
@@ -118,6 +119,7 @@ class Status:
     state: State
     processes: tuple[ProcessStatus, ...]
     worker: Beat | None
+    server: Beat | None = None
     parties: tuple[PartyStatus, ...] = ()
     runs: tuple[RunStatus, ...] = ()
 
@@ -150,9 +152,12 @@ def member_status(folder: ServerFolder | PartyFolder) -> Status:
     up = bool(started) and all(process.alive for process in started)
     state = worker_state(beat, now=time.time()) if up else "down"
     if isinstance(folder, PartyFolder):
+        server = last_beat(folder, "supernode")
+        if state == "idle" and not _reached(server, beat, now=time.time()):
+            state = "down"
         if _expelled(folder):
             state = "expelled"
-        return Status(state=state, processes=started, worker=beat)
+        return Status(state=state, processes=started, worker=beat, server=server)
     runs = tuple(run_status(path) for path in sorted(folder.runs.iterdir()))
     return Status(
         state=state,
@@ -271,6 +276,13 @@ def _party(
 
 def _age(moment: float | None, now: float) -> float | None:
     return None if moment is None else round(max(0.0, now - moment), 1)
+
+
+def _reached(server: Beat | None, worker: Beat | None, *, now: float) -> bool:
+    """Whether a party's node has heard its server lately, or had no time to: it was answering."""
+    if server is None or worker is None:  # it is starting
+        return True
+    return now - max(server.time, worker.since or 0.0) <= _SILENT_SECONDS
 
 
 def _expelled(folder: PartyFolder) -> bool:

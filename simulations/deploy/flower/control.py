@@ -13,6 +13,7 @@ import httpx
 from flwr.common.constant import HEARTBEAT_PATIENCE, Status
 from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, StopRunRequest
 from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
 from fedpriv.simulations.deploy.federation import read_federation
@@ -57,11 +58,19 @@ def sightings(folder: ServerFolder) -> tuple[Sighting, ...]:
 
 
 def state_of(folder: ServerFolder, run: str) -> str:
-    """What the SuperLink believes of a run: "pending", "starting", "running" or "finished"."""
+    """What the SuperLink believes of a run: "pending", "starting", "running" or "finished".
+
+    One that it does not know, because its database is another one, is as good as finished.
+    """
     with _client(folder) as client:
-        answer = client.ListRuns(ListRunsRequest(run_id=int(run)))
-    states = [each.status.status for each in answer.run_dict.values()]
-    return states[0] if states else Status.FINISHED  # of one that it does not know nothing comes
+        try:
+            answer = client.ListRuns(ListRunsRequest(run_id=int(run)))
+        except httpx.HTTPStatusError as error:
+            reason = FlowerError.from_json(error.response.text)
+            if reason is None or reason.code != ApiErrorCode.RUN_ID_NOT_FOUND:
+                raise
+            return Status.FINISHED
+    return next((each.status.status for each in answer.run_dict.values()), Status.FINISHED)
 
 
 def is_open(folder: ServerFolder, run: str) -> bool:

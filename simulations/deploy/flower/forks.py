@@ -133,14 +133,11 @@ def _awaited(
         if left is not None and left <= 0:
             return "overdue"
         pause = _BEAT_SECONDS if left is None else min(_BEAT_SECONDS, left)
-        if not select.select([ear], [], [], pause)[0]:
+        data = b"" if not select.select([ear], [], [], pause)[0] else os.read(ear, _LONGEST_NOTE)
+        if not data:  # it has ended, or goes on; whoever it started may hold the pipe, too
+            if _ended(child, within=_REAP_SECONDS):
+                return "done" if _exit_status(child) == 0 else "failed"
             continue
-        data = os.read(ear, _LONGEST_NOTE)
-        if not data:  # nobody holds the other end: it is ending, or has ended
-            left = _GRACE_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
-            if not _ended(child, within=min(left, _GRACE_SECONDS)):
-                return "overdue"
-            return "done" if _exit_status(child) == 0 else "failed"
         heard += data
         *lines, heard = heard.split(b"\n")
         for line in lines:

@@ -39,6 +39,8 @@ from fedpriv.simulations.deploy.flower.deadlines import PULL_SECONDS, max_second
 from fedpriv.simulations.deploy.flower.node_state import PartyState
 from fedpriv.simulations.deploy.flower.pace import Pace
 from fedpriv.simulations.deploy.flower.run_config import ConfigRefused, own_config
+from fedpriv.simulations.deploy.folders import PartyFolder
+from fedpriv.simulations.deploy.heartbeat import Beat, Heart, heartbeat_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,18 +100,21 @@ def paused(pace: Pace) -> Callable[[float], None]:
 
 def careful(pull: Pull) -> Pull:
     """Take a message without its run's code; reply at once if the run's config is refused."""
+    heart = Heart(path=None)
 
     def pulled(**given: Any) -> int | None:
         taken: list[Message] = []
+        state, party = given["state"], Path(str(given["node_config"].get("party", "")))
 
         def receive() -> tuple[Message, ObjectTree] | None:
             received: tuple[Message, ObjectTree] | None = given["receive"]()
+            heart.path = heartbeat_file(PartyFolder(party.parent), "supernode")
+            heart.beat(Beat())  # the server was heard
             if received is not None:
                 taken.append(received[0])
-                state.most = max_seconds(Path(str(given["node_config"].get("party", ""))))
+                state.most = max_seconds(party)
             return received
 
-        state = given["state"]
         try:
             return pull(**given | {"receive": receive, "get_fab": no_bundle})
         except ConfigRefused as refusal:

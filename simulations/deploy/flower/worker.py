@@ -95,8 +95,9 @@ def work(
     client = runtime.client(proof)
     wanted = AcquireTaskRequest(supported_task_types=[_TASKS[role]])
     print(f"fedpriv worker: {APPS[role]} for {runtime.address}", flush=True)
+    idle = time.time()
     while True:
-        heart.beat(Beat())
+        heart.beat(Beat(since=idle))
         if party is not None:  # before a task is taken: nobody waits for it then
             ahead = ahead.looked_at(party)
             app = module.app_with(ahead.files)
@@ -110,6 +111,7 @@ def work(
             duty = Duty(app=app, runtime=runtime, most=most, runs=runs)
             _take(role, duty, acquired.token, heart)
             pace.came()
+            idle = time.time()
         else:
             time.sleep(pace.pause)
 

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore import log
+from httpx import HTTPError
 
 from fedpriv.simulations.deploy.heartbeat import replace_lightly
-from fedpriv.simulations.run.files import PRIVATE, private, read_json
+from fedpriv.simulations.deploy.membership import nodes
+from fedpriv.simulations.run.files import PRIVATE, private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -137,10 +139,10 @@ class WatchedGrid(Grid):
 
     def get_node_ids(self) -> Iterable[int]:
         """The nodes that are there."""
-        nodes = list(self._grid.get_node_ids())
-        there = {str(node) for node in nodes}
-        self._say("not there:", [name for node, name in self._names.items() if node not in there])
-        return nodes
+        there = list(self._grid.get_node_ids())
+        known = {str(node) for node in there}
+        self._say("not there:", [name for node, name in self._names.items() if node not in known])
+        return there
 
     def _hear(self, reply: Message) -> None:
         node = str(reply.metadata.src_node_id)
@@ -196,12 +198,15 @@ def attendance(directory: Path) -> Attendance | None:
     """What the ServerApp of a run noted last; None if it has noted nothing."""
     try:
         values = json.loads((directory / PRIVATE / _FILE).read_text())
-        nodes = {node: Presence(**each) for node, each in values["nodes"].items()}
-        return Attendance(time=values["time"], pid=values["pid"], nodes=nodes)
+        noted = {node: Presence(**each) for node, each in values["nodes"].items()}
+        return Attendance(time=values["time"], pid=values["pid"], nodes=noted)
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 def node_names(folder: ServerFolder) -> dict[str, str]:
-    """The party of every node that was registered."""
-    return {str(read_json(note)["node"]): note.stem for note in folder.nodes.glob("*.json")}
+    """The party of every registered node; none where the SuperLink cannot be asked."""
+    try:
+        return {each.node: each.name for each in nodes(folder)}
+    except (ValueError, OSError, HTTPError):  # names are for people: a run goes on without them
+        return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,14 @@ def deployment(tmp_path: Path) -> Founder:
         )
 
     return make
+
+
+def until(condition: Callable[[], object]) -> bool:
+    """Wait for something that comes soon; whether it came."""
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(condition())
 
 
 Starter = Callable[[tuple[Program, ...]], None]

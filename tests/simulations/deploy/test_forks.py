@@ -16,20 +16,12 @@ import fedpriv
 from fedpriv.simulations.deploy.flower import forks
 from fedpriv.simulations.deploy.flower.forks import Note, in_a_fork
 from fedpriv.simulations.deploy.sessions import look_at
+from tests.simulations.deploy.conftest import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fedpriv.simulations.deploy.flower.forks import Tell
 
 ROOT = Path(fedpriv.__file__).parents[1]
-
-
-def until(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return bool(condition())
 
 
 def ignored(_note: Note | None, _left: float | None) -> None:

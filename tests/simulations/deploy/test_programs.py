@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from fedpriv.simulations.deploy.folders import Folder, party_folder, read_node, 
 from fedpriv.simulations.deploy.processes import Process, start, stop
 from fedpriv.simulations.deploy.programs import Program, flwr, party_programs, server_programs
 from fedpriv.simulations.run.files import write_json
+from tests.simulations.deploy.conftest import until
 
 if TYPE_CHECKING:
     from tests.simulations.conftest import Command
@@ -186,13 +186,6 @@ def sleeper(folder: Folder, code: str = "import time; time.sleep(60)") -> Progra
 
 def alive(process: Process) -> bool:
     return process.alive
-
-
-def until(condition: Any) -> bool:
-    deadline = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return bool(condition())
 
 
 def test_a_process_is_started_once_and_ended_by_its_id(tmp_path: Path, running: Starter) -> None:

@@ -128,6 +128,7 @@ def test_a_federation_that_waits_is_idle_and_sound(story: Story) -> None:
 def test_a_task_that_hangs_is_seen_at_its_party_and_at_the_server(story: Story) -> None:
     assert story.at_party is not None
     assert story.at_party.state == "working"
+    assert story.at_party.server is not None
     beat = story.at_party.worker
     assert beat is not None
     assert beat.step == "answer"
@@ -147,7 +148,9 @@ def test_a_task_that_hangs_is_ended_and_the_run_goes_on_and_names_who_was_missin
 ) -> None:
     live = story.live
     assert story.finished[0]
-    assert "a task was overdue" in live.log(live.party("north"))
+    north = live.party("north")
+    assert "a task was overdue" in live.log(north)
+    assert "Traceback" not in (north.processes / "supernode.log").read_text()
     assert "without north" in live.log(live.server)
 
 
@@ -182,3 +185,4 @@ def test_a_run_that_is_resumed_ends_what_flower_had_of_it(story: Story) -> None:
     assert story.resumed.run != story.before
     assert story.finished[1]
     assert not control.is_open(story.live.server, story.before)
+    assert not control.is_open(story.live.server, "1234567")  # of another database

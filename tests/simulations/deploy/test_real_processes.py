@@ -39,7 +39,7 @@ from fedpriv.simulations.deploy.flower.tasks import Runtime
 from fedpriv.simulations.deploy.flower.worker import ACQUIRE
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import found, rebundle
-from fedpriv.simulations.deploy.membership import register, wait_until_up
+from fedpriv.simulations.deploy.membership import nodes, register, wait_until_up
 from fedpriv.simulations.deploy.processes import processes, start, stop, tail
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr, party_programs, server_programs
 from fedpriv.simulations.deploy.reach import free_port
@@ -56,6 +56,7 @@ from tests.simulations.deploy.conftest import (
     SIZES,
     Deployment,
     federation_values,
+    until,
     write_records,
 )
 
@@ -395,7 +396,8 @@ def test_doctor_finds_nothing_wrong_with_a_party_whose_server_is_up(
     assert [check.found for check in examine(served.server) if not check.passed] == []
 
 
-def test_status_shows_processes_nodes_and_runs(served: Deployment) -> None:
+def test_status_shows_processes_parties_and_runs(served: Deployment) -> None:
+    assert until(lambda: [each.status for each in nodes(served.server)].count("online") == 2)
     program = flwr(served.server)
     command = [program.command[0].removesuffix("flwr") + "fedpriv", "deploy", "status"]
     done = subprocess.run(
@@ -405,7 +407,9 @@ def test_status_shows_processes_nodes_and_runs(served: Deployment) -> None:
         timeout=_BOUND,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr  # a party is down
     printed = json.loads(done.stdout)
+    assert printed["state"] == "idle"
     assert {each["name"] for each in printed["processes"]} == {"superlink", "worker"}
-    assert {each["name"] for each in printed["parties"]} == set(NAMES)
+    states = {each["name"]: each["state"] for each in printed["parties"]}
+    assert states == dict(zip(NAMES, ("idle", "idle", "down"), strict=True))

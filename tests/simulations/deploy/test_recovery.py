@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,10 +22,9 @@ from fedpriv.simulations.deploy.run.submission import submit
 from fedpriv.simulations.deploy.sessions import look_at
 from fedpriv.simulations.run.files import PRIVATE, write_json
 from fedpriv.simulations.server_app import FAILURE, app
+from tests.simulations.deploy.conftest import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.simulations.conftest import Command
     from tests.simulations.deploy.conftest import Founder, Starter
 
@@ -37,13 +35,6 @@ pathlib.Path(sys.argv[1]).write_text(str(child.pid))
 time.sleep(600)
 """
 SLEEP = "import time; time.sleep(600)"
-
-
-def until(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return bool(condition())
 
 
 def orphan(folder: Folder, running: Starter, *, child: str = SLEEP) -> int:
@@ -206,5 +197,8 @@ def test_a_second_server_app_refuses_a_run_that_is_served(
         first.kill()
         first.wait()
     assert server_of(directory) is None  # the system gave it up with the process
+    with pytest.raises(ValueError, match="data"):  # an experiment without any
+        app(grid=cast("Any", None), context=cast("Any", context))
+    assert "data" in (directory / FAILURE).read_text()  # and whoever did not wait finds out
     with served(directory):
         assert server_of(directory) == os.getpid()

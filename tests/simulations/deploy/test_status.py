@@ -17,6 +17,7 @@ from fedpriv.federation.engines.courier import envelope
 from fedpriv.simulations.deploy import status as statuses
 from fedpriv.simulations.deploy.flower.control import Sighting
 from fedpriv.simulations.deploy.heartbeat import Beat, Heart, heartbeat_file, last_beat
+from fedpriv.simulations.deploy.membership import NodeState
 from fedpriv.simulations.deploy.programs import Program
 from fedpriv.simulations.deploy.run import presence
 from fedpriv.simulations.deploy.run.lock import served
@@ -122,6 +123,23 @@ def test_a_partys_status_is_that_of_its_worker_and_its_exit_status_follows(
         assert (facts["state"], facts["sound"]) == (state, code == 0)
         assert facts["worker"]["run"] == beat.run
     assert "answer of run 17 for 2" in _status_with(folder, late, fedpriv)
+
+
+def test_a_party_that_does_not_hear_its_server_is_down(
+    deployment: Founder, running: Starter, fedpriv: Command
+) -> None:
+    folder = deployment().parties[0]
+    sleeping(folder, running)
+    now = time.time()
+    for idle, heard, state in (
+        (now - 500, now - 2, "idle"),
+        (now - 5, now - 400, "idle"),  # it was answering until a moment ago
+        (now - 500, now - 400, "down"),
+    ):
+        Heart(path=heartbeat_file(folder)).beat(Beat(time=now, since=idle))
+        Heart(path=heartbeat_file(folder, "supernode")).beat(Beat(time=heard))
+        assert member_status(folder).state == state
+    assert "server   heard 40" in fedpriv("deploy", "status", folder.root).out
 
 
 def _status_with(folder: Any, beat: Beat, fedpriv: Command) -> str:
@@ -233,8 +251,12 @@ def test_the_server_sees_every_party_of_the_roster(
     deployment: Founder, running: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = deployment()
-    for node, name in ((7, "north"), (8, "south")):
-        write_json(made.server.nodes / f"{name}.json", {"node": str(node), "key": ""})
+    assert node_names(made.server) == {}  # nobody to ask
+    registered = [
+        NodeState(name=name, node=node, status="")
+        for node, name in (("7", "north"), ("8", "south"))
+    ]
+    monkeypatch.setattr(presence, "nodes", lambda _folder: registered)
     assert node_names(made.server) == {"7": "north", "8": "south"}
     sleeping(made.server, running)
     now = time.time()
