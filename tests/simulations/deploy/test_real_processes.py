@@ -36,7 +36,7 @@ from fedpriv.simulations.deploy.federation import parse_federation, read_federat
 from fedpriv.simulations.deploy.flower.worker import ACQUIRE, Runtime
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import add, found, rebundle
-from fedpriv.simulations.deploy.membership import register, wait_until_up
+from fedpriv.simulations.deploy.membership import Reconciled, reconcile, wait_until_up
 from fedpriv.simulations.deploy.processes import processes, start, stop, tail
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr, party_programs, server_programs
 from fedpriv.simulations.deploy.reach import free_port
@@ -101,8 +101,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         assert wait_until_up(founded.server, members[0], seconds=_BOUND), tail(
             founded.server, "superlink"
         )
-        assert register(founded.server) == NAMES
-        assert register(founded.server) == ()
+        assert reconcile(founded.server) == Reconciled(registered=NAMES, unregistered=())
+        assert reconcile(founded.server) == Reconciled(registered=(), unregistered=())
         with at_work(*founded.parties[:2]):
             yield deployment
     finally:
