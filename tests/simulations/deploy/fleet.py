@@ -129,9 +129,7 @@ class Node:
 
     def confirm(self, identifier: str, *, run: int) -> None:
         self.client.ConfirmMessageReceived(
-            ConfirmMessageReceivedRequest(
-                node=self.named, run_id=run, message_object_id=identifier
-            )
+            ConfirmMessageReceivedRequest(node=self.named, run_id=run, message_object_id=identifier)
         )
 
     def push(self, *messages: Message, trees: list[Any] | None = None) -> Any:
@@ -174,7 +172,6 @@ class Fleet:
     """A SuperLink, the grid of a run on it, and the nodes of all parties."""
 
     deployment: Deployment
-    process: Process
     grid: HttpGrid
     run: int
     nodes: tuple[Node, ...]
@@ -183,10 +180,10 @@ class Fleet:
     def server(self) -> ServerFolder:
         return self.deployment.server
 
-    def instruct(self, node: Node, data: bytes = b"instruction") -> Message:
+    def instruct(self, node: Node, data: bytes = b"instruction", *, ttl: float = 600.0) -> Message:
         """Send an instruction to a node, which is online for that."""
         node.beat()
-        message = Message(envelope(data), node.number, "query.step", ttl=600.0)
+        message = Message(envelope(data), node.number, "query.step", ttl=ttl)
         (sent,) = self.grid.push_messages([message])
         assert sent == message.metadata.message_id
         return message
@@ -209,25 +206,43 @@ def status(action: Callable[[], object]) -> int:
     return 200
 
 
+@dataclass(frozen=True)
+class Alone:
+    """A SuperLink without a run, and the nodes of all parties."""
+
+    deployment: Deployment
+    process: Process
+    nodes: tuple[Node, ...]
+    address: str
+
+
 @contextmanager
-def fleet(root: Path) -> Iterator[Fleet]:
-    """Start a SuperLink and a run, whose task nobody but the caller carries out."""
+def superlink(root: Path) -> Iterator[Alone]:
+    """Start a SuperLink at which every party is registered."""
     with ExitStack() as stack:
         deployment = _founded(root)
         server = deployment.server
-        superlink, _ = server_programs(server)
+        program, _ = server_programs(server)
         stack.callback(stop, server)
-        process = start(superlink)
+        process = start(program)
         assert wait_until_up(server, process, seconds=BOUND), tail(server, "superlink")
         reconcile(server)
-        (root / "experiment.toml").write_text(_EXPERIMENT)
-        submit(new_run(read_experiment(root / "experiment.toml"), server), server)
         address = f"127.0.0.1:{read_federation(server.federation).server.port}"
-        grid = stack.enter_context(_task(address, server))
         nodes = tuple(Node(folder, address) for folder in deployment.parties)
         for node in nodes:
             stack.callback(node.client.close)
-        yield Fleet(deployment, process, grid, grid.run.run_id, nodes)
+        yield Alone(deployment, process, nodes, address)
+
+
+@contextmanager
+def fleet(root: Path) -> Iterator[Fleet]:
+    """Start a SuperLink and a run, whose task nobody but the caller carries out."""
+    with superlink(root) as alone:
+        server = alone.deployment.server
+        (root / "experiment.toml").write_text(_EXPERIMENT)
+        submit(new_run(read_experiment(root / "experiment.toml"), server), server)
+        with _task(alone.address, server) as grid:
+            yield Fleet(alone.deployment, grid, grid.run.run_id, alone.nodes)
 
 
 def _founded(root: Path) -> Deployment:
