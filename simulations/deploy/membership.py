@@ -19,6 +19,7 @@ from httpx import HTTPStatusError
 
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from fedpriv.simulations.deploy.folders import ServerFolder
     from fedpriv.simulations.deploy.processes import Process
+    from fedpriv.simulations.deploy.roster import Member
 
 _POLL_SECONDS = 0.2
 _UNREGISTERED = "unregistered"  # in Flower, whose tables keep every node for ever
@@ -106,28 +108,43 @@ def reconcile(folder: ServerFolder) -> Reconciled:
         strangers = [node for node in there if node.public_key not in wanted]
         for node in strangers:
             control.UnregisterNode(UnregisterNodeRequest(node_id=node.node_id))
-        missing = {key: wanted[key] for key in wanted.keys() - {node.public_key for node in there}}
-        for key, name in missing.items():
+        known = {node.public_key: node.node_id for node in there}
+        missing = {key: member for key, member in wanted.items() if key not in known}
+        for key, member in missing.items():
             try:
-                control.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+                answer = control.RegisterNode(RegisterNodeRequest(public_key=key, name=member.name))
             except HTTPStatusError:
                 raise ValueError(
-                    f"the node key of {name!r} was not registered: it was unregistered before, or "
-                    "is no EC key. Make new ones with `fedpriv deploy join`, and add their bundle."
+                    f"the node key of {member.name!r} was not registered: it was unregistered "
+                    "before, or is no EC key. Make new keys with `fedpriv deploy join`, and add "
+                    "their bundle."
                 ) from None
+            known[key] = answer.node_id
+    _note(folder, {member: known[key] for key, member in wanted.items()})
     return Reconciled(
-        registered=tuple(sorted(missing.values())),
+        registered=tuple(sorted(member.name for member in missing.values())),
         unregistered=tuple(sorted(node.name or str(node.node_id) for node in strangers)),
     )
 
 
+def _note(folder: ServerFolder, numbers: dict[Member, int]) -> None:
+    """Note the SuperLink's number of every party's node, with the key that it has there."""
+    names = {member.name for member in numbers}
+    for path in folder.nodes.glob("*.json"):
+        if path.stem not in names:
+            path.unlink()
+    for member, number in numbers.items():
+        note = {"node": str(number), "key": member.node}
+        write_json(folder.nodes / f"{member.name}.json", note)
+
+
 def nodes(folder: ServerFolder) -> tuple[NodeState, ...]:
     """The registered nodes."""
-    names = _wanted(folder)
+    members = _wanted(folder)
     with _control(folder) as control:
         return tuple(
             NodeState(
-                name=names.get(node.public_key, "unknown"),
+                name=members[node.public_key].name if node.public_key in members else "unknown",
                 node=str(node.node_id),
                 status=node.status,
             )
@@ -135,14 +152,14 @@ def nodes(folder: ServerFolder) -> tuple[NodeState, ...]:
         )
 
 
-def _wanted(folder: ServerFolder) -> dict[bytes, str]:
-    """The node key of every party that belongs, as the SuperLink has keys, with its name."""
+def _wanted(folder: ServerFolder) -> dict[bytes, Member]:
+    """Every party that belongs, by its node key as the SuperLink has keys."""
     roster = read_roster(folder.roster)
     belonging = [each for each in roster.members if getattr(each, "expelled", None) is None]
     return {
         load_ssh_public_key(member.node.encode()).public_bytes(
             Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
-        ): member.name
+        ): member
         for member in belonging
     }
 

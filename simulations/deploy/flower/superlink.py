@@ -40,6 +40,7 @@ from fedpriv.simulations.deploy.flower.fleet_rules import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from flwr.proto.fleet_pb2 import ActivateNodeRequest
     from flwr.server.superlink.linkstate import LinkState
@@ -92,26 +93,32 @@ def returning(activate: Activate) -> Activate:
     return activated
 
 
-def install() -> None:
-    """Put all rules between the network and Flower. Whatever comes first refuses first."""
-    # The older API on a port of its own, which none of this would guard.
-    for name in (FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API):
-        os.environ.pop(name, None)
+def changes() -> tuple[tuple[ModuleType, str, object], ...]:
+    """The rules: the module of Flower's, the name in it, and what it becomes."""
+    # Whatever comes first refuses first, and hands on what it lets through.
     gates = (Middleware(FleetOnly), Middleware(Signed), Middleware(Bodies, limits=Limits()))
-    extensions.get_middleware = lambda: gates
     fleet, runtime = fleet_handlers, runtime_handlers
-    fleet.activate_node = returning(fleet.activate_node)
-    fleet.push_messages = replying(fleet.push_messages)
-    fleet.push_object = belonging(fleet.push_object)
-    fleet.pull_object = handed(fleet.pull_object)
-    fleet.confirm_message_received = confirming(fleet.confirm_message_received)
-    fleet.pull_messages = complete_instructions(fleet.pull_messages)
-    runtime.pull_messages = complete_replies(runtime.pull_messages)
+    return (
+        (extensions, "get_middleware", lambda: gates),
+        (fleet, "activate_node", returning(fleet.activate_node)),
+        (fleet, "push_messages", replying(fleet.push_messages)),
+        (fleet, "push_object", belonging(fleet.push_object)),
+        (fleet, "pull_object", handed(fleet.pull_object)),
+        (fleet, "confirm_message_received", confirming(fleet.confirm_message_received)),
+        (fleet, "pull_messages", complete_instructions(fleet.pull_messages)),
+        (runtime, "pull_messages", complete_replies(runtime.pull_messages)),
+    )
 
 
 def main() -> None:
     """Run Flower's SuperLink, by ``python -m``, with the options of flower-superlink."""
-    install()
+    for owner, name, value in changes():
+        if not hasattr(owner, name):
+            raise RuntimeError(f"this Flower has no {name}: fedpriv needs the one that it pins.")
+        setattr(owner, name, value)
+    # An older API, on a port of its own, which none of this would guard.
+    for name in (FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API):
+        os.environ.pop(name, None)
     flower_superlink()
 
 

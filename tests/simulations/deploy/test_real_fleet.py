@@ -25,6 +25,7 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 from fedpriv.federation.engines.courier import envelope, opened
 from fedpriv.simulations.deploy.membership import Reconciled, _control, nodes, reconcile
 from fedpriv.simulations.deploy.roster import Roster, read_roster, write_roster
+from fedpriv.simulations.run.files import read_json
 from tests.simulations.deploy.fleet import Node, answer_to, fleet, status
 
 if TYPE_CHECKING:
@@ -349,6 +350,11 @@ def test_an_expelled_key_is_refused_at_once_and_a_stranger_unregistered(live: Fl
             registered=(), unregistered=tuple(sorted((party.root.name, str(number))))
         )
         assert {state.name for state in nodes(live.server)} == set(without.names)
+        noted = {path.stem: read_json(path) for path in live.server.nodes.glob("*.json")}
+        assert noted == {
+            member.name: {"node": str(node.number), "key": member.node}
+            for member, node in zip(without.members, live.nodes, strict=False)
+        }
         assert status(expelled.beat) == 401
         assert status(expelled.pulled) == 401
         again = Node(party, expelled.address)
