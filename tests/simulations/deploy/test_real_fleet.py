@@ -17,7 +17,7 @@ from flwr.app import Message
 from flwr.common.serde import message_to_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest
 from flwr.proto.fleet_pb2 import PushMessagesRequest
-from flwr.proto.message_pb2 import ObjectTree, PushObjectRequest
+from flwr.proto.message_pb2 import PushObjectRequest
 from flwr.proto.runtime_pb2 import PushAppMessagesRequest
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
@@ -26,7 +26,9 @@ from fedpriv.federation.engines.courier import envelope, opened
 from fedpriv.simulations.deploy.membership import Reconciled, _control, nodes, reconcile
 from fedpriv.simulations.deploy.roster import Roster, read_roster, write_roster
 from fedpriv.simulations.run.files import read_json
+from tests.simulations.deploy import forged_replies
 from tests.simulations.deploy.fleet import Node, answer_to, fleet, status
+from tests.simulations.deploy.forged_replies import changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,13 +64,6 @@ def stored(live: Fleet) -> list[list[Any]]:
             sorted(map(repr, database.execute(f"SELECT * FROM {table}")))  # noqa: S608
             for table in tables
         ]
-
-
-def changed(message: Message, **metadata: Any) -> Message:
-    """The message with other metadata, which no constructor would make."""
-    for name, value in metadata.items():
-        message.metadata.__dict__[f"_{name}"] = value
-    return message
 
 
 def received(live: Fleet, node: Node, data: bytes = b"instruction", ttl: float = 600.0) -> Message:
@@ -154,68 +149,7 @@ def test_a_reply_whose_objects_speak_for_another_never_arrives(
     assert live.replies(awaited, own) == []
 
 
-def _two_messages(own: Message) -> dict[str, Any]:
-    messages = [answer_to(own, data) for data in (b"one", b"two")]
-    return {"messages": messages, "trees": [get_object_tree(each) for each in messages]}
-
-
-def _no_tree(own: Message) -> dict[str, Any]:
-    return {"messages": [answer_to(own)], "trees": []}
-
-
-def _other_root(own: Message) -> dict[str, Any]:
-    return {"messages": [answer_to(own)], "trees": [get_object_tree(answer_to(own, b"other"))]}
-
-
-def _no_question(own: Message) -> dict[str, Any]:
-    return _whole(changed(answer_to(own), reply_to_message_id=""))
-
-
-def _unknown_question(own: Message) -> dict[str, Any]:
-    return _whole(changed(answer_to(own), reply_to_message_id="ab" * 32))
-
-
-def _other_run(own: Message) -> dict[str, Any]:
-    return _whole(changed(answer_to(own), run_id=own.metadata.run_id + 1))
-
-
-def _no_time(own: Message) -> dict[str, Any]:
-    return _whole(changed(answer_to(own), created_at=float("nan")))
-
-
-def _many_objects(own: Message) -> dict[str, Any]:
-    message = answer_to(own)
-    leaves = [ObjectTree(object_id=f"{number:064x}") for number in range(256)]
-    return {
-        "messages": [message],
-        "trees": [ObjectTree(object_id=message.object_id, children=leaves)],
-    }
-
-
-def _part_of_another_message(own: Message) -> dict[str, Any]:
-    message, other = answer_to(own), get_object_tree(own)
-    tree = ObjectTree(object_id=message.object_id, children=[other])
-    return {"messages": [message], "trees": [tree]}
-
-
-def _whole(message: Message) -> dict[str, Any]:
-    return {"messages": [message], "trees": [get_object_tree(message)]}
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [
-        _two_messages,
-        _no_tree,
-        _other_root,
-        _no_question,
-        _unknown_question,
-        _other_run,
-        _no_time,
-        _many_objects,
-        _part_of_another_message,
-    ],
-)
+@pytest.mark.parametrize("attack", forged_replies.ALL)
 def test_what_is_not_one_reply_to_an_instruction_of_the_node_is_not_stored(
     live: Fleet, hostile: Node, attack: Callable[[Message], dict[str, Any]]
 ) -> None:
