@@ -38,7 +38,7 @@ from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.flower.supernode import POLL_SECONDS
 from fedpriv.simulations.deploy.founding import found, rebundle
-from fedpriv.simulations.deploy.membership import nodes, register, wait_until_up
+from fedpriv.simulations.deploy.membership import nodes, reconcile, wait_until_up
 from fedpriv.simulations.deploy.processes import start, stop, tail
 from fedpriv.simulations.deploy.programs import party_programs, server_programs
 from fedpriv.simulations.deploy.reach import free_port
@@ -164,7 +164,7 @@ def over_flower(founded: Founded, wanted: Experiment) -> tuple[dict[str, Any], d
         superlink, worker = [start(program) for program in server_programs(founded.server)]
         if not wait_until_up(founded.server, superlink, seconds=_START_SECONDS):
             raise RuntimeError(tail(founded.server, "superlink"))
-        register(founded.server)
+        reconcile(founded.server)
         supernodes, workers = [], []
         for folder in founded.parties:
             stack.callback(stop, folder)

@@ -39,8 +39,7 @@ def server(
         fedpriv deploy server clinics/server
     """
     from fedpriv.simulations.deploy.folders import server_folder
-    from fedpriv.simulations.deploy.membership import register as register_nodes
-    from fedpriv.simulations.deploy.membership import wait_until_up
+    from fedpriv.simulations.deploy.membership import reconcile, wait_until_up
     from fedpriv.simulations.deploy.processes import tail
     from fedpriv.simulations.deploy.programs import server_programs, write_connection
 
@@ -53,7 +52,10 @@ def server(
     with _started(folder, programs, foreground=foreground) as members:
         if not wait_until_up(folder, members[0], seconds=_START_SECONDS):
             raise ValueError(f"the SuperLink did not start: {tail(folder, members[0].name)}")
-        for name in register_nodes(folder):
+        changed = reconcile(folder)
+        for name in changed.unregistered:
+            typer.echo(f"unregistered the node of {name}: its key is not in the roster")
+        for name in changed.registered:
             typer.echo(f"registered the node of {name}")
         _announce(members)
 

@@ -20,6 +20,7 @@ from fedpriv.simulations.deploy.certificates import (
 )
 from fedpriv.simulations.deploy.checks import Check, Fault, examined
 from fedpriv.simulations.deploy.federation import read_federation
+from fedpriv.simulations.deploy.flower import patches
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import releasable_records
 from fedpriv.simulations.deploy.processes import processes
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.deploy.checks import Examination
     from fedpriv.simulations.deploy.folders import Folder, ServerFolder
 
-FLOWER = "1.41."
+_SHOWN = 3
 _SOON_DAYS = 30
 _AGAIN = "run `fedpriv deploy init` again, or restore the file from a backup."
 _FEWER = "have more parties, or ask for less: policy.colluding, policy.min_parties."
@@ -113,10 +114,17 @@ def _party(folder: PartyFolder, *, network: bool, now: datetime) -> Iterator[Exa
 
 
 def _versions() -> str:
-    installed = version("flwr")
-    if not installed.startswith(FLOWER):
-        raise Fault(f"flwr {installed}", f"install flwr {FLOWER}*: others are not tested.")
-    return f"fedpriv {version('fedpriv')}, flwr {installed}"
+    """The Flower that was tested passes, and its corrections if no part that is used differs."""
+    installed, parts = patches.installed(), patches.read_parts()
+    both = f"fedpriv {version('fedpriv')}, flwr {installed}"
+    if installed == parts.tested:
+        return f"{both}, the one tested"
+    found = patches.differences(parts)
+    said = f"{both}; tested was {parts.tested}, of which {len(found)} parts differ"
+    if found or installed.rpartition(".")[0] != parts.tested.rpartition(".")[0]:
+        which = "".join(f"; {each}" for each in found[:_SHOWN])
+        raise Fault(f"{said}{which}", f"install flwr {parts.tested}.")
+    return said
 
 
 def _valid(path: Path, now: datetime, remedy: str = _AGAIN) -> str:

@@ -1,24 +1,38 @@
-"""Membership of nodes: the SuperLink admits those whose public key was registered, each once."""
+"""Membership of nodes: the SuperLink admits the keys of the roster's parties, and no others."""
 
 from __future__ import annotations
 
 import ssl
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_ssh_public_key,
+)
+from httpx import HTTPStatusError
+
 from fedpriv.simulations.deploy.federation import read_federation
-from fedpriv.simulations.deploy.programs import CONNECTION, flwr
-from fedpriv.simulations.deploy.run.submission import call
-from fedpriv.simulations.run.files import read_json, write_json
+from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flwr.proto.node_pb2 import NodeInfo
+    from flwr.supercore.control import ControlHttpClient
+
     from fedpriv.simulations.deploy.folders import ServerFolder
     from fedpriv.simulations.deploy.processes import Process
+    from fedpriv.simulations.deploy.roster import Member
 
 _POLL_SECONDS = 0.2
+_UNREGISTERED = "unregistered"  # in Flower, whose tables keep every node for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,42 +77,108 @@ def is_up(folder: ServerFolder) -> bool:
         connection.close()
 
 
-def register(folder: ServerFolder) -> tuple[str, ...]:
-    """Register the node keys that are not registered yet; returns their parties.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """What `reconcile` changed.
 
-    A key that was replaced is unregistered first: the old one is worth nothing from then on.
+    Attributes:
+        registered: The parties whose node keys were registered.
+        unregistered: The parties, or numbers of nodes, whose keys were unregistered.
     """
-    there = {state.node for state in nodes(folder)}
-    new = []
-    for path in sorted(folder.nodes.glob("*.pub")):
-        key, note = path.read_text().strip(), path.with_suffix(".json")
-        known = read_json(note) if note.exists() else {}
-        if known.get("node") in there:
-            if known["key"] == key:
-                continue
-            call(flwr(folder, "supernode", "unregister", known["node"], *_PLAIN))
-        answer = call(
-            flwr(folder, "supernode", "register", str(path), *_PLAIN, "--name", path.stem)
-        )
-        write_json(note, {"node": str(answer["node-id"]), "key": key})
-        new.append(path.stem)
-    return tuple(new)
+
+    registered: tuple[str, ...]
+    unregistered: tuple[str, ...]
+
+
+def reconcile(folder: ServerFolder) -> Reconciled:
+    """Make the registered node keys exactly those of the roster's parties; the server must be up.
+
+    Whatever else is registered is unregistered first, by whatever means it came to be: a key that
+    was replaced or whose party was expelled is refused from its next request on, also on a
+    connection that is open. No key is ever registered again after that.
+
+    Raises:
+        ValueError: The SuperLink refuses a key, for example one that was unregistered before.
+    """
+    from flwr.proto.control_pb2 import RegisterNodeRequest, UnregisterNodeRequest
+
+    wanted = _wanted(folder)
+    with _control(folder) as control:
+        there = _registered(control)
+        strangers = [node for node in there if node.public_key not in wanted]
+        for node in strangers:
+            control.UnregisterNode(UnregisterNodeRequest(node_id=node.node_id))
+        known = {node.public_key: node.node_id for node in there}
+        missing = {key: member for key, member in wanted.items() if key not in known}
+        for key, member in missing.items():
+            try:
+                answer = control.RegisterNode(RegisterNodeRequest(public_key=key, name=member.name))
+            except HTTPStatusError:
+                raise ValueError(
+                    f"the node key of {member.name!r} was not registered: it was unregistered "
+                    "before, or is no EC key. Make new keys with `fedpriv deploy join`, and add "
+                    "their bundle."
+                ) from None
+            known[key] = answer.node_id
+    _note(folder, {member: known[key] for key, member in wanted.items()})
+    return Reconciled(
+        registered=tuple(sorted(member.name for member in missing.values())),
+        unregistered=tuple(sorted(node.name or str(node.node_id) for node in strangers)),
+    )
+
+
+def _note(folder: ServerFolder, numbers: dict[Member, int]) -> None:
+    """Note the SuperLink's number of every party's node, with the key that it has there."""
+    names = {member.name for member in numbers}
+    for path in folder.nodes.glob("*.json"):
+        if path.stem not in names:
+            path.unlink()
+    for member, number in numbers.items():
+        note = {"node": str(number), "key": member.node}
+        write_json(folder.nodes / f"{member.name}.json", note)
 
 
 def nodes(folder: ServerFolder) -> tuple[NodeState, ...]:
     """The registered nodes."""
-    names = {
-        str(read_json(path)["node"]): path.stem for path in sorted(folder.nodes.glob("*.json"))
-    }
-    answer = call(flwr(folder, "supernode", "list", *_PLAIN))
-    return tuple(
-        NodeState(
-            name=names.get(str(entry["node-id"]), "unknown"),
-            node=str(entry["node-id"]),
-            status=str(entry["status"]),
+    members = _wanted(folder)
+    with _control(folder) as control:
+        return tuple(
+            NodeState(
+                name=members[node.public_key].name if node.public_key in members else "unknown",
+                node=str(node.node_id),
+                status=node.status,
+            )
+            for node in _registered(control)
         )
-        for entry in answer["nodes"]
-    )
 
 
-_PLAIN = (CONNECTION, "--format", "json")
+def _wanted(folder: ServerFolder) -> dict[bytes, Member]:
+    """Every party that belongs, by its node key as the SuperLink has keys."""
+    roster = read_roster(folder.roster)
+    belonging = [each for each in roster.members if getattr(each, "expelled", None) is None]
+    return {
+        load_ssh_public_key(member.node.encode()).public_bytes(
+            Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
+        ): member
+        for member in belonging
+    }
+
+
+def _registered(control: ControlHttpClient) -> list[NodeInfo]:
+    """The nodes whose keys are admitted."""
+    from flwr.proto.control_pb2 import ListNodesRequest
+
+    answer = control.ListNodes(ListNodesRequest())
+    return [node for node in answer.nodes_info if node.status != _UNREGISTERED]
+
+
+@contextmanager
+def _control(folder: ServerFolder) -> Iterator[ControlHttpClient]:
+    """A client of the SuperLink's Control API. Imported here: most commands need no Flower."""
+    from flwr.supercore.control import ControlHttpClient
+
+    port = read_federation(folder.federation).server.port
+    with ControlHttpClient.from_server_address(
+        f"127.0.0.1:{port}", False, folder.ca.read_bytes(), []
+    ) as client:
+        yield client

@@ -3,6 +3,8 @@
 The SuperLink has one port for everything. Its Control API, which starts runs and admits nodes, asks
 nobody who they are; its Runtime API hands out the server's tasks. Only the Fleet API, which nodes
 use, checks a signature in every request. So the other two answer requests from this machine alone.
+Who reaches the Fleet API is settled in `admission`, how much they may send in `bodies`, what they
+may say in `fleet_rules`, and when it is passed on in `completeness`.
 
 Not covered: other users of this machine, and a proxy on it, which makes every request a local one.
 
@@ -13,19 +15,32 @@ the node, so that whoever makes it is that node.
 
 from __future__ import annotations
 
+import os
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from flwr.common.constant import FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API
 from flwr.proto.fleet_pb2 import ActivateNodeResponse
 from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.superlink import extensions
 from flwr.superlink.cli.flower_superlink import flower_superlink
 from flwr.superlink.servicer.fleet import fleet_handlers
+from flwr.superlink.servicer.runtime import runtime_handlers
 from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse
+
+from fedpriv.simulations.deploy.flower.admission import FLEET, Signed, refusal
+from fedpriv.simulations.deploy.flower.bodies import Bodies, Limits
+from fedpriv.simulations.deploy.flower.completeness import complete_instructions, complete_replies
+from fedpriv.simulations.deploy.flower.fleet_rules import (
+    belonging,
+    confirming,
+    handed,
+    replying,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from flwr.proto.fleet_pb2 import ActivateNodeRequest
     from flwr.server.superlink.linkstate import LinkState
@@ -33,8 +48,7 @@ if TYPE_CHECKING:
 
     Activate = Callable[..., ActivateNodeResponse]
 
-PUBLIC = ("/v1/fleet/", "/health")
-"""What other machines may ask for."""
+_HEALTH = "/health"
 
 
 class FleetOnly:
@@ -44,17 +58,16 @@ class FleetOnly:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer 403."""
-        if scope["type"] == "lifespan" or _allowed(scope):
+        """Let a request through, or answer 403; what is not HTTP gets no answer."""
+        if scope["type"] == "lifespan" or (scope["type"] == "http" and _allowed(scope)):
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            refusal = PlainTextResponse("Only nodes are served from outside.", status_code=403)
-            await refusal(scope, receive, send)
+            await refusal(403, "Only nodes are served from outside.")(scope, receive, send)
 
 
 def _allowed(scope: Scope) -> bool:
     path: str = scope["path"]
-    if path.startswith(PUBLIC[0]) or path == PUBLIC[1]:
+    if path.startswith(FLEET) or path == _HEALTH:
         return True
     client = scope.get("client")
     try:
@@ -80,10 +93,32 @@ def returning(activate: Activate) -> Activate:
     return activated
 
 
+def changes() -> tuple[tuple[ModuleType, str, object], ...]:
+    """The rules: the module of Flower's, the name in it, and what it becomes."""
+    # Whatever comes first refuses first, and hands on what it lets through.
+    gates = (Middleware(FleetOnly), Middleware(Signed), Middleware(Bodies, limits=Limits()))
+    fleet, runtime = fleet_handlers, runtime_handlers
+    return (
+        (extensions, "get_middleware", lambda: gates),
+        (fleet, "activate_node", returning(fleet.activate_node)),
+        (fleet, "push_messages", replying(fleet.push_messages)),
+        (fleet, "push_object", belonging(fleet.push_object)),
+        (fleet, "pull_object", handed(fleet.pull_object)),
+        (fleet, "confirm_message_received", confirming(fleet.confirm_message_received)),
+        (fleet, "pull_messages", complete_instructions(fleet.pull_messages)),
+        (runtime, "pull_messages", complete_replies(runtime.pull_messages)),
+    )
+
+
 def main() -> None:
     """Run Flower's SuperLink, by ``python -m``, with the options of flower-superlink."""
-    extensions.get_middleware = lambda: (Middleware(FleetOnly),)
-    fleet_handlers.activate_node = returning(fleet_handlers.activate_node)
+    for owner, name, value in changes():
+        if not hasattr(owner, name):
+            raise RuntimeError(f"this Flower has no {name}: fedpriv needs the one that it pins.")
+        setattr(owner, name, value)
+    # An older API, on a port of its own, which none of this would guard.
+    for name in (FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API):
+        os.environ.pop(name, None)
     flower_superlink()
 
 

@@ -21,7 +21,7 @@ from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
 from fedpriv.simulations.deploy.founding import found, rebundle
-from fedpriv.simulations.deploy.membership import register, wait_until_up
+from fedpriv.simulations.deploy.membership import reconcile, wait_until_up
 from fedpriv.simulations.deploy.processes import Process, processes, stop, tail
 from fedpriv.simulations.deploy.programs import party_programs, server_programs
 from fedpriv.simulations.deploy.run.submission import Submitted, new_run, result_of, submit
@@ -207,7 +207,7 @@ def standing(**policy: Any) -> Iterator[Standing]:
         assert wait_until_up(live.server, superlink(live.server), seconds=BOUND), tail(
             live.server, "superlink"
         )
-        register(live.server)
+        reconcile(live.server)
         for folder in live.parties:
             live.start(folder)
         yield live

@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fedpriv.federation.deployed.journal import Journal, LedgerMark
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.deploy import certificates, doctor, keys, reach
+from fedpriv.simulations.deploy import certificates, keys, reach
 from fedpriv.simulations.deploy.doctor import examine
 from fedpriv.simulations.deploy.epochs import forget
+from fedpriv.simulations.deploy.flower import patches
 from fedpriv.simulations.deploy.folders import read_node
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
 from tests.simulations.deploy.conftest import LABEL
@@ -317,7 +318,7 @@ def test_a_clock_that_flower_would_refuse_is_found(
 def test_another_version_of_flower_is_found(
     deployment: Founder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "version", lambda _name: "1.42.0")
+    monkeypatch.setattr(patches, "installed", lambda: "1.42.0")
     assert set(failures(deployment().server)) == {"versions"}
 
 

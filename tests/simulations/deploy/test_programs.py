@@ -72,7 +72,8 @@ def test_a_dry_run_prints_exactly_what_is_executed(
     recorder = Recorder()
     monkeypatch.setattr(subprocess, "Popen", recorder)
     monkeypatch.setattr(membership, "wait_until_up", lambda *_args, **_options: True)
-    monkeypatch.setattr(membership, "register", lambda _folder: ())
+    nothing = membership.Reconciled(registered=(), unregistered=())
+    monkeypatch.setattr(membership, "reconcile", lambda _folder: nothing)
     done = fedpriv("deploy", role, folder.root)
     assert done.code == 0, done.err
     promised = printed(shown.out)

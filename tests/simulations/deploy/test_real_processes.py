@@ -39,7 +39,7 @@ from fedpriv.simulations.deploy.flower.tasks import Runtime
 from fedpriv.simulations.deploy.flower.worker import ACQUIRE
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import found, rebundle
-from fedpriv.simulations.deploy.membership import nodes, register, wait_until_up
+from fedpriv.simulations.deploy.membership import Reconciled, nodes, reconcile, wait_until_up
 from fedpriv.simulations.deploy.processes import processes, start, stop, tail
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr, party_programs, server_programs
 from fedpriv.simulations.deploy.reach import free_port
@@ -105,8 +105,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         assert wait_until_up(founded.server, members[0], seconds=_BOUND), tail(
             founded.server, "superlink"
         )
-        assert register(founded.server) == NAMES
-        assert register(founded.server) == ()
+        assert reconcile(founded.server) == Reconciled(registered=NAMES, unregistered=())
+        assert reconcile(founded.server) == Reconciled(registered=(), unregistered=())
         with at_work(*founded.parties[:2]):
             yield deployment
     finally:

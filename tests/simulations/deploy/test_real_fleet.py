@@ -1,0 +1,301 @@
+"""A hostile party, properly registered and signing, against a real SuperLink.
+
+It speaks as the server to another party, answers in its place, takes and deletes what is meant for
+it, and sends what cannot be read. Every attempt ends with 403, and the SuperLink's tables are as
+before. See `test_real_bodies` for whoever is not registered.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flwr.app import Message
+from flwr.common.serde import message_to_proto
+from flwr.proto.control_pb2 import RegisterNodeRequest
+from flwr.proto.fleet_pb2 import PushMessagesRequest
+from flwr.proto.message_pb2 import PushObjectRequest
+from flwr.proto.runtime_pb2 import PushAppMessagesRequest
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+
+from fedpriv.federation.engines.courier import envelope, opened
+from fedpriv.simulations.deploy.membership import Reconciled, _control, nodes, reconcile
+from fedpriv.simulations.deploy.roster import Roster, read_roster, write_roster
+from fedpriv.simulations.run.files import read_json
+from tests.simulations.deploy import forged_replies
+from tests.simulations.deploy.fleet import Node, answer_to, fleet, status
+from tests.simulations.deploy.forged_replies import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.simulations.deploy.fleet import Fleet
+
+SUPERLINK = 1
+LOCKS_OUT = (2**32 - 1).to_bytes(4, "big")  # a round number after which no other is accepted
+REFUSED = 403
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleet(tmp_path_factory.mktemp("fleet")) as made:
+        yield made
+
+
+@pytest.fixture
+def victim(live: Fleet) -> Node:
+    return live.nodes[0]
+
+
+@pytest.fixture
+def hostile(live: Fleet) -> Node:
+    return live.nodes[1]
+
+
+def stored(live: Fleet) -> list[list[Any]]:
+    """All that a node could have left in the SuperLink's tables."""
+    tables = ("message_ins", "message_res", "objects", "object_children", "object_push_sessions")
+    with closing(sqlite3.connect(f"file:{live.server.database}?mode=ro", uri=True)) as database:
+        return [
+            sorted(map(repr, database.execute(f"SELECT * FROM {table}")))  # noqa: S608
+            for table in tables
+        ]
+
+
+def received(live: Fleet, node: Node, data: bytes = b"instruction", ttl: float = 600.0) -> Message:
+    """An instruction that a node has got whole."""
+    message = live.instruct(node, data, ttl=ttl)
+    assert node.pulled() == [message.metadata.message_id]
+    return message
+
+
+def test_an_honest_node_gets_its_instructions_and_its_replies_arrive(
+    live: Fleet, victim: Node
+) -> None:
+    instruction = received(live, victim)
+    for identifier in get_all_nested_objects(instruction):
+        assert victim.object(identifier, run=live.run).object_available
+    victim.confirm(instruction.metadata.message_id, run=live.run)
+    victim.reply(answer_to(instruction))
+    (reply,) = live.replies(instruction)
+    assert opened(reply) == b"answer"
+    assert reply.metadata.src_node_id == victim.number
+
+
+def test_a_party_cannot_instruct_another_as_if_it_were_the_server(
+    live: Fleet, victim: Node, hostile: Node
+) -> None:
+    own = received(live, hostile)
+    victim.beat()
+    before = stored(live)
+    for source in (SUPERLINK, hostile.number):
+        forged = Message(envelope(LOCKS_OUT), victim.number, "query.step", ttl=600.0)
+        changed(forged, src_node_id=source)
+        assert status(lambda forged=forged: hostile.push(forged)) == REFUSED  # type: ignore[misc]
+        changed(forged, reply_to_message_id=own.metadata.message_id)
+        assert status(lambda forged=forged: hostile.push(forged)) == REFUSED  # type: ignore[misc]
+    assert stored(live) == before
+    assert victim.pulled() == []
+
+
+def test_a_party_cannot_answer_in_the_place_of_another(
+    live: Fleet, victim: Node, hostile: Node
+) -> None:
+    instruction = received(live, victim)
+    hostile.beat()
+    before = stored(live)
+    forged = answer_to(instruction, b"forged")
+    assert forged.metadata.src_node_id == victim.number
+    assert status(lambda: hostile.push(forged)) == REFUSED
+    changed(forged, src_node_id=hostile.number)
+    assert status(lambda: hostile.push(forged)) == REFUSED
+    assert stored(live) == before
+    victim.reply(answer_to(instruction))
+    (reply,) = live.replies(instruction)
+    assert opened(reply) == b"answer"
+
+
+def test_a_reply_whose_objects_speak_for_another_never_arrives(
+    live: Fleet, victim: Node, hostile: Node
+) -> None:
+    """Its header is in order; the ServerApp would believe the objects."""
+    awaited, own = received(live, victim), received(live, hostile)
+    forged = answer_to(awaited, b"forged")
+    identifier = forged.object_id
+    header = message_to_proto(answer_to(own))
+    header.metadata.message_id = identifier
+    session = hostile.client.PushMessages(
+        PushMessagesRequest(
+            node=hostile.named,
+            messages_list=[header],
+            message_object_trees=[get_object_tree(forged)],
+        )
+    ).session_id
+    objects = get_all_nested_objects(forged)
+    root = objects.pop(identifier)
+    for each, part in objects.items():
+        assert hostile.push_object(part.deflate(), each, run=live.run, session=session)
+    before = stored(live)
+
+    def push() -> None:
+        hostile.push_object(root.deflate(), identifier, run=live.run, session=session)
+
+    assert status(push) == REFUSED
+    assert stored(live) == before
+    assert live.replies(awaited, own) == []
+
+
+@pytest.mark.parametrize("attack", forged_replies.ALL)
+def test_what_is_not_one_reply_to_an_instruction_of_the_node_is_not_stored(
+    live: Fleet, hostile: Node, attack: Callable[[Message], dict[str, Any]]
+) -> None:
+    own = received(live, hostile)
+    pushed, before = attack(own), stored(live)
+    assert status(lambda: hostile.push(*pushed["messages"], trees=pushed["trees"])) == REFUSED
+    assert stored(live) == before
+    assert live.replies(own) == []
+
+
+def test_an_instruction_has_one_reply_and_none_after_it_has_expired(
+    live: Fleet, hostile: Node
+) -> None:
+    own = received(live, hostile)
+    reply = answer_to(own)
+    hostile.reply(reply)
+    hostile.push(reply)  # as a node does that has not heard the first answer
+    assert status(lambda: hostile.push(answer_to(own, b"second"))) == REFUSED
+    (arrived,) = live.replies(own)
+    assert opened(arrived) == b"answer"
+    short = received(live, hostile, ttl=2.0)
+    late = answer_to(short)
+    time.sleep(max(0.0, short.metadata.created_at + 2.1 - time.time()))
+    assert status(lambda: hostile.push(late)) == REFUSED
+
+
+def test_a_party_cannot_push_objects_of_another_ones_reply(
+    live: Fleet, victim: Node, hostile: Node
+) -> None:
+    reply = answer_to(received(live, victim))
+    session = victim.push(reply).session_id
+    before = stored(live)
+    for identifier, part in get_all_nested_objects(reply).items():
+        for named in (session, ""):  # Flower looks the session up for whoever names none
+
+            def push(identifier: str = identifier, part: Any = part, named: str = named) -> None:
+                hostile.push_object(part.deflate(), identifier, run=live.run, session=named)
+
+            assert status(push) == REFUSED
+    assert stored(live) == before
+
+
+def test_a_party_can_neither_read_nor_delete_what_is_meant_for_another(
+    live: Fleet, victim: Node, hostile: Node
+) -> None:
+    instruction = received(live, victim, b"for the victim alone")
+    hostile.beat()
+    identifier = instruction.metadata.message_id
+    for each in get_all_nested_objects(instruction):
+        assert status(lambda each=each: hostile.object(each, run=live.run)) == REFUSED  # type: ignore[misc]
+    assert status(lambda: hostile.confirm(identifier, run=live.run)) == REFUSED
+    for each in get_all_nested_objects(instruction):
+        assert victim.object(each, run=live.run).object_content
+    victim.confirm(identifier, run=live.run)
+
+
+def test_objects_that_no_instruction_named_are_not_handed_out(live: Fleet, victim: Node) -> None:
+    waiting = live.instruct(victim)  # not delivered yet
+    assert status(lambda: victim.object(waiting.object_id, run=live.run)) == REFUSED
+    assert status(lambda: victim.object("ab" * 32, run=live.run)) == REFUSED
+    assert victim.pulled() == [waiting.metadata.message_id]
+    assert victim.object(waiting.object_id, run=live.run).object_available
+    other_run = live.run + 1
+    assert status(lambda: victim.object(waiting.object_id, run=other_run)) == REFUSED
+
+
+def announced(live: Fleet, node: Node) -> tuple[Message, str]:
+    """An instruction of which the SuperLink has no object, and the session to push them in."""
+    node.beat()
+    message = Message(envelope(b"incomplete"), node.number, "query.step", ttl=600.0)
+    message.metadata.__dict__["_message_id"] = message.object_id
+    answer = live.grid._runtime_client.PushMessages(
+        PushAppMessagesRequest(
+            messages_list=[message_to_proto(message)],
+            message_object_trees=[get_object_tree(message)],
+        )
+    )
+    return message, answer.session_id
+
+
+def test_a_node_is_not_given_a_message_whose_objects_are_lost_but_the_next_one(
+    live: Fleet, victim: Node
+) -> None:
+    lost, session = announced(live, victim)
+    assert victim.pulled() == []
+    following = live.instruct(victim)
+    assert victim.pulled() == [following.metadata.message_id]
+    objects = get_all_nested_objects(lost)
+    for identifier, part in objects.items():
+        assert victim.pulled() == []
+        live.grid._runtime_client.PushObject(
+            PushObjectRequest(
+                node=live.grid.node,
+                run_id=live.run,
+                object_id=identifier,
+                object_content=part.deflate(),
+                session_id=session,
+            )
+        )
+    assert victim.pulled() == [lost.metadata.message_id]
+
+
+def test_the_server_does_not_wait_for_the_objects_of_a_reply(
+    live: Fleet, victim: Node, hostile: Node
+) -> None:
+    """The hostile party announces a reply and sends none; the other's arrives all the same."""
+    asked = [received(live, node) for node in (victim, hostile)]
+    hostile.push(answer_to(asked[1]))
+    assert live.replies(*asked) == []
+    victim.reply(answer_to(asked[0]))
+    (reply,) = live.replies(*asked)
+    assert reply.metadata.src_node_id == victim.number
+
+
+# Registered nodes are the roster's.
+
+
+def test_an_expelled_key_is_refused_at_once_and_a_stranger_unregistered(live: Fleet) -> None:
+    expelled, party = live.nodes[2], live.deployment.parties[2]
+    expelled.beat()  # its connection stays open
+    roster = read_roster(live.server.roster)
+    with _control(live.server) as control:
+        _, stranger = generate_key_pairs()
+        number = control.RegisterNode(
+            RegisterNodeRequest(public_key=public_key_to_bytes(stranger))
+        ).node_id
+    assert {state.name for state in nodes(live.server)} == {*roster.names, "unknown"}
+    without = Roster(members=tuple(each for each in roster.members if each.name != party.root.name))
+    write_roster(live.server.roster, without)
+    try:
+        assert reconcile(live.server) == Reconciled(
+            registered=(), unregistered=tuple(sorted((party.root.name, str(number))))
+        )
+        assert {state.name for state in nodes(live.server)} == set(without.names)
+        noted = {path.stem: read_json(path) for path in live.server.nodes.glob("*.json")}
+        assert noted == {
+            member.name: {"node": str(node.number), "key": member.node}
+            for member, node in zip(without.members, live.nodes, strict=False)
+        }
+        assert status(expelled.beat) == 401
+        assert status(expelled.pulled) == 401
+        again = Node(party, expelled.address)
+        with again.client:
+            assert status(lambda: again.number) == 412  # for which a SuperNode tells the reason
+        write_roster(live.server.roster, roster)
+        with pytest.raises(ValueError, match="was unregistered before, or is no EC key"):
+            reconcile(live.server)
+    finally:
+        write_roster(live.server.roster, roster)
