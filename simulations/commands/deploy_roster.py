@@ -131,8 +131,7 @@ def accept(
 def _tell_epoch(folder: ServerFolder, roster: Roster) -> None:
     """Tell what the change has made, and have the running server admit these nodes and no other."""
     from fedpriv.simulations.deploy.changes import behind
-    from fedpriv.simulations.deploy.membership import is_up
-    from fedpriv.simulations.deploy.membership import register as register_nodes
+    from fedpriv.simulations.deploy.membership import is_up, reconcile
     from fedpriv.simulations.deploy.thresholds import thresholds_of
 
     for member in roster.seats:
@@ -143,8 +142,11 @@ def _tell_epoch(folder: ServerFolder, roster: Roster) -> None:
     except ValueError as error:
         typer.echo(f"masks    no run is possible yet: {error}")
     if is_up(folder):
-        for name in register_nodes(folder):
-            typer.echo(f"registered the node of {name}")
+        changed = reconcile(folder)
+        for name in changed.registered:
+            typer.echo(f"admitted the node of {name}")
+        for name in changed.unregistered:
+            typer.echo(f"refused from now on: the old node key of {name}")
     typer.echo(f"epoch    {roster.epoch}")
     typer.echo(f"roster   {roster.fingerprint}")
     typer.echo(

@@ -154,13 +154,11 @@ def nodes(folder: ServerFolder) -> tuple[NodeState, ...]:
 
 def _wanted(folder: ServerFolder) -> dict[bytes, Member]:
     """Every party that belongs, by its node key as the SuperLink has keys."""
-    roster = read_roster(folder.roster)
-    belonging = [each for each in roster.members if getattr(each, "expelled", None) is None]
     return {
         load_ssh_public_key(member.node.encode()).public_bytes(
             Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
         ): member
-        for member in belonging
+        for member in read_roster(folder.roster).seats
     }
 
 

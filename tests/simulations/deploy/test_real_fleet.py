@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,7 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 
 from fedpriv.federation.engines.courier import envelope, opened
 from fedpriv.simulations.deploy.membership import Reconciled, _control, nodes, reconcile
-from fedpriv.simulations.deploy.roster import Roster, read_roster, write_roster
+from fedpriv.simulations.deploy.roster import read_roster, write_roster
 from fedpriv.simulations.run.files import read_json
 from tests.simulations.deploy import forged_replies
 from tests.simulations.deploy.fleet import Node, answer_to, fleet, status
@@ -277,7 +278,8 @@ def test_an_expelled_key_is_refused_at_once_and_a_stranger_unregistered(live: Fl
             RegisterNodeRequest(public_key=public_key_to_bytes(stranger))
         ).node_id
     assert {state.name for state in nodes(live.server)} == {*roster.names, "unknown"}
-    without = Roster(members=tuple(each for each in roster.members if each.name != party.root.name))
+    gone = replace(roster.row(party.root.name), expelled=roster.epoch + 1)
+    without = roster.successor(gone)
     write_roster(live.server.roster, without)
     try:
         assert reconcile(live.server) == Reconciled(
@@ -287,7 +289,7 @@ def test_an_expelled_key_is_refused_at_once_and_a_stranger_unregistered(live: Fl
         noted = {path.stem: read_json(path) for path in live.server.nodes.glob("*.json")}
         assert noted == {
             member.name: {"node": str(node.number), "key": member.node}
-            for member, node in zip(without.members, live.nodes, strict=False)
+            for member, node in zip(without.seats, live.nodes, strict=False)
         }
         assert status(expelled.beat) == 401
         assert status(expelled.pulled) == 401
