@@ -23,6 +23,7 @@ from fedpriv.simulations.deploy.bundles import (
 )
 from fedpriv.simulations.deploy.certificates import Issued, fingerprint, new_authority, new_server
 from fedpriv.simulations.deploy.federation import FederationFile, read_federation
+from fedpriv.simulations.deploy.federation_budget import budget_table
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, server_folder
 from fedpriv.simulations.deploy.programs import write_connection
 from fedpriv.simulations.deploy.roster import Member, Roster, read_roster, write_roster
@@ -206,7 +207,7 @@ def _found_server(
     folder.certificate.write_bytes(issued.certificate)
     keys.write_private(folder.key, issued.key, force=force)
     keys.write_private(folder.secret, keys.new_secret(), force=force)
-    values = federation.to_dict()
+    values = {**federation.to_dict(), "budget": budget_table(federation)}
     if federation.schema_path is not None:
         folder.schema.write_text(Path(federation.schema_path).read_text(encoding="utf-8"))
         values["schema"] = folder.schema.name

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv._toml import to_toml
 from fedpriv.federation.protocol.level import LEVELS, Protection
+from fedpriv.simulations.deploy.federation_budget import budget_table
 from fedpriv.simulations.safe_path import installed_program
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 LEVEL: Level = "active"
 """What is proposed to the parties, if the federation file says nothing."""
 
-_BUDGET = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one"}
 _POLICY: dict[str, Any] = {
     "strategies": ["gradient-perturbation", "output-perturbation"],
     "queries": ["gradient", "erm"],
@@ -49,7 +49,7 @@ def party_values(federation: FederationFile, name: str, *, server: str) -> dict[
             "roster": "roster.toml",
             "state": "state",
         },
-        "budget": {**_BUDGET, **federation.budget},
+        "budget": budget_table(federation),
         "policy": policy,
     }
 

@@ -17,7 +17,7 @@ from fedpriv.federation.queries.bounds import require_minimum
 from fedpriv.federation.strategy.flower import FlowerStrategy
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.budget import BudgetExceeded
-from fedpriv.privacy.events import ApproximateEvent, GaussianEvent, LaplaceEvent, PureEvent
+from fedpriv.privacy.ledger.foresight import paid_by_round
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,6 +80,8 @@ class SumStrategy(FlowerStrategy):
         task: The problem, with the λ in effect.
         plan: Noise and cost of every release; None for a strategy that promises nothing.
         stopped: Why the run ended before its last round; empty if it did not.
+        cut_short: Whether that was the ledger's doing, and no plan's: what was left when the run
+            began was spent by another one since.
     """
 
     name: ClassVar[str]
@@ -103,6 +105,7 @@ class SumStrategy(FlowerStrategy):
         self.task = task
         self.plan = plan
         self.stopped = ""
+        self.cut_short = False
         self._run = run
         self._reservation: Reservation | None = None
         self._asked: Query | None = None
@@ -153,6 +156,11 @@ class SumStrategy(FlowerStrategy):
     @property
     def round(self) -> int:
         """How many releases were made."""
+        return self._round
+
+    @property
+    def releases_made(self) -> int:
+        """How many releases were made; more than one a round, if rounds have parts."""
         return self._round
 
     @property
@@ -275,7 +283,7 @@ class SumStrategy(FlowerStrategy):
         except BudgetExceeded as refusal:
             if self._round == 0:
                 raise
-            self.stopped = str(refusal)
+            self.stopped, self.cut_short = str(refusal), True
             return None
         return self._reservation.release
 
@@ -285,7 +293,7 @@ class SumStrategy(FlowerStrategy):
         Sampled rounds compose better together, and some ledgers price no Gaussian alone.
         """
         run, plan = self._run.name, self._require_plan()
-        if isinstance(event, GaussianEvent | LaplaceEvent | PureEvent | ApproximateEvent):
+        if paid_by_round(event):
             try:
                 return ledger.reserve(event, run=run, round=self._round)
             except UnsupportedEvent:
