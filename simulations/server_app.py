@@ -11,8 +11,10 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore import log
 
 from fedpriv._durable import replace_file
+from fedpriv._validate import require_choice
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import RoundFailed
+from fedpriv.simulations.deploy.run import evaluation
 from fedpriv.simulations.deploy.run import server as deployed_server
 from fedpriv.simulations.engines.parties import grid_experiment, grid_federation
 from fedpriv.simulations.refusals import refusals
@@ -44,6 +46,9 @@ def main(grid: Grid, context: Context) -> None:
     """Run the experiment that the run config names, and leave its results in a directory."""
     config = context.run_config
     carry_on: Callable[[], object]
+    if config.get("job"):
+        _do_job(grid, context)
+        return
     if config.get("roster"):  # parties on machines of their own
         session, roster = deployed_server.open_session(config)
         carry_on = partial(deployed_server.serve, session, roster, grid, on_round=_tell)
@@ -60,6 +65,18 @@ def main(grid: Grid, context: Context) -> None:
     except (ValueError, RuntimeError) as error:
         log(ERROR, "fedpriv: %s", error)
         replace_file(session.directory / FAILURE, f"{error}\n")
+        raise
+
+
+def _do_job(grid: Grid, context: Context) -> None:
+    """Carry out what is no training."""
+    config = context.run_config
+    require_choice((evaluation.JOB,), job=str(config["job"]))
+    try:
+        with refusals():
+            evaluation.carry_out(config, grid)
+    except (ValueError, RuntimeError) as error:
+        log(ERROR, "fedpriv: %s", error)
         raise
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedpriv.simulations.commands.deploy_evaluate import evaluate
 from fedpriv.simulations.commands.deploy_members import (
     Directory,
     Server,
@@ -27,7 +28,7 @@ def register(app: typer.Typer) -> None:
         help="Real servers and parties: keys, certificates, processes, runs.",
         no_args_is_help=True,
     )
-    for command in (init, join, bundle, add, renew, server, party, run, status, stop):
+    for command in (init, join, bundle, add, renew, server, party, run, evaluate, status, stop):
         group.command()(command)
     app.add_typer(group)
 

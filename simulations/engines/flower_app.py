@@ -22,9 +22,9 @@ PROJECT: dict[str, Any] = {
                     "serverapp": "fedpriv.simulations.server_app:app",
                     "clientapp": "fedpriv.simulations.client_app:app",
                 },
-                "config": {"experiment": "", "config": "", "output": "", "roster": ""},
+                "config": {"experiment": "", "config": "", "output": "", "roster": "", "job": ""},
             }
         }
     },
 }
-"""Its pyproject.toml; the run config says which experiment."""
+"""Its pyproject.toml; the run config says which experiment, and which job."""

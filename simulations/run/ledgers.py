@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.data import built_in_identity, table_identity
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.ledger import (
     BudgetRefusal,
     Ledger,
@@ -96,7 +96,7 @@ def require_room(ledger: Ledger, plan: Plan | None, *, run: str) -> None:
     try:
         ledger.require_room(run, plan.needed, delta=plan.budget.delta)
     except BudgetRefusal as refusal:
-        raise ValueError(_too_much(refusal, plan)) from None
+        raise BudgetExceeded(_too_much(refusal, plan)) from None
 
 
 def _too_much(refusal: BudgetRefusal, plan: Plan) -> str:

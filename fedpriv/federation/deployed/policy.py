@@ -133,6 +133,7 @@ class PartyFile:
         identity: Its private Ed25519 key.
         roster: Everybody's public keys and sizes.
         state: The directory of what it must not forget between two messages.
+        test: Records that it holds out, to evaluate models on; None if it does not.
         certificate: The CA certificate that its SuperNode is started with.
         budget: (ε, δ) of these records, for all runs that ever use them.
         adjacency: Which data sets the budget compares.
@@ -148,6 +149,7 @@ class PartyFile:
     identity: Path
     roster: Path
     state: Path
+    test: Path | None
     certificate: Path
     budget: Budget
     adjacency: Adjacency
@@ -157,11 +159,12 @@ class PartyFile:
 
 _PATHS = ("data", "schema", "ledger", "identity", "roster", "state")
 _TABLES: dict[str, tuple[str, ...]] = {
-    "party": ("name", *_PATHS, "certificate"),
+    "party": ("name", *_PATHS, "test", "certificate"),
     "budget": KEYS,
     "policy": tuple(field.name for field in fields(PartyPolicy)),
 }
 _OPTIONAL = {
+    "test",
     "certificate",
     "composition",
     *(field.name for field in fields(PartyPolicy) if field.default is not MISSING),
@@ -200,6 +203,7 @@ def parse_party(values: dict[str, Any], *, folder: Path) -> PartyFile:
     return PartyFile(
         name=party["name"],
         **{key: folder / party[key] for key in _PATHS},
+        test=folder / party["test"] if "test" in party else None,
         certificate=folder / party.get("certificate", "ca.crt"),
         budget=terms.budget,
         adjacency=terms.adjacency,

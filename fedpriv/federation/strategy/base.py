@@ -77,6 +77,7 @@ class SumStrategy(FlowerStrategy):
     Attributes:
         name: What it is called in experiments, plans and reports.
         server_also_sees: What the server learns on the way to a release; for the trust model.
+        width: How many numbers a release has; None if as many as the model.
         task: The problem, with the λ in effect.
         plan: Noise and cost of every release; None for a strategy that promises nothing.
         stopped: Why the run ended before its last round; empty if it did not.
@@ -86,6 +87,7 @@ class SumStrategy(FlowerStrategy):
 
     name: ClassVar[str]
     server_also_sees: ClassVar[str] = ""
+    width: ClassVar[int | None] = None
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class SumStrategy(FlowerStrategy):
         start: NDArray[np.float64] | None = None,
     ) -> None:
         if plan is not None:
-            _require_plan_of(plan, task)
+            _require_plan_of(plan, task, dimension=self.width or task.dimension)
         elif run.real:
             raise ValueError(
                 "plan must be given for a run on a ledger, got None: a release without one has no "
@@ -256,7 +258,7 @@ class SumStrategy(FlowerStrategy):
     @property
     def _release_length(self) -> int | None:
         """How many numbers a release has; None if releases differ in that."""
-        return self.task.dimension
+        return self.width or self.task.dimension
 
     def _stored(self, data: bytes) -> NDArray[np.float64]:
         """A release of the ledger, which must be of this model."""
@@ -302,10 +304,10 @@ class SumStrategy(FlowerStrategy):
         return ledger.reserve(event, run=run, round=self._round)
 
 
-def _require_plan_of(plan: Plan, task: Task) -> None:
+def _require_plan_of(plan: Plan, task: Task, *, dimension: int) -> None:
     """Refuse a plan that was made for another problem."""
     facts = {
-        "dimension": (plan.dimension, task.dimension),
+        "dimension": (plan.dimension, dimension),
         "records": (plan.records, task.records),
         "parties": (plan.parties, task.parties),
         "smallest_party": (plan.smallest_party, task.smallest),

@@ -108,17 +108,31 @@ def serve(
     """Carry on the run over the nodes of a grid until its result is there."""
 
     def federation(rounds: int, _done: int) -> Federation:
-        return DeployedFederation(
-            grid,
-            task=session.prepared.task,
-            protection=protection(session.prepared.experiment),
-            roster=roster.identities,
-            patience=patience,
-            pipelined=rounds > 1,
+        return deployed_federation(
+            session.prepared, roster, grid, patience=patience, pipelined=rounds > 1
         )
 
     with own_ledger(session) as ledger:
         return sessions.carry_on(session, ledger=ledger, federation=federation, on_round=on_round)
+
+
+def deployed_federation(
+    prepared: Prepared,
+    roster: Roster,
+    grid: Grid,
+    *,
+    patience: Patience = PATIENCE,
+    pipelined: bool = False,
+) -> DeployedFederation:
+    """The parties of a roster, on the nodes of a grid."""
+    return DeployedFederation(
+        grid,
+        task=prepared.task,
+        protection=protection(prepared.experiment),
+        roster=roster.identities,
+        patience=patience,
+        pipelined=pipelined,
+    )
 
 
 def _require_same(path: Path, roster: Roster) -> None:

@@ -63,26 +63,31 @@ def submit(directory: Path, folder: ServerFolder) -> Submitted:
     return Submitted(run=run, directory=directory)
 
 
-def write_app(directory: Path, folder: ServerFolder) -> None:
-    """Write the Flower App of a run, and its run config."""
-    app = private(directory) / "flower"
+def write_app(directory: Path, folder: ServerFolder, *, job: str = "") -> None:
+    """Write the Flower App of a run, or of a ``job`` on it, and its run config."""
+    app = private(directory) / _app(job)
     app.mkdir(exist_ok=True)
     (app / "pyproject.toml").write_text(to_toml(PROJECT))
     values = {
         "config": (directory / "config.toml").read_text(encoding="utf-8"),
         "output": str(directory),
         "roster": str(folder.roster),
+        **({"job": job} if job else {}),
     }
     (app / "run.toml").write_text(to_toml(values))
 
 
-def submission(directory: Path, folder: ServerFolder) -> Program:
-    """The command that hands over a run."""
-    app = private(directory) / "flower"
+def submission(directory: Path, folder: ServerFolder, *, job: str = "") -> Program:
+    """The command that gives Flower a run, or a ``job`` on it."""
+    app = private(directory) / _app(job)
     return flwr(
         folder, "run", str(app), CONNECTION, "--run-config", str(app / "run.toml"),
         "--format", "json",
     )  # fmt: skip
+
+
+def _app(job: str) -> str:
+    return f"flower-{job}" if job else "flower"
 
 
 def followed(submitted: Submitted, folder: ServerFolder) -> Program:

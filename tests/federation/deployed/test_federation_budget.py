@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import mpmath
 import pytest
 
+from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.events import GaussianEvent, SkellamEvent, event_from_dict
 from fedpriv.privacy.ledger import Kind, Ledger, LedgerError
 from tests.federation.deployed.deployments import FOUR, Deployment
@@ -93,7 +94,7 @@ def test_a_run_that_does_not_fit_is_refused_before_anything_is_spent(tmp_path: P
         deployment.run(tmp_path / "runs" / str(number), config=deployment.config(**AT_SERVER))
     before = heads(deployment)
     large = deployment.config(privacy={"epsilon": 1.9})
-    with pytest.raises(ValueError, match=r"privacy\.epsilon = 1\.9: .*do not fit.*Nothing was"):
+    with pytest.raises(BudgetExceeded, match=r"privacy\.epsilon = 1\.9: .*do not fit.*Nothing was"):
         deployment.run(tmp_path / "runs" / "third", config=large)
     assert heads(deployment) == before
     assert not (tmp_path / "runs" / "third").exists()
@@ -103,7 +104,7 @@ def test_a_plan_by_renyi_divergences_uses_a_budget_to_the_end(tmp_path: Path) ->
     """An exact plan for all of the budget has too little noise for this rule; the remedy works."""
     deployment = deployed(tmp_path, epsilon=2.0)
     whole = {"privacy": {"epsilon": 2.0}}
-    with pytest.raises(ValueError, match=r"strategy\.accountant = 'rdp'"):
+    with pytest.raises(BudgetExceeded, match=r"strategy\.accountant = 'rdp'"):
         deployment.run(tmp_path / "runs" / "exact", config=deployment.config(**whole))
     config = deployment.config(**whole, strategy={"accountant": "rdp"})
     deployment.run(tmp_path / "runs" / "renyi", config=config)
@@ -155,6 +156,6 @@ def test_what_another_run_spends_meanwhile_is_found_before_the_first_question(
         sessions.append(open_session({**values, "output": str(tmp_path / "runs" / name)}))
     assert serve(*sessions[0], deployment.grid(config), patience=PATIENCE) is not None
     before = heads(deployment)
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(BudgetExceeded, match="do not fit"):
         serve(*sessions[1], deployment.grid(config), patience=PATIENCE)
     assert heads(deployment) == before
