@@ -15,7 +15,7 @@ from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.roster import read_roster
-from fedpriv.simulations.deploy.run import jobs
+from fedpriv.simulations.deploy.run import evaluation, jobs
 from fedpriv.simulations.deploy.run import server as deployed_server
 from fedpriv.simulations.deploy.run.lock import served
 from fedpriv.simulations.deploy.run.presence import WatchedGrid, node_names
@@ -102,7 +102,8 @@ def _do_job(grid: Grid, context: Context) -> None:
     seal = deployed_server.seal_of(config, roster, flower=context.run_id)
     try:
         with refusals():
-            jobs.carry_out(config, grid, seal=seal)
+            job = evaluation if config["job"] == evaluation.JOB else jobs
+            job.carry_out(config, grid, seal=seal)
     except (ValueError, RuntimeError) as error:
         log(ERROR, "fedpriv: %s", error)
         raise

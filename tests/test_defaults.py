@@ -8,14 +8,16 @@ from typing import Any
 
 from fedpriv import strategies
 from fedpriv._collusion import DEFAULT_COLLUDING
+from fedpriv.federation.deployed.budget_terms import parse_budget
 from fedpriv.federation.deployed.policy import PartyPolicy
 from fedpriv.federation.party.guard import Policy
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY
 from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.secagg import Parameters
-from fedpriv.simulations.commands import ledger
+from fedpriv.simulations.commands import accounting, ledger, protector
 from fedpriv.simulations.deploy.federation import parse_federation
+from fedpriv.simulations.deploy.federation_budget import budget_of
 from fedpriv.simulations.deploy.templates import party_values
 from fedpriv.simulations.experiment.sections import PrivacySection
 
@@ -44,7 +46,24 @@ def test_ledgers_experiments_and_proposals_compare_the_same_data_sets() -> None:
     proposed = party_values(federation, "north", server="x", identity="x")
     assert {
         default_of(ledger.init, "adjacency").value,
+        default_of(accounting.account, "adjacency").value,
+        default_of(accounting.calibrate, "adjacency").value,
+        default_of(protector.train, "adjacency"),
         PrivacySection().adjacency,
         proposed["budget"]["adjacency"],
+        budget_of(federation).adjacency.value,
     } == {DEFAULT_ADJACENCY.value}
     assert "colluding" not in proposed["policy"]  # the default stands
+
+
+def test_a_party_and_its_federation_add_up_by_the_same_rule_unless_they_say_otherwise() -> None:
+    federation = parse_federation(
+        {"name": "x", "server": {"address": "127.0.0.1"}, "party": [{"name": "north"}]}
+    )
+    table = party_values(federation, "north", server="x")["budget"]
+    bare = {key: value for key, value in table.items() if key != "composition"}
+    assert {
+        table["composition"],
+        parse_budget(bare).composition,
+        budget_of(federation).composition,
+    } == {"rdp"}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from fedpriv.learning.classes import classes_of, classifies
 from fedpriv.learning.losses import Logistic, Softmax
 from fedpriv.learning.threads import one_thread
-from fedpriv.simulations.run.evaluation import classes_of, classifies
 from fedpriv.simulations.run.model_file import ModelFile, read_model
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedpriv.simulations.commands.deploy_evaluate import evaluate
 from fedpriv.simulations.commands.deploy_members import Directory, Server, party, server, stop
 from fedpriv.simulations.commands.deploy_roster import accept, add, expel, rotate
 from fedpriv.simulations.commands.deploy_run import run
@@ -25,7 +26,7 @@ def register(app: typer.Typer) -> None:
     )
     members = (init, join, bundle, add, accept, expel, rotate, renew)
     processes = (server, party, status, stop, recover)
-    for command in (*members, *processes, run, cancel, attest, handover):
+    for command in (*members, *processes, run, evaluate, cancel, attest, handover):
         group.command()(command)
     app.add_typer(group)
 

@@ -10,6 +10,7 @@ import typer
 
 from fedpriv.simulations.commands.deploy_members import AsJson, DryRun, Server, print_programs
 from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.commands.run import CUT_SHORT
 from fedpriv.simulations.refusals import refusals
 
 if TYPE_CHECKING:
@@ -100,6 +101,9 @@ def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> Non
         if tolerates := statement["trust"].get("tolerates"):
             typer.echo(tolerates)
         typer.echo(f"results: {submitted.directory}")
+    if result["cut_short"]:
+        typer.echo(f"The run ended early: {result['stopped']}", err=True)
+        raise typer.Exit(CUT_SHORT)
 
 
 def _look(submitted: Submitted, folder: ServerFolder) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.simulations.commands.output import print_json
 
@@ -46,7 +46,7 @@ def init(
     delta: Annotated[float, typer.Option(help="Failure probability, well below 1 / records.")],
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are compared: one record replaced, or added.")
-    ] = Adjacency.REPLACE_ONE,
+    ] = DEFAULT_ADJACENCY,
     composition: Annotated[
         str | None,
         typer.Option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY
 from fedpriv.simulations.commands.output import print_json
 from fedpriv.simulations.commands.progress import progress
 from fedpriv.simulations.commands.run import INTERRUPTED, AsJson
@@ -39,7 +40,9 @@ def train(
         typer.Option(help="A budget that it must know; may be repeated. 0.0125 … 0.8."),
     ] = None,
     delta: Annotated[float, typer.Option(help="δ of all budgets.")] = 1e-8,
-    adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "replace-one",
+    adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = (
+        DEFAULT_ADJACENCY.value
+    ),
     clip: Annotated[float | None, typer.Option(help="C, for features of norm at most 1.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of 50 batches of 20 steps.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,

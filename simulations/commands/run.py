@@ -40,6 +40,8 @@ EngineName = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 INTERRUPTED = 130
+CUT_SHORT = 1
+"""The budget did not pay for all releases, because another run spent some of it meanwhile."""
 
 
 def register(app: typer.Typer) -> None:
@@ -120,6 +122,8 @@ def run(
         for line in in_words(result, drawn_test=not session.prepared.own_test):
             typer.echo(line)
         typer.echo(f"results: {session.directory}")
+    if result["cut_short"]:
+        raise typer.Exit(CUT_SHORT)
 
 
 def _silent(_done: int, _total: int, _facts: str) -> None:

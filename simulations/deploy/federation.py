@@ -11,7 +11,7 @@ port = 9443
 [[party]]
 name = "north"
 
-[budget]                       # what is proposed to the parties, who decide
+[budget]                       # of the server's ledger, for all runs; the parties decide on theirs
 epsilon = 2.0
 
 [policy]
@@ -94,7 +94,8 @@ class FederationFile(Section):
         schema_path: the schema of the records (key ``schema``), relative to the file.
         server: where the server is.
         party: who is expected at the founding.
-        budget: proposal for ``[budget]`` of every party's file.
+        budget: what the server's ledger takes for all runs together, and the proposal for
+            ``[budget]`` of every party's file.
         policy: proposal for ``[policy]``.
     """
 

@@ -31,6 +31,7 @@ from fedpriv.simulations.deploy.certificates import (
 from fedpriv.simulations.deploy.changes import publish
 from fedpriv.simulations.deploy.epochs import forget
 from fedpriv.simulations.deploy.federation import FederationFile, read_federation
+from fedpriv.simulations.deploy.federation_budget import budget_table
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, server_folder
 from fedpriv.simulations.deploy.programs import write_connection
 from fedpriv.simulations.deploy.roster import Member, Roster, identity_fingerprint
@@ -211,7 +212,7 @@ def _found_server(
     keys.write_private(folder.identity, keys.identity_private(identity), force=force)
     folder.identity_public.write_text(f"{b64encode(keys.identity_public(identity)).decode()}\n")
     keys.write_private(folder.secret, keys.new_secret(), force=force)
-    values = federation.to_dict()
+    values = {**federation.to_dict(), "budget": budget_table(federation)}
     if federation.schema_path is not None:
         folder.schema.write_text(Path(federation.schema_path).read_text(encoding="utf-8"))
         values["schema"] = folder.schema.name

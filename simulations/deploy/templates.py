@@ -11,6 +11,7 @@ from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import MOST_SECONDS
 from fedpriv.federation.protocol.level import LEVELS, Protection
+from fedpriv.simulations.deploy.federation_budget import budget_table
 from fedpriv.simulations.safe_path import installed_program
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 LEVEL: Level = "active"
 """What is proposed to the parties, if the federation file says nothing."""
 
-_BUDGET = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one"}
 _POLICY: dict[str, Any] = {
     "strategies": ["gradient-perturbation", "output-perturbation"],
     "queries": ["gradient", "erm"],
@@ -62,7 +62,7 @@ def party_values(
             "roster": "roster.toml",
             "state": "state",
         },
-        "budget": {**_BUDGET, **federation.budget},
+        "budget": budget_table(federation),
         "policy": policy,
     }
 

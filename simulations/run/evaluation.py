@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from fedpriv.learning.losses import MarginLoss
+from fedpriv.learning.classes import classes_of, classifies
 from fedpriv.learning.threads import one_thread
 
 if TYPE_CHECKING:
@@ -72,18 +72,6 @@ class Evaluator:
             return None
         _, counts = np.unique(self.labels.numpy(), return_counts=True)
         return int(counts.max()) / len(self.labels)
-
-
-def classifies(loss: Loss) -> bool:
-    """Whether there are classes to be right about."""
-    return loss.outputs > 1 or isinstance(loss, MarginLoss)
-
-
-def classes_of(scores: Tensor, loss: Loss) -> Tensor:
-    """The class that scores stand for, as labels have it: an index, or −1 and +1."""
-    if loss.outputs > 1:
-        return scores.argmax(1)
-    return torch.where(scores >= 0, 1.0, -1.0)
 
 
 def rounds_between(*, test_records: int, train_records: int) -> int:

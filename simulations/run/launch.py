@@ -66,7 +66,7 @@ def open_session(
     strategy = check(prepared, release=release)
     plan = None if strategy is None else strategy.plan
     if release and ledger is not None and not new_ledger:
-        ledgers.require_price(ledger, prepared.experiment, plan)
+        ledgers.require_affordable(ledger, prepared.experiment, plan)
     directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
     if new_ledger and ledger is not None:
         ledgers.make_ledger(ledger, prepared.experiment, plan).close()

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedpriv.data import built_in_identity, table_identity
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.ledger import Ledger, LedgerMismatch, LedgerMissing, fitting_composition
+from fedpriv.privacy.budget import Budget, BudgetExceeded
+from fedpriv.privacy.ledger import (
+    BudgetRefusal,
+    Ledger,
+    LedgerMismatch,
+    LedgerMissing,
+    fitting_composition,
+)
+from fedpriv.privacy.ledger.composition import RdpComposition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,11 +83,44 @@ def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> Ledger
     )
 
 
-def require_price(path: Path, experiment: Experiment, plan: Plan | None) -> None:
-    """Refuse a run that its ledger has no price for, before anything is written anywhere."""
+def require_affordable(path: Path, experiment: Experiment, plan: Plan | None) -> None:
+    """Refuse a run that its ledger has no price or no room for, before anything is written."""
     with Ledger.open(path, adjacency=experiment.privacy.adjacency, read_only=True) as ledger:
-        if plan is not None and plan.releases:
-            ledger.require_price(plan.releases, delta=plan.budget.delta)
+        require_room(ledger, plan, run=experiment.run_name)
+
+
+def require_room(ledger: Ledger, plan: Plan | None, *, run: str) -> None:
+    """Refuse a run that would end before its last release; one that has begun goes on."""
+    if plan is None or next(names_of(ledger, run), None) is not None:
+        return
+    try:
+        ledger.require_room(run, plan.needed, delta=plan.budget.delta)
+    except BudgetRefusal as refusal:
+        raise BudgetExceeded(_too_much(refusal, plan)) from None
+
+
+def _too_much(refusal: BudgetRefusal, plan: Plan) -> str:
+    spent, asked, rule = refusal.spent, refusal.asked, refusal.asked.composition
+    remedy = "Plan for less: a smaller privacy.epsilon"
+    if isinstance(rule, RdpComposition) and plan.accountant != RdpComposition.name:
+        remedy += (
+            "; or, where the strategy has that key, strategy.accountant = 'rdp', which plans as "
+            "this ledger adds up"
+        )
+    limit = rule.limit() if rule else 0.0
+    share = asked.total.amount / limit if limit else inf
+    return (
+        f"privacy.epsilon = {plan.budget.epsilon:g}: the releases that are planned do not fit what "
+        f"is left of the ledger. With them it would have spent {100 * share:.1f} % of its budget, "
+        f"{spent.budget}, and epsilon = {asked.guarantee.epsilon:.6g}; "
+        f"{100 * spent.left.share:.1f} % are left. Nothing was spent. {remedy}."
+    )
+
+
+def names_of(ledger: Ledger, run: str) -> Iterator[str]:
+    """Under which names a ledger knows a run: its own, and run/part for further releases."""
+    known = (entry.run for entry in ledger.runs())
+    return (name for name in known if name == run or name.startswith(f"{run}/"))
 
 
 @contextmanager

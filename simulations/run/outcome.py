@@ -38,7 +38,7 @@ RESULT: dict[str, Origin] = {
         _PUBLIC,
     ),
     # Of a plan that is fixed beforehand public; else what the filter admitted on the way.
-    **dict.fromkeys(("epsilon", "rounds", "stopped", "noise_stddev"), _NOISY),
+    **dict.fromkeys(("epsilon", "rounds", "stopped", "cut_short", "noise_stddev"), _NOISY),
     **dict.fromkeys(("accuracy", "loss", "test_records"), _TESTED),
 }  # fmt: skip
 """The fields of result.json."""

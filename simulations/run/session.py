@@ -28,7 +28,13 @@ from fedpriv.simulations.run.files import (
     write_metrics,
 )
 from fedpriv.simulations.run.history import Record
-from fedpriv.simulations.run.ledgers import mark_of, raw_identity, require_apart, require_known
+from fedpriv.simulations.run.ledgers import (
+    mark_of,
+    raw_identity,
+    require_apart,
+    require_known,
+    require_room,
+)
 from fedpriv.simulations.run.model_file import model_arrays
 from fedpriv.simulations.run.outcome import ROUND, sift
 from fedpriv.simulations.run.prepare import (
@@ -231,6 +237,8 @@ def carry_on(
     real = ledger if identity.release else None
     noise = streams(prepared, "noise", run=identity.run, release=identity.release)
     strategy.attach(Run(name=identity.run, noise=noise, ledger=real, release=identity.release))
+    if real is not None:  # another run may have spent since this one was started
+        require_room(real, strategy.plan, run=identity.run)
     record = Record(prepared=prepared, strategy=strategy, release=identity.release)
     checkpoint = private(directory) / _CHECKPOINT
     if checkpoint.exists():
@@ -283,6 +291,7 @@ def carry_on(
         run=identity.run,
         ledger=real,
         server_also_sees=strategy.server_also_sees,
+        made=strategy.releases_made if strategy.cut_short else None,
     )
     if ledger is not None and not identity.release:
         note(session, ledger, result)

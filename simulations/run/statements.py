@@ -20,6 +20,7 @@ from fedpriv.privacy.statement import (
 from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.run.files import write_json
+from fedpriv.simulations.run.ledgers import names_of
 from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, SENTENCE
 
 if TYPE_CHECKING:
@@ -41,14 +42,18 @@ def write_statement(
     run: str,
     ledger: Ledger | None,
     server_also_sees: str = "",
+    made: int | None = None,
 ) -> None:
-    """The statement of a run; ``ledger`` is that of a real release, and None for a simulation."""
+    """The statement of a run; ``ledger`` is that of a real release, and None for a simulation.
+
+    ``made`` is how many releases there were, if they are fewer than planned.
+    """
     if plan is None:
         _write_nothing(directory, prepared, run)
         return
     statement = make_statement(
         plan,
-        facts=_facts(prepared, plan, run=run, simulated=ledger is None),
+        facts=_facts(prepared, plan, run=run, simulated=ledger is None, made=made),
         trust=_trust(prepared, plan, real=ledger is not None, also=server_also_sees),
         ledger=None if ledger is None else _ledger_facts(ledger, run),
     )
@@ -77,7 +82,9 @@ def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustMod
     )
 
 
-def _facts(prepared: Prepared, plan: Plan, *, run: str, simulated: bool) -> RunFacts:
+def _facts(
+    prepared: Prepared, plan: Plan, *, run: str, simulated: bool, made: int | None
+) -> RunFacts:
     experiment = prepared.experiment
     deployed = experiment.run.engine == "deployment"
     return RunFacts(
@@ -89,6 +96,7 @@ def _facts(prepared: Prepared, plan: Plan, *, run: str, simulated: bool) -> RunF
         records_per_person=experiment.data.records_per_person,
         tuning=tuning_sentence(experiment.tuning),
         outcome="" if simulated else DEPLOYED_SENTENCE if deployed else SENTENCE,
+        releases_made=made,
         # A simulation shows metrics on records that the parties hold; a real release does not.
         metrics_published=simulated and not experiment.data.public_test,
         guests=tuple(map(_guest_sentence, experiment.guest_code)),
@@ -131,19 +139,15 @@ def tuning_sentence(tuning: TuningSection | None) -> str:
 
 def _ledger_facts(ledger: Ledger, run: str) -> LedgerFacts:
     budget = ledger.settings.budget
-    # A round with several releases has them under names of their own, run/part.
-    own = (name for name in (entry.run for entry in ledger.runs()) if _part_of(name, run))
     return LedgerFacts(
         budget_epsilon=budget.epsilon,
         budget_delta=budget.delta,
-        spent_before_epsilon=ledger.spent(before_run=next(own, run)).guarantee.epsilon,
+        spent_before_epsilon=ledger.spent(
+            before_run=next(names_of(ledger, run), run)
+        ).guarantee.epsilon,
         head=ledger.head,
         rows=sum(1 for _ in ledger.rows()),
     )
-
-
-def _part_of(name: str, run: str) -> bool:
-    return name == run or name.startswith(f"{run}/")
 
 
 def _write_nothing(directory: Path, prepared: Prepared, run: str) -> None:

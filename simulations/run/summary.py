@@ -60,6 +60,7 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         "test_records": _tested(record.prepared) if score else None,
         "rounds": record.made,
         "stopped": record.strategy.stopped or None,
+        "cut_short": record.strategy.cut_short,
         "noise_stddev": record.noise,
     }
     if record.release:
@@ -97,6 +98,7 @@ def summary_alone(prepared: Prepared, *, run: str) -> tuple[dict[str, Any], NDAr
         "best_accuracy": max(alone.accuracies, default=None),
         "rounds": 0,
         "stopped": None,
+        "cut_short": False,
         "seconds": perf_counter() - started,
         "noise_stddev": None,
         "clip_fraction": None,

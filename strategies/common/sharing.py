@@ -47,7 +47,7 @@ def with_shares(
     Raises:
         ValueError: The sum, with the noise of all parties on it, could wrap around.
     """
-    grid, d = FixedPoint(step=plan.step, bits=64), task.dimension
+    grid, d = FixedPoint(step=plan.step, bits=64), plan.dimension
     mechanisms = shared_noise(
         budget=plan.budget,
         sharing=sharing,

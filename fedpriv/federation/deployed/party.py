@@ -123,7 +123,7 @@ class DeployedParty:
             if given is not None and not given.pending and not query.joint_fit:
                 reservation, vector = _reserve(ledger, query, event), given.vector
             else:
-                records = self._checked(ledger)
+                records = self._held_out(ledger) if query.held_out else self._checked(ledger)
                 if given is None:
                     given = _begun(query)
                     journal.give(query.run, given)
@@ -156,6 +156,27 @@ class DeployedParty:
         with _unusable(self._file.name):
             identity = table_identity(self._file.data)
         ledger.bind_data(identity)
+        return records
+
+    def _held_out(self, ledger: Ledger) -> Records:
+        """The records that the party's file names for evaluation, which are the ledger's from now.
+
+        Never those that it learns from: a model looks better on them than it is. That its owner
+        named them in the file is the owner's word that the ledger covers the people in them; what
+        is charged for them is charged to all.
+        """
+        file = self._file
+        if file.test is None:
+            raise QueryRefused("this party names no held-out records in party.test.")
+        with _unusable(file.name):
+            own, held_out = table_identity(file.data), table_identity(file.test)
+            if own == held_out:
+                raise ValueError("party.test must be another table than party.data.")
+            table = self._files.table(file.test, schema=file.schema)
+            records = bound(table, self._engagement.bounds).train
+        self._party(records, None)
+        ledger.bind_data(own)
+        ledger.add_data(held_out, reason="party.test, held out for evaluation")
         return records
 
     @cached_property

@@ -17,7 +17,7 @@ The file is read on the party's machine and decides there, whatever a server ask
     epsilon = 2.0
     delta = 1e-6
     adjacency = "replace-one"
-    composition = "gdp"
+    composition = "rdp"
 
     [policy]
     strategies = ["gradient-perturbation"]
@@ -47,17 +47,17 @@ from fedpriv._validate import (
     require_non_negative,
     require_positive,
 )
+from fedpriv.federation.deployed.budget_terms import KEYS, parse_budget
 from fedpriv.federation.protocol.level import LEVELS
 from fedpriv.federation.queries.kinds import QUERIES
-from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.ledger import default_composition, fixed_composition
 from fedpriv.privacy.planning.plan import NOISE_PLACES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fedpriv.federation.protocol.level import Level
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.planning.plan import NoisePlace
 
 VERSION = 1
@@ -137,11 +137,12 @@ class PartyFile:
         identity: Its private Ed25519 key.
         roster: Everybody's public keys and sizes.
         state: The directory of what it must not forget between two messages.
+        test: Records that it holds out, to evaluate models on; None if it does not.
         certificate: The CA certificate that its SuperNode is started with.
         budget: (ε, δ) of these records, for all runs that ever use them.
         adjacency: Which data sets the budget compares.
-        composition: By which rule its ledger adds up, from the first answer on. If the file names
-            none: rdp where the parties bring the noise, which prices shares of it; else gdp.
+        composition: By which rule its ledger adds up, from the first answer on; no server decides
+            it by what it asks first. See `BudgetTerms`.
         policy: What it insists on.
     """
 
@@ -152,6 +153,7 @@ class PartyFile:
     identity: Path
     roster: Path
     state: Path
+    test: Path | None
     certificate: Path
     budget: Budget
     adjacency: Adjacency
@@ -161,11 +163,12 @@ class PartyFile:
 
 _PATHS = ("data", "schema", "ledger", "identity", "roster", "state")
 _TABLES: dict[str, tuple[str, ...]] = {
-    "party": ("name", *_PATHS, "certificate"),
-    "budget": ("epsilon", "delta", "adjacency", "composition"),
+    "party": ("name", *_PATHS, "test", "certificate"),
+    "budget": KEYS,
     "policy": tuple(field.name for field in fields(PartyPolicy)),
 }
 _OPTIONAL = {
+    "test",
     "certificate",
     "composition",
     *(field.name for field in fields(PartyPolicy) if field.default is not MISSING),
@@ -196,39 +199,21 @@ def parse_party(values: dict[str, Any], *, folder: Path) -> PartyFile:
     for key, value in party.items():
         if not isinstance(value, str) or not value:
             raise ValueError(f"party.{key} must be text, got {value!r}.")
-    try:
-        adjacency = Adjacency(budget["adjacency"])
-    except ValueError:
-        known = " or ".join(repr(each.value) for each in Adjacency)
-        raise ValueError(
-            f"budget.adjacency must be {known}, got {budget['adjacency']!r}."
-        ) from None
     for key in ("strategies", "queries"):
         if not _is_texts(policy[key]):
             raise ValueError(f"policy.{key} must be a list of names, got {policy[key]!r}.")
         policy[key] = tuple(policy[key])
-    allowed = _made("budget", Budget, epsilon=budget["epsilon"], delta=budget["delta"])
-    terms = _made("policy", PartyPolicy, **policy)
+    terms = parse_budget(budget)
     return PartyFile(
         name=party["name"],
         **{key: folder / party[key] for key in _PATHS},
+        test=folder / party["test"] if "test" in party else None,
         certificate=folder / party.get("certificate", "ca.crt"),
-        budget=allowed,
-        adjacency=adjacency,
-        composition=_composition(budget.get("composition"), allowed, adjacency, terms),
-        policy=terms,
+        budget=terms.budget,
+        adjacency=terms.adjacency,
+        composition=terms.composition,
+        policy=_made("policy", PartyPolicy, **policy),
     )
-
-
-def _composition(stated: object, budget: Budget, adjacency: Adjacency, policy: PartyPolicy) -> str:
-    """The rule of the party's ledger, which no server decides by what it asks first."""
-    if stated is None:
-        shares = policy.noise_at == "parties" and budget.delta > 0
-        return "rdp" if shares else default_composition(budget)
-    if not isinstance(stated, str):
-        raise ValueError(f"budget.composition must be text, as in 'rdp', got {stated!r}.")
-    _made("budget", fixed_composition, composition=stated, budget=budget, adjacency=adjacency)
-    return stated
 
 
 def _table(values: dict[str, Any], name: str) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from fedpriv.federation.party.counting import right_or_wrong
+from fedpriv.federation.queries.accuracy import MOST_RECORDS, AccuracyQuery
 from fedpriv.federation.queries.bounds import objective_mechanism, summed_in_float64
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.batch import RecordBatch
@@ -166,6 +168,12 @@ class Holdings:
             sums[parties] += _party_sums(levels, part.segments.offsets)
         return Answers(vectors=sums * np.float64(step))
 
+    def right_and_wrong(self, query: AccuracyQuery, _draws: Draws) -> Answers:
+        """`AccuracyQuery`. Sums of integers."""
+        ones = right_or_wrong(query, self._task, self._batch)
+        counts = _party_sums(ones, self._batch.segments.offsets).clip(max=MOST_RECORDS)
+        return Answers(vectors=counts.astype(np.float64))
+
     def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
         """The loss of every record at every point, (n, k)."""
         model, loss = self._task.model, self._task.loss
@@ -266,6 +274,7 @@ ANSWERED: dict[str, Callable[[Holdings, Any, Draws], Answers]] = {
     ErmQuery.kind: Holdings.minimisers,
     RiskGradientQuery.kind: Holdings.exact_gradients,
     LossQuery.kind: Holdings.clipped_losses,
+    AccuracyQuery.kind: Holdings.right_and_wrong,
 }
 """How parties compute the answers to each kind of query, in exact arithmetic up to rounding."""
 

@@ -78,6 +78,7 @@ class Query(ABC):
     ('gradient', 1.0)
 
     Attributes:
+        held_out: Whether it is about records that a party holds out, and not those it learns from.
         run: The run it belongs to.
         round: Which release of the run it serves, from 0.
         grid: The fixed point that answers are rounded to and summed in.
@@ -86,6 +87,7 @@ class Query(ABC):
     """
 
     kind: ClassVar[str]
+    held_out: ClassVar[bool] = False
     run: str
     round: int
     grid: FixedPoint = field(metadata=read_by(lambda grid: FixedPoint(**grid), optional=False))

@@ -1,5 +1,6 @@
 """Kinds of query that a server may put to the parties, by the name that travels on the wire."""
 
+from fedpriv.federation.queries.accuracy import AccuracyQuery
 from fedpriv.federation.queries.base import Query
 from fedpriv.federation.queries.erm import ErmQuery
 from fedpriv.federation.queries.gradient import GradientQuery
@@ -8,6 +9,7 @@ from fedpriv.federation.queries.risk_gradient import RiskGradientQuery
 
 __all__ = [
     "QUERIES",
+    "AccuracyQuery",
     "ErmQuery",
     "GradientQuery",
     "LossQuery",
@@ -16,5 +18,6 @@ __all__ = [
 ]
 
 QUERIES: dict[str, type[Query]] = {
-    query.kind: query for query in (GradientQuery, ErmQuery, RiskGradientQuery, LossQuery)
+    query.kind: query
+    for query in (GradientQuery, ErmQuery, RiskGradientQuery, LossQuery, AccuracyQuery)
 }

@@ -17,7 +17,7 @@ from fedpriv.federation.queries.bounds import require_minimum
 from fedpriv.federation.strategy.flower import FlowerStrategy
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.budget import BudgetExceeded
-from fedpriv.privacy.events import ApproximateEvent, GaussianEvent, LaplaceEvent, PureEvent
+from fedpriv.privacy.ledger.foresight import paid_by_round
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,13 +77,17 @@ class SumStrategy(FlowerStrategy):
     Attributes:
         name: What it is called in experiments, plans and reports.
         server_also_sees: What the server learns on the way to a release; for the trust model.
+        width: How many numbers a release has; None if as many as the model.
         task: The problem, with the λ in effect.
         plan: Noise and cost of every release; None for a strategy that promises nothing.
         stopped: Why the run ended before its last round; empty if it did not.
+        cut_short: Whether that was the ledger's doing, and no plan's: what was left when the run
+            began was spent by another one since.
     """
 
     name: ClassVar[str]
     server_also_sees: ClassVar[str] = ""
+    width: ClassVar[int | None] = None
 
     def __init__(
         self,
@@ -94,7 +98,7 @@ class SumStrategy(FlowerStrategy):
         start: NDArray[np.float64] | None = None,
     ) -> None:
         if plan is not None:
-            _require_plan_of(plan, task)
+            _require_plan_of(plan, task, dimension=self.width or task.dimension)
         elif run.real:
             raise ValueError(
                 "plan must be given for a run on a ledger, got None: a release without one has no "
@@ -103,6 +107,7 @@ class SumStrategy(FlowerStrategy):
         self.task = task
         self.plan = plan
         self.stopped = ""
+        self.cut_short = False
         self._run = run
         self._reservation: Reservation | None = None
         self._asked: Query | None = None
@@ -153,6 +158,11 @@ class SumStrategy(FlowerStrategy):
     @property
     def round(self) -> int:
         """How many releases were made."""
+        return self._round
+
+    @property
+    def releases_made(self) -> int:
+        """How many releases were made; more than one a round, if rounds have parts."""
         return self._round
 
     @property
@@ -248,7 +258,7 @@ class SumStrategy(FlowerStrategy):
     @property
     def _release_length(self) -> int | None:
         """How many numbers a release has; None if releases differ in that."""
-        return self.task.dimension
+        return self.width or self.task.dimension
 
     def _stored(self, data: bytes) -> NDArray[np.float64]:
         """A release of the ledger, which must be of this model."""
@@ -275,7 +285,7 @@ class SumStrategy(FlowerStrategy):
         except BudgetExceeded as refusal:
             if self._round == 0:
                 raise
-            self.stopped = str(refusal)
+            self.stopped, self.cut_short = str(refusal), True
             return None
         return self._reservation.release
 
@@ -285,7 +295,7 @@ class SumStrategy(FlowerStrategy):
         Sampled rounds compose better together, and some ledgers price no Gaussian alone.
         """
         run, plan = self._run.name, self._require_plan()
-        if isinstance(event, GaussianEvent | LaplaceEvent | PureEvent | ApproximateEvent):
+        if paid_by_round(event):
             try:
                 return ledger.reserve(event, run=run, round=self._round)
             except UnsupportedEvent:
@@ -294,10 +304,10 @@ class SumStrategy(FlowerStrategy):
         return ledger.reserve(event, run=run, round=self._round)
 
 
-def _require_plan_of(plan: Plan, task: Task) -> None:
+def _require_plan_of(plan: Plan, task: Task, *, dimension: int) -> None:
     """Refuse a plan that was made for another problem."""
     facts = {
-        "dimension": (plan.dimension, task.dimension),
+        "dimension": (plan.dimension, dimension),
         "records": (plan.records, task.records),
         "parties": (plan.parties, task.parties),
         "smallest_party": (plan.smallest_party, task.smallest),

@@ -6,6 +6,7 @@ Start with `ledger`: reserve, compute, commit, publish. Those who reserve are th
 
 from fedpriv.privacy.ledger.choice import (
     default_composition,
+    deployed_composition,
     fitting_composition,
     fixed_composition,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "Verification",
     "create_if_first",
     "default_composition",
+    "deployed_composition",
     "fitting_composition",
     "fixed_composition",
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.privacy.ledger.choice import choose_composition, composition_from_dict
 from fedpriv.privacy.ledger.errors import LedgerConflict
+from fedpriv.privacy.ledger.foresight import paid_by_round, price_of_run
 from fedpriv.privacy.ledger.reservations import (
     allowances,
     declaration_from_dict,
@@ -46,6 +47,15 @@ class Charges:
         """Raise `UnsupportedEvent` if a block has no price here, one by one or as a whole."""
         rule = self._rule() or self._choose(block, declared=True)
         rule.price_block(block, delta=delta, spent=self._store.tail().total)
+
+    def require_room(self, run: str, block: Block, delta: float | None) -> None:
+        """Raise `BudgetRefusal` if all releases of a run together are more than what is left."""
+        rule = self._rule() or self._choose(block, declared=not paid_by_round(block[0][0]))
+        spent = self._store.tail()
+        cost = price_of_run(rule, block, delta=delta, spent=spent.total)
+        before = self._spend(spent, rule)
+        if not (after := before.after(cost)).within_budget:
+            raise BudgetRefusal(f"run {run!r}", spent=before, asked=after, fits=None)
 
     def rehearse(self, run: str, block: Block, delta: float | None) -> None:
         """Price a block outside a transaction: what takes long is remembered, and locks nobody."""

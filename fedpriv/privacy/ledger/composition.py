@@ -101,7 +101,8 @@ class Composition(ABC):
                 f"{self.adjacency.value!r}: guarantees under different adjacencies do not add up."
             )
 
-    def _one_by_one(self, block: Block) -> Cost:
+    def price_each(self, block: Block) -> Cost:
+        """What the releases of a block cost one by one. Raises `UnsupportedEvent`."""
         priced = [(self.price(event), count) for event, count in block]
         return Cost(
             amount=sum(count * cost.amount for cost, count in priced),
@@ -111,7 +112,7 @@ class Composition(ABC):
     def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
         """Unless a rule knows better: the sum of its releases."""
         del delta, spent
-        return self._one_by_one(block)
+        return self.price_each(block)
 
     @abstractmethod
     def _price(self, event: Event) -> Cost: ...
@@ -206,10 +207,10 @@ class BasicComposition(Composition):
         """
         stated = all(isinstance(event, (*_PURE, ApproximateEvent)) for event, _ in block)
         if stated and delta is None:
-            return self._one_by_one(block)
+            return self.price_each(block)
         share = max(0.0, self.budget.delta - spent.delta) if delta is None else delta
         priced = Cost(amount=block_epsilon(block, share), delta=share)
-        plain = self._one_by_one(block) if stated else priced
+        plain = self.price_each(block) if stated else priced
         return plain if plain.amount <= priced.amount and plain.delta <= share else priced
 
     def limit(self) -> float:

@@ -106,6 +106,23 @@ class LedgerView:
         """
         self._charges.require_price(merged(releases), delta)
 
+    def require_room(
+        self, run: str, releases: Iterable[tuple[Event, int]], *, delta: float | None = None
+    ) -> None:
+        """Raise `BudgetRefusal` if a run of these releases would end before its last one.
+
+        Looks, and writes nothing. For a run that has not begun.
+
+        Args:
+            run: what to call it in the refusal.
+            releases: (event, count) pairs: all that it plans.
+            delta: as for `Ledger.declare`.
+
+        Raises:
+            UnsupportedEvent: The rule of this ledger has no price for them.
+        """
+        self._charges.require_room(run, merged(releases), delta)
+
     def spent(self, *, before_run: str | None = None) -> Spend:
         """What was spent: by everything, or before the first row of a run."""
         row = None if before_run is None else self._store.row_before(before_run)

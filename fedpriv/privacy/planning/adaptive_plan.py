@@ -13,6 +13,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, Self
 
 from fedpriv.privacy.budget import BudgetExceeded
+from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism, Mechanism
 from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, Selection
 from fedpriv.privacy.planning.filters import GdpFilter
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.planning.filters import PrivacyFilter
+    from fedpriv.privacy.planning.releases import Releases
 
 Release = Mechanism | Selection
 _KINDS: dict[str, type[Release]] = {
@@ -98,6 +100,15 @@ class AdaptivePlan(Plan):
     def event(self, index: int) -> Event:
         """The event of release ``index``, counted from 0 over all parts."""
         return sampled(self.made[index][1].event(), self.sampling_rate)
+
+    @property
+    def needed(self) -> Releases:
+        """One Gaussian release that stands for all that the filter may admit.
+
+        Exact for Gaussian releases, in the filter's own unit; others may cost a ledger more.
+        """
+        whole = GaussianEvent(relative_noise=self.filter.whole_noise, adjacency=self.adjacency)
+        return [(whole, 1)]
 
     @property
     def main(self) -> tuple[Mechanism, ...]:

@@ -61,6 +61,11 @@ class PrivacyFilter(ABC):
         """
 
     @property
+    @abstractmethod
+    def whole_noise(self) -> float:
+        """σ/Δ of the one Gaussian release that would spend all of it."""
+
+    @property
     def left(self) -> float:
         """What may still be spent, in the unit of `cost`."""
         return max(0.0, self.limit - self.spent)
@@ -105,6 +110,11 @@ class GdpFilter(PrivacyFilter):
     def limit(self) -> float:
         """μ² of the budget."""
         return gdp_mu(epsilon=self.budget.epsilon, delta=self.budget.delta) ** 2
+
+    @property
+    def whole_noise(self) -> float:
+        """1/μ."""
+        return 1 / sqrt(self.limit) if self.limit > 0 else inf
 
     def cost(self, event: Event) -> float:
         """μ² of one release."""
@@ -169,6 +179,11 @@ class RdpFilter(PrivacyFilter):
     def limit(self) -> float:
         """B: the divergence at ``order`` that converts to exactly (ε, δ)."""
         return max(0.0, _rdp_limit(self.order, self.budget))
+
+    @property
+    def whole_noise(self) -> float:
+        """√(α/2B), from D_α = α/(2z²)."""
+        return sqrt(self.order / (2 * self.limit)) if self.limit > 0 else inf
 
     def cost(self, event: Event) -> float:
         """D_α of one release."""

@@ -135,6 +135,11 @@ class Plan(ABC):
         return list(Counter(map(self.event, range(self.rounds))).items())
 
     @property
+    def needed(self) -> Releases:
+        """What a ledger should have room for before the run begins: all that is planned."""
+        return self.releases
+
+    @property
     @abstractmethod
     def main(self) -> tuple[Mechanism, ...]:
         """The noise of each round's main release, on which the model moves."""

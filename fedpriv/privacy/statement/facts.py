@@ -87,6 +87,8 @@ class RunFacts:
         records_per_person: most records that one person has in the data.
         tuning: what was done to choose hyper-parameters, and who paid for it.
         outcome: which files a release consists of, in a sentence; empty for a simulation.
+        releases_made: how many releases there were, if the run ended before the last one that was
+            planned; None if it did not.
         metrics_published: whether accuracy or loss on party data is published without noise.
         audit_epsilon: an empirical lower bound on ε, if an audit was made.
         guests: code of the run that is not fedpriv's, each with its SHA-256.
@@ -102,6 +104,7 @@ class RunFacts:
     records_per_person: int = 1
     tuning: str = "none: all hyper-parameters were fixed beforehand"
     outcome: str = ""
+    releases_made: int | None = None
     metrics_published: bool = False
     audit_epsilon: float | None = None
     guests: tuple[str, ...] = ()
@@ -111,6 +114,8 @@ class RunFacts:
     def __post_init__(self) -> None:
         require_choice(RANDOMNESS, randomness=self.randomness)
         require_count(records_per_person=self.records_per_person)
+        if self.releases_made is not None:
+            require_non_negative(releases_made=self.releases_made)
         if self.audit_epsilon is not None:
             require_non_negative(audit_epsilon=self.audit_epsilon)
         if not self.simulated and self.randomness != "operating system":

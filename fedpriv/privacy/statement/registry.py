@@ -106,7 +106,7 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
     parameters: dict[str, float] = {"epsilon": statement.epsilon}
     if statement.delta:
         parameters["delta"] = statement.delta
-    details = f"(epsilon, delta) of {statement.plan.rounds} releases together."
+    details = f"(epsilon, delta) of {statement.releases} releases together."
     if statement.zcdp_rho is not None:
         parameters["rho"] = statement.zcdp_rho
         details += " The same releases are rho-zCDP, too."
@@ -133,7 +133,7 @@ def _deployment_model(statement: Statement) -> dict[str, Any]:
         ),
         "actors": "\n".join(f"- {line}" for line in statement.sees),
         "release_type": "One release" if plan.rounds == 1 else "Many releases",
-        "release_type_details": f"{plan.rounds} releases: {plan.released}.",
+        "release_type_details": f"{statement.releases} releases: {plan.released}.",
         "data_source_type": "Static",
         "access_type": "Non-interactive",
     }

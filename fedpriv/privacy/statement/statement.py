@@ -43,6 +43,12 @@ class Statement:
     not_covered: tuple[str, ...]
     warnings: tuple[str, ...]
 
+    @property
+    def releases(self) -> int:
+        """How many releases were made: as planned, unless the run ended before."""
+        made = self.facts.releases_made
+        return self.plan.rounds if made is None else made
+
     def to_dict(self) -> dict[str, Any]:
         """The statement as JSON-ready values; a simulation says so in the first entry."""
         return {
@@ -63,6 +69,7 @@ class Statement:
                 "accountant": self.plan.accountant,
                 "accountant_version": self.accountant_version,
             },
+            "releases": self.releases,
             "run": asdict(self.facts),
             "plan": self.plan.to_dict(),
             **({} if self.facts.simulated else {"releases": self._releases()}),
@@ -189,6 +196,12 @@ def _warnings(
     plan: Plan, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None
 ) -> tuple[str, ...]:
     warnings = list(facts.assumptions)
+    if facts.releases_made is not None:
+        warnings.append(
+            f"the run ended early, after {facts.releases_made} releases: the budget of the data "
+            "set did not pay for more. The stated epsilon is that of all that was planned: when a "
+            "run ends depends on what others spent, hence on what was seen"
+        )
     if plan.budget.delta * plan.records >= 0.1:
         warnings.append(
             f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / plan.records:.3g}: "

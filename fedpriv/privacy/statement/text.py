@@ -90,10 +90,7 @@ def _accounting(statement: Statement) -> list[str]:
     plan, facts = statement.plan, statement.facts
     assumed = "Poisson" if plan.sampling_rate < 1 else "full batch"
     lines = [
-        (
-            f"strategy: {plan.strategy}; {plan.rounds} release{'s' if plan.rounds != 1 else ''} of "
-            f"{plan.dimension} coordinates"
-        ),
+        (f"strategy: {plan.strategy}; {_count(statement)} of {plan.dimension} coordinates"),
         f"accountant: {plan.accountant} ({statement.accountant_version})",
         (
             f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "
@@ -109,6 +106,13 @@ def _accounting(statement: Statement) -> list[str]:
     if plan.clip_norm is not None:
         lines.insert(3, f"each record's gradient is clipped to norm {plan.clip_norm:g}")
     return lines
+
+
+def _count(statement: Statement) -> str:
+    made, planned = statement.releases, statement.plan.rounds
+    if made != planned:
+        return f"{made} of {planned} planned releases"
+    return f"{made} release{'s' if made != 1 else ''}"
 
 
 def _released(statement: Statement) -> list[str]:

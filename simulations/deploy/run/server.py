@@ -17,7 +17,7 @@ from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import GridFederation, RoundFailed
 from fedpriv.federation.engines.seals import ServerSeal
 from fedpriv.federation.strategy.adaptive import AdaptiveStrategy
-from fedpriv.privacy.ledger import create_if_first
+from fedpriv.simulations.deploy.federation_budget import federation_ledger, ledger_path
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
@@ -27,8 +27,8 @@ from fedpriv.simulations.deploy.run.seats import seats_of
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import session as sessions
-from fedpriv.simulations.run.files import PRIVATE, private, read_json
-from fedpriv.simulations.run.ledgers import make_ledger, own_ledger
+from fedpriv.simulations.run.files import PRIVATE, private
+from fedpriv.simulations.run.ledgers import own_ledger, require_affordable
 from fedpriv.simulations.run.prepare import check
 from fedpriv.simulations.run.release_rules import require_releasable
 
@@ -73,29 +73,31 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     """The run that a run config names: taken up where it was left, or a new one.
 
     ``config`` is the text of the experiment, ``roster`` the path of the roster, ``output`` the
-    directory of the run. Its ledger lies beside the roster, under the name of the data; the first
-    run on these parties makes it, with its own budget.
+    directory of the run. It is paid from the ledger of the federation, beside the roster, and is
+    refused before anything is written if that has no room for all its releases.
     """
     place = Path(str(run_config["roster"]))
     roster, output = read_roster(place), Path(str(run_config["output"]))
     experiment = parse_experiment(parse_toml(str(run_config["config"]), "experiment"))
-    ledger = place.parent.resolve() / f"{experiment.data.title}.ledger"
+    folder = ServerFolder(place.parent)
     preparing = partial(prepare_deployed, sizes=roster.sizes)
     kept = output / PRIVATE / place.name
     require_not_cancelled(output)
     if sessions.started(output):
         _require_same(kept, roster)
+        book = ledger_path(folder)  # the whole directory may have been moved
         session = sessions.reopen(
-            output, expected=experiment, release=True, ledger=ledger, preparing=preparing
+            output,
+            expected=experiment,
+            release=True,
+            ledger=book if book.exists() else None,
+            preparing=preparing,
         )
         return session, roster
     prepared = preparing(experiment)
     strategy = _deployable(prepared)
-    create_if_first(
-        ledger,
-        used_by=_earlier_run(output.parent, ledger),
-        create=partial(make_ledger, ledger, prepared.experiment, strategy.plan),
-    )
+    ledger = federation_ledger(folder, output.parent)
+    require_affordable(ledger, prepared.experiment, strategy.plan)
     private(output)  # made with the first thing that is in it
     write_roster(kept, roster)
     session = sessions.start(prepared, output, strategy=strategy, release=True, ledger=ledger)
@@ -133,20 +135,35 @@ def serve(
     """Carry on the run over the nodes of a grid until its result is there."""
 
     def federation(rounds: int, _done: int) -> Federation:
-        parties = DeployedFederation(
-            grid,
-            task=session.prepared.task,
-            protection=protection(session.prepared.experiment),
-            roster=roster.identities,
-            patience=patience,
-            pipelined=rounds > 1,
-            seal=seal,
+        parties = deployed_federation(
+            session.prepared, roster, grid, seal=seal, patience=patience, pipelined=rounds > 1
         )
         note_seat(session.directory, parties.run)  # before anybody is asked to join
         return parties
 
     with own_ledger(session) as ledger:
         return sessions.carry_on(session, ledger=ledger, federation=federation, on_round=on_round)
+
+
+def deployed_federation(
+    prepared: Prepared,
+    roster: Roster,
+    grid: Grid,
+    *,
+    seal: Seal,
+    patience: Patience = PATIENCE,
+    pipelined: bool = False,
+) -> DeployedFederation:
+    """The parties of a roster, on the nodes of a grid."""
+    return DeployedFederation(
+        grid,
+        task=prepared.task,
+        protection=protection(prepared.experiment),
+        roster=roster.identities,
+        patience=patience,
+        pipelined=pipelined,
+        seal=seal,
+    )
 
 
 def _identity(folder: ServerFolder, roster: Roster) -> Ed25519PrivateKey:
@@ -168,14 +185,6 @@ def _require_same(path: Path, roster: Roster) -> None:
             f"the roster was changed since the run in {str(path.parents[1])!r} started, and its "
             "noise was planned for the old one. Put that back, or start a new run."
         )
-
-
-def _earlier_run(runs: Path, ledger: Path) -> str | None:
-    """A run that was paid from a ledger, in words; None if there was none."""
-    for file in sorted(runs.glob(f"*/{PRIVATE}/run.json")):
-        if read_json(file).get("ledger") == str(ledger):
-            return f"the run in {str(file.parents[1])!r}"
-    return None
 
 
 def _deployable(prepared: Prepared) -> SumStrategy:

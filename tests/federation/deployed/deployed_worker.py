@@ -191,7 +191,7 @@ def race(folder: Path) -> dict[str, Any]:
 
         def work(number: int = number, server: Path = server) -> None:
             with suppress(Exception):  # parties say no, in the end
-                deployment.run(folder / f"out{number}", server=server)
+                deployment.run(folder / f"runs{number}" / "out", server=server)
 
         child = os.fork()
         if child == 0:

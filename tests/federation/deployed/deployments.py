@@ -75,6 +75,13 @@ POLICY: dict[str, Any] = {
     "secure_aggregation": "active",
 }
 
+BUDGET: dict[str, Any] = {
+    "epsilon": 2.0,
+    "delta": 1e-6,
+    "adjacency": "replace-one",
+    "composition": "auto",  # whatever a test asks first; see test_party_rule.py
+}
+
 EXPERIMENT: dict[str, Any] = {
     "name": "study",
     "data": {"schema": "schema.toml"},
@@ -119,6 +126,7 @@ class Deployment:
         for number, member in enumerate(self.roster.members):
             note = {"node": str(FIRST_NODE + number), "key": member.node}
             write_json(self.server / "nodes" / f"{member.name}.json", note)
+        self.write_federation()
         for number, (name, key) in enumerate(keys.items()):
             home = private_folder(self.folder / "parties" / name)
             write_private(home / "identity.key", identity_private(key))
@@ -128,6 +136,16 @@ class Deployment:
             (home / "schema.toml").write_text(SCHEMA)
             (home / "records.csv").write_text(_records(HELD[number], seed=number))
             self.write_party(name)
+
+    def write_federation(self, **budget: Any) -> None:
+        """The server's federation file, of the same budget as the parties' files."""
+        values = {
+            "name": "study",
+            "server": {"address": "127.0.0.1"},
+            "budget": {**BUDGET, **self.budget, **budget},
+        }
+        parties = "".join(f'[[party]]\nname = "{name}"\n' for name in self.names)
+        (self.server / "federation.toml").write_text(f"{to_toml(values)}\n{parties}")
 
     def write_party(
         self, name: str, *, policy: Mapping[str, Any] | None = None, **budget: Any
@@ -145,14 +163,7 @@ class Deployment:
                 "roster": "roster.toml",
                 "state": "state",
             },
-            "budget": {
-                "epsilon": 2.0,
-                "delta": 1e-6,
-                "adjacency": "replace-one",
-                "composition": "auto",  # whatever a test asks first; see test_party_rule.py
-                **self.budget,
-                **budget,
-            },
+            "budget": {**BUDGET, **self.budget, **budget},
             "policy": {
                 **POLICY,
                 "server": fingerprint(read_certificate(home / "ca.crt")),

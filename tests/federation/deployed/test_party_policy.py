@@ -24,6 +24,7 @@ from fedpriv.federation.protocol.level import LEVELS, Protection
 from fedpriv.federation.queries.bounds import share_mechanism
 from fedpriv.federation.queries.kinds import (
     QUERIES,
+    AccuracyQuery,
     ErmQuery,
     GradientQuery,
     LossQuery,
@@ -217,6 +218,7 @@ SELECTED = BoundedRangeEvent(epsilon=0.1, adjacency=R)
 LOSS = LossQuery(
     run=QUERY.run, round=0, grid=GRID, event=SELECTED, points=np.zeros((2, 3)), clip=1.0
 )
+ACCURACY = AccuracyQuery(run=QUERY.run, round=0, grid=GRID, event=EVENT, theta=np.zeros(3))
 JOINT = RiskGradientQuery(
     run=QUERY.run, round=0, grid=GRID, event=EVENT, theta=np.zeros(3), exchange=0
 )
@@ -334,6 +336,7 @@ OF_SHARES: tuple[Event, ...] = (
         (ERM, (*VECTOR, APPROXIMATE)),
         (JOINT, (*VECTOR, APPROXIMATE)),
         (LOSS, (SELECTED, VECTOR[2])),
+        (ACCURACY, VECTOR[:2]),
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
@@ -351,7 +354,7 @@ def test_a_kind_of_query_is_charged_with_the_kinds_of_event_that_are_about_it(
 
 def test_every_kind_of_query_has_its_kinds_of_event_and_its_bound() -> None:
     """A new kind of query must say both, or a deployed party does not know what to charge."""
-    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS)
+    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY)
     assert {type(query) for query in stated} == set(QUERIES.values())
     for query in stated:
         assert query.record_bound(TASK) == 1.0

@@ -49,7 +49,7 @@ def test_a_party_that_chose_gaussian_noise_refuses_shares_from_the_start(tmp_pat
 
 @pytest.mark.parametrize(
     ("noise_at", "delta", "rule"),
-    [("server", 1e-6, "gdp"), ("parties", 1e-6, "rdp"), ("server", 0.0, "basic"),
+    [("server", 1e-6, "rdp"), ("parties", 1e-6, "rdp"), ("server", 0.0, "basic"),
      ("parties", 0.0, "basic")],
 )  # fmt: skip
 def test_without_a_word_the_rule_follows_from_the_party_s_own_file(

@@ -80,7 +80,7 @@ class Standing:
                 self.nursery.start(program)
 
     def written(self, name: str, **changes: dict[str, Any]) -> Experiment:
-        """An experiment. Its name is that of the data, too, and so of the server's ledger."""
+        """An experiment; its name is that of the data, too."""
         (self.root / f"{name}.toml").write_text(SCHEMA)
         values = {
             "data": {"schema": f"{name}.toml"},

@@ -145,7 +145,7 @@ def stopped(served: Deployment, number: str) -> None:
 
 
 def written(served: Deployment, *, name: str, rounds: int, level: str) -> Experiment:
-    """An experiment; its name is that of the data, too, and so of the server's ledger."""
+    """An experiment; its name is that of the data, too."""
     (served.root / f"{name}.toml").write_text(SCHEMA)
     path = served.root / "experiment.toml"
     path.write_text(_EXPERIMENT.format(name=name, rounds=rounds, level=level))

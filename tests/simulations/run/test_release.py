@@ -96,10 +96,10 @@ def test_a_budget_is_spent_once(fedpriv: Callable[..., Any], file: Path, tmp_pat
     before = rows(book, Kind.RESERVED)
     done = fedpriv("run", file, *real, "--out", tmp_path / "b", "--json")
     assert done.code == 2
-    assert "Nothing was released" in done.message
+    assert "Nothing was spent" in done.message
     assert "Traceback" not in done.err
     assert rows(book, Kind.RESERVED) == before
-    assert not (tmp_path / "b" / "model.npz").exists()
+    assert not (tmp_path / "b").exists()
 
 
 def test_nothing_about_the_records_is_written_beside_the_release(
@@ -283,7 +283,9 @@ def test_another_data_set_is_refused_by_the_ledger(
 ) -> None:
     real = ("--release", "--ledger", tmp_path / "data.ledger")
     half = ("--set", "privacy.epsilon=0.5")
-    first = fedpriv("run", file, *real, "--new-ledger", *half, "--out", tmp_path / "a", "--json")
+    book = ("--data-name", "data", "--epsilon", 2, "--delta", 1e-6)
+    assert fedpriv("ledger", "init", tmp_path / "data.ledger", *book).code == 0
+    first = fedpriv("run", file, *real, *half, "--out", tmp_path / "a", "--json")
     assert first.code == 0
     other = ("--set", "data.name=breast_cancer", "--set", "data.partition=hashed",
              "--set", "data.parties=1")  # fmt: skip

@@ -1,0 +1,94 @@
+"""AccuracyQuery: how many of a party's held-out records a model is right about, and how many not.
+
+A private evaluation. Two counts are asked for, and not a count and a total: adding or removing a
+record then moves one of them by one, and their sum is the number of records, which nobody needs to
+know beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, nextafter, sqrt
+from typing import TYPE_CHECKING, ClassVar
+
+from fedpriv.federation.queries.base import ARRAY, Query, point, require_point
+from fedpriv.learning.classes import classifies
+from fedpriv.learning.models import LinearModel
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.events import GaussianEvent, ZcdpEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.events import Event
+
+COUNTS = 2
+MOST_RECORDS = 1 << 24
+"""Of a party with more held-out records than that, this many are counted: a ring has an end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AccuracyQuery(Query):
+    """Over a party's held-out records: how many are classified rightly, and how many wrongly.
+
+    Sensitivity, in L2, of the two counts over all parties: 1 if a record is added or removed, which
+    is right or wrong; √2 if one is replaced, which at worst takes one from here and adds one there.
+    A count that is clamped at `MOST_RECORDS` moves no further. Whether a record is right must not
+    depend on the others, to the last bit: so the model must be linear, whose scores are one dot
+    product a record, by the same instructions (`fedpriv.learning.row_scores`).
+
+    Attributes:
+        theta: The model, float64 (d,).
+    """
+
+    kind: ClassVar[str] = "accuracy"
+    events: ClassVar[tuple[type[Event], ...]] = (GaussianEvent, ZcdpEvent)
+    sampling_rate: ClassVar[float] = 1.0
+    weighted: ClassVar[bool] = False
+    joint_fit: ClassVar[bool] = False
+    held_out: ClassVar[bool] = True
+    own_noise: ClassVar[None] = None
+    theta: NDArray[np.float64] = field(metadata=ARRAY)
+
+    def __post_init__(self) -> None:
+        Query.__post_init__(self)
+        object.__setattr__(self, "theta", point(self.theta))
+
+    def record_bound(self, task: Task) -> float:
+        """1: a record counts once."""
+        return 1.0
+
+    def answer_width(self, task: Task) -> int:
+        """Right and wrong."""
+        return COUNTS
+
+    def reach(self, task: Task, size: int) -> float:
+        """Whatever the party's size: held-out records are others, and their number is private."""
+        return float(MOST_RECORDS)
+
+    def sensitivity(
+        self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
+    ) -> float | None:
+        """√2 (replace-one) or 1 (add-remove); rounded up."""
+        return count_sensitivity(adjacency)
+
+    def check(self, task: Task) -> None:
+        """The model must be linear, with classes, and the point one of its own."""
+        require_point(self.theta, task)
+        if not isinstance(task.model, LinearModel) or not classifies(task.loss):
+            raise ValueError(
+                "an accuracy query must be about a linear model that tells classes apart: of "
+                "others, whether one record is right may depend on the rest, or on nothing."
+            )
+
+    def check_certain(self, task: Task) -> None:
+        """Counts always exist."""
+
+
+def count_sensitivity(adjacency: Adjacency) -> float:
+    """How far one record moves (right, wrong) in L2."""
+    return nextafter(sqrt(2), inf) if adjacency is Adjacency.REPLACE_ONE else 1.0

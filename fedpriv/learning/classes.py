@@ -1,0 +1,26 @@
+"""Classes: what a score stands for, where there are classes to be right about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fedpriv.learning.losses import MarginLoss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedpriv.learning.losses import Loss
+
+
+def classifies(loss: Loss) -> bool:
+    """Whether there are classes to be right about."""
+    return loss.outputs > 1 or isinstance(loss, MarginLoss)
+
+
+def classes_of(scores: Tensor, loss: Loss) -> Tensor:
+    """The class that scores stand for, as labels have it: an index, or −1 and +1."""
+    if loss.outputs > 1:
+        return scores.argmax(1)
+    return torch.where(scores >= 0, 1.0, -1.0)

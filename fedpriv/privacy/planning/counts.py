@@ -1,0 +1,66 @@
+"""Plans of noisy counts: one release of a few numbers, for a given sensitivity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.planning.calibration import calibrate
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
+from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedpriv.privacy.budget import Budget
+
+
+def counts_plan(
+    *,
+    budget: Budget,
+    sensitivity: float,
+    counts: int,
+    sizes: Sequence[int],
+    step: float,
+    adjacency: Adjacency | str,
+) -> FixedPlan:
+    """One release of noisy counts of right and wrong answers.
+
+    Guarantee. That of Gaussian noise calibrated to ``sensitivity``, plus √counts·step for the grid,
+    if one record moves the counts by no more.
+
+    Args:
+        budget: (ε, δ), with δ > 0.
+        sensitivity: how far one record moves the counts, in L2.
+        counts: how many numbers are released.
+        sizes: n_j of every party, as the task states them: the counts are of other records.
+        step: grid width of a count.
+        adjacency: which data sets are compared.
+    """
+    relation = Adjacency(adjacency)
+    require_sizes(sizes)
+    if budget.delta == 0:
+        raise ValueError("delta must be positive for noisy counts, got 0: their noise is Gaussian.")
+    moved = grid_sensitivity(sensitivity, dimension=counts, step=step)
+    calibrated = calibrate(epsilon=budget.epsilon, delta=budget.delta, rounds=1, adjacency=relation)
+    (multiplier,) = calibrated.noise_multipliers
+    return FixedPlan(
+        strategy="accuracy",
+        query="how many of its held-out records the model classifies rightly, and how many wrongly",
+        released="the two counts over all parties, with noise",
+        budget=budget,
+        mechanisms=(
+            GaussianMechanism(
+                sensitivity=moved,
+                stddev=multiplier / relation.sum_sensitivity * moved,
+                adjacency=relation,
+            ),
+        ),
+        parties=len(sizes),
+        records=sum(sizes),
+        smallest_party=min(sizes),
+        dimension=counts,
+        step=step,
+        accountant=calibrated.accountant,
+    )
