@@ -6,6 +6,7 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
 
     lock                one process at a time
     ledger              how long the party's ledger was after the latest answer, and its head
+    left                the same when all runs were left, which is done when a backup is put back
     seats/RUN           a run that was joined: its channel key, name and protocol state
     answers/RUN         the latest release of a run: the secret of its draw, then the answer
 
@@ -68,6 +69,7 @@ class Journal:
         self._seats = folder / "seats"
         self._answers = folder / "answers"
         self._ledger = folder / "ledger"
+        self._left = folder / "left"
 
     @property
     def used(self) -> bool:
@@ -85,6 +87,30 @@ class Journal:
         """Remember how far the ledger has got."""
         if ledger != self.ledger:
             _write(self._ledger, ledger.to_bytes())
+
+    @property
+    def left(self) -> LedgerMark | None:
+        """The party's ledger as it was when all its runs were left; None if they never were."""
+        data = _read(self._left)
+        return None if data is None else LedgerMark.from_bytes(data)
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """The runs that were ever joined, in hexadecimal digits."""
+        return tuple(sorted(path.name for path in self._seats.glob("[!.]*")))
+
+    def leave(self, *joined: str, ledger: LedgerMark) -> None:
+        """Leave all runs for good: those joined, here or as told, and all that ``ledger`` knows.
+
+        Their protocol state, answers and draws are erased. The mark comes last: until then the
+        ledger of before is asked for.
+        """
+        for run in {*joined, *self.joined}:
+            _write(self._seats / run, b"")
+        for answer in self._answers.glob("*"):
+            answer.unlink()
+        _write(self._left, ledger.to_bytes())
+        _write(self._ledger, ledger.to_bytes())
 
     @contextmanager
     def held(self) -> Iterator[None]:

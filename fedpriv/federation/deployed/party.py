@@ -20,7 +20,9 @@ query, and is looked at before the budget is touched. Nor does it depend on fact
 see `fedpriv.data.tables.release_rules`.
 
 **The ledger is the one that it was.** The journal keeps its length and head. A ledger in which that
-row is missing, an old copy or a new one, has forgotten what was spent, and pays for nothing.
+row is missing, an old copy or a new one, has forgotten what was spent, and pays for nothing. After
+both were put back from a backup, a run that the ledger knew then is not answered any more: its
+draws and answers are gone, and some may have been given after the backup.
 """
 
 from __future__ import annotations
@@ -115,6 +117,7 @@ class DeployedParty:
             raise ValueError("answers must be the journal of the party: they must outlive it.")
         event = check_terms(query, self._engagement, file.policy, file.adjacency)
         with _faults(file.name), self._ledger() as ledger:
+            self._require_not_left(ledger, query)
             given = recalled(query, journal.given(query.run))
             _require_one_draw(query, given, _foreseen(ledger, query, event))
             if given is not None and not given.pending and not query.joint_fit:
@@ -205,6 +208,14 @@ class DeployedParty:
         with Ledger.open(file.ledger, budget=file.budget, adjacency=file.adjacency) as ledger:
             self._require_latest(ledger)
             yield ledger
+
+    def _require_not_left(self, ledger: Ledger, query: Query) -> None:
+        """Refuse a run that was left for good: what was answered in it may not be known here."""
+        left, began = self._journal.left, ledger.began(query.run)
+        if left is not None and began is not None and began <= left.rows:
+            raise QueryRefused(
+                "this party was put back from a backup, and left all runs that began before it."
+            )
 
     def _require_latest(self, ledger: Ledger) -> None:
         """Refuse a ledger that is older than the journal, or another one."""
