@@ -1,4 +1,7 @@
-"""`fedpriv deploy`: found a federation, join it, and (see `deploy_members`) run it."""
+"""`fedpriv deploy`: found a federation, join it, and (see `deploy_members`) run it.
+
+Backup and restore are in `deploy_backup`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from fedpriv.simulations.commands.deploy_backup import backup, restore
 from fedpriv.simulations.commands.deploy_members import (
     Directory,
     Server,
@@ -27,7 +31,8 @@ def register(app: typer.Typer) -> None:
         help="Real servers and parties: keys, certificates, processes, runs.",
         no_args_is_help=True,
     )
-    for command in (init, join, bundle, add, renew, server, party, run, status, stop):
+    founding = (init, join, bundle, add, renew)
+    for command in (*founding, server, party, run, status, stop, backup, restore):
         group.command()(command)
     app.add_typer(group)
 

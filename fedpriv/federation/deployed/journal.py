@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from fedpriv.privacy.ledger import Ledger
+
 _OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
 _ANSWERS = 64  # runs whose latest answer is kept: a server must not fill the disk with them
 _FOLDER, _FILE = 0o700, 0o600
@@ -56,6 +58,12 @@ class LedgerMark(Packed):
     layout: ClassVar[Layout] = {"rows": Number(8), "head": Fixed(32)}
     rows: int
     head: bytes
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> LedgerMark:
+        """Where a ledger ends now."""
+        rows = ledger.length
+        return cls(rows=rows, head=bytes.fromhex(ledger.hash_of(rows) or ""))
 
 
 class Journal:
@@ -102,15 +110,13 @@ class Journal:
     def leave(self, *joined: str, ledger: LedgerMark) -> None:
         """Leave all runs for good: those joined, here or as told, and all that ``ledger`` knows.
 
-        Their protocol state, answers and draws are erased. The mark comes last: until then the
-        ledger of before is asked for.
+        Their protocol state, answers and draws are erased.
         """
         for run in {*joined, *self.joined}:
             _write(self._seats / run, b"")
         for answer in self._answers.glob("*"):
             answer.unlink()
         _write(self._left, ledger.to_bytes())
-        _write(self._ledger, ledger.to_bytes())
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -134,7 +134,7 @@ class DeployedParty:
                     given = given.answered(vector)
                     journal.give(query.run, given)
             ledger.commit(reservation, given.digest)
-            journal.mark(_mark(ledger))
+            journal.mark(LedgerMark.of(ledger))
         return vector
 
     def _checked(self, ledger: Ledger) -> Records:
@@ -221,7 +221,7 @@ class DeployedParty:
         """Refuse a ledger that is older than the journal, or another one."""
         mark = self._journal.ledger
         if mark is None and not self._journal.used:
-            self._journal.mark(_mark(ledger))  # from now on, this one and no other
+            self._journal.mark(LedgerMark.of(ledger))  # from now on, this one and no other
         elif mark is None or ledger.hash_of(mark.rows) != mark.head.hex():
             raise QueryRefused(
                 "this party's ledger is older than its state directory, or is another one: it has "
@@ -235,11 +235,6 @@ def _begun(query: Query) -> Given:
     if query.joint_fit:
         return Given.to(query, salt=salt)
     return Given.to(query, salt=salt, secret=os.urandom(SECRET_BYTES))
-
-
-def _mark(ledger: Ledger) -> LedgerMark:
-    rows = ledger.length
-    return LedgerMark(rows=rows, head=bytes.fromhex(ledger.hash_of(rows) or ""))
 
 
 def _foreseen(ledger: Ledger, query: Query, event: Event) -> str:

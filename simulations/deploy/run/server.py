@@ -18,6 +18,7 @@ from fedpriv.federation.engines.grid import GridFederation, RoundFailed
 from fedpriv.federation.strategy.adaptive import AdaptiveStrategy
 from fedpriv.privacy.ledger import create_if_first
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
+from fedpriv.simulations.deploy.run.closed import require_open
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
@@ -76,6 +77,7 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     preparing = partial(prepare_deployed, sizes=roster.sizes)
     kept = output / PRIVATE / place.name
     if sessions.started(output):
+        require_open(output)
         _require_same(kept, roster)
         session = sessions.reopen(
             output, expected=experiment, release=True, ledger=ledger, preparing=preparing

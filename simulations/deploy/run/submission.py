@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr
+from fedpriv.simulations.deploy.run.closed import require_open
 from fedpriv.simulations.engines.flower_app import PROJECT
 from fedpriv.simulations.run.files import private, read_json, write_json
 
@@ -56,6 +57,7 @@ def new_run(experiment: Experiment, folder: ServerFolder) -> Path:
 
 def submit(directory: Path, folder: ServerFolder) -> Submitted:
     """Hand the run of a directory to Flower: a new one, or one that was interrupted."""
+    require_open(directory)
     write_app(directory, folder)
     answer = call(submission(directory, folder))
     run = str(answer["run-id"])
