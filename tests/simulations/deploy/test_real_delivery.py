@@ -21,6 +21,7 @@ from fedpriv.simulations.deploy.founding import add, found, rebundle
 from fedpriv.simulations.deploy.membership import register, wait_until_up
 from fedpriv.simulations.deploy.processes import start, stop
 from fedpriv.simulations.deploy.programs import party_programs
+from fedpriv.simulations.server_app import FAILURE
 from tests.simulations.deploy import containers, fates
 from tests.simulations.deploy.conftest import (
     NAMES,
@@ -86,7 +87,8 @@ def test_a_run_with_a_contained_party_and_one_behind_a_proxy(delivered: Delivere
     """And nothing but the way to the server goes through the proxy: no word to a worker does."""
     live = delivered.live
     submitted = live.begin(live.written("clinics"))
-    assert live.end(submitted.directory) is not None
+    result = live.end(submitted.directory)
+    assert result is not None, (submitted.directory / FAILURE).read_text()
     port = read_federation(live.server.federation).server.port
     assert set(delivered.proxy.asked) == {f"CONNECT 127.0.0.1:{port} HTTP/1.1"}
     assert [len(live.reserved(folder)) for folder in live.parties] == [1, 1, 1]
