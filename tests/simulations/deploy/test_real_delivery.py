@@ -24,7 +24,6 @@ from fedpriv.simulations.deploy.programs import party_programs
 from fedpriv.simulations.server_app import FAILURE
 from tests.simulations.deploy import containers, fates
 from tests.simulations.deploy.conftest import (
-    NAMES,
     SCHEMA,
     SIZES,
     federation_values,
@@ -56,7 +55,9 @@ def delivered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivered]:
     root = tmp_path_factory.mktemp("delivery")
     (root / "clinics.toml").write_text(SCHEMA)
     values = federation_values(
-        NAMES, schema=str(root / "clinics.toml"), budget={"epsilon": 1e6, "composition": "rdp"}
+        schema=str(root / "clinics.toml"),
+        budget={"epsilon": 1e6, "composition": "rdp"},
+        policy={"min_noise": 0.0},
     )
     founded = found(parse_federation(values), root / "deployment")
     for number, folder in enumerate(founded.parties):

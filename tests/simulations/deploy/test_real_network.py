@@ -52,6 +52,7 @@ def test_a_run_between_machines_whose_parties_only_call_out(tmp_path: Path) -> N
         schema=str(tmp_path / "clinics.toml"),
         server={"address": ADDRESSES["server"], "port": PORT},
         budget={"epsilon": 1e6, "composition": "rdp"},
+        policy={"min_noise": 0.0},
     )
     founded = found(parse_federation(values), tmp_path / "deployment")
     homes = dict(zip(NAMES, founded.parties, strict=True))
