@@ -80,7 +80,7 @@ def test_every_command_and_option_that_the_page_names_exists(fedpriv: Command) -
     help_of = {
         name: fedpriv("deploy", name, "--help").out
         for name in ("init", "join", "bundle", "add", "renew", "server", "party", "run", "status",
-                     "stop")
+                     "stop", "backup", "restore")
     }  # fmt: skip
     named = set(re.findall(r"`(?:fedpriv )?deploy ([a-z]+)", PAGE))
     assert named <= help_of.keys()
