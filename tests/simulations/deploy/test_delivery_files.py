@@ -115,7 +115,7 @@ def test_only_the_server_publishes_a_port() -> None:
 
 # The units.
 
-MEMBERS = {
+MEMBERS: dict[str, PartyFolder | ServerFolder] = {
     "party": PartyFolder(Path("/srv/north")),
     "server": ServerFolder(Path("/srv/clinics/server")),
 }
