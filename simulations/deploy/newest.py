@@ -14,7 +14,7 @@ operator vouches with ``head`` that it was nothing, or the rest of the budget is
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,13 +88,15 @@ class Ready:
         return self.fresh is None
 
     def exchange(self) -> None:
-        """Put it in the place of what is there, whose file is kept beside it."""
+        """Put it in the place of what is there, which is kept beside it with its log."""
         if self.fresh is None:
             return
+        kept = f"{self.path}.replaced"
         if self.path.exists():
-            shutil.copy2(self.path, self.path.with_name(f"{self.path.name}.replaced"))
+            shutil.copy2(self.path, kept)
         for suffix in _LOGS:  # SQLite would read the log of the old one into the new one
-            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                Path(f"{self.path}{suffix}").replace(f"{kept}{suffix}")
         self.fresh.replace(self.path)
         synchronise(self.path.parent)
 

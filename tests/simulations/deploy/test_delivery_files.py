@@ -21,7 +21,7 @@ import pytest
 from fedpriv.simulations.deploy import reach
 from fedpriv.simulations.deploy.checks import Fault
 from fedpriv.simulations.deploy.folders import Folder, PartyFolder, ServerFolder
-from fedpriv.simulations.deploy.logs import rotate, rotated
+from fedpriv.simulations.deploy.logs import MOST_BYTES, rotate, rotated
 from fedpriv.simulations.deploy.programs import flwr, party_programs, server_programs
 from fedpriv.simulations.deploy.templates import unit
 from tests.simulations.deploy.connect_proxy import serving
@@ -34,6 +34,7 @@ from tests.simulations.deploy.containers import (
     instructions,
     service,
 )
+from tests.simulations.deploy.standing import wait_until
 
 if TYPE_CHECKING:
     from tests.simulations.deploy.conftest import Founder
@@ -171,12 +172,12 @@ def test_who_stays_in_the_foreground_looks_at_its_logs(
 ) -> None:
     folder = Folder(tmp_path)
     folder.processes.mkdir()
-    (folder.processes / "worker.log").write_bytes(b"x" * 10_000_001)
+    log = folder.processes / "worker.log"
+    log.write_bytes(b"x" * (MOST_BYTES + 1))
     monkeypatch.setattr("fedpriv.simulations.deploy.logs._SECONDS", 0.01)
     with rotated(folder):
-        while (folder.processes / "worker.log").stat().st_size:
-            pass
-    assert (folder.processes / "worker.log.1").stat().st_size == 10_000_001
+        wait_until(lambda: log.stat().st_size == 0, what="rotation")
+    assert (folder.processes / "worker.log.1").stat().st_size == MOST_BYTES + 1
 
 
 @pytest.mark.skipif(shutil.which("logrotate") is None, reason="logrotate is not installed")
