@@ -43,6 +43,7 @@ stress: $(STAMP) ## the deep form of the tests that have one: every way to make 
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit
 	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/ledger/test_ledger_kill.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py tests/test_wheel.py
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/simulations/deploy/test_real_network.py
 
 bench: $(STAMP) ## benchmarks against peers, which live in a virtual environment of their own
 	$(BIN)/python -m benchmarks

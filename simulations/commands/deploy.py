@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedpriv.simulations.commands.deploy_backup import backup, restore
 from fedpriv.simulations.commands.deploy_evaluate import evaluate
 from fedpriv.simulations.commands.deploy_members import Directory, Server, party, server, stop
 from fedpriv.simulations.commands.deploy_roster import accept, add, expel, rotate
@@ -25,7 +26,7 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
     )
     members = (init, join, bundle, add, accept, expel, rotate, renew)
-    processes = (server, party, status, stop, recover)
+    processes = (server, party, status, stop, recover, backup, restore)
     for command in (*members, *processes, run, evaluate, cancel, attest, handover):
         group.command()(command)
     app.add_typer(group)

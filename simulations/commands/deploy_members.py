@@ -101,6 +101,7 @@ def _started(
 
     In the foreground, stay after the block until one ends or a signal comes, then end them all.
     """
+    from fedpriv.simulations.deploy.logs import rotated
     from fedpriv.simulations.deploy.processes import start, stop, tail, wait_for
 
     if foreground:
@@ -109,7 +110,8 @@ def _started(
     try:
         members.extend(start(program) for program in programs)
         yield members
-        ended = wait_for(members) if foreground else None
+        with rotated(folder):
+            ended = wait_for(members) if foreground else None
     except KeyboardInterrupt:
         stop(folder)
         if not foreground:

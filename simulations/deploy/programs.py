@@ -15,6 +15,9 @@ What Flower 1.41 needs, found by running it:
   (`fedpriv.simulations.safe_path`).
 - A SuperNode looks for messages every three seconds, waits for a lost worker, and fetches code:
   `fedpriv.simulations.deploy.flower.supernode` looks more often, and does neither.
+- HTTPS_PROXY, ALL_PROXY and NO_PROXY: a SuperNode reaches its server through the proxy that they
+  name, by CONNECT, and TLS is with the server. All others talk to this machine alone, and must not
+  hand what they say to a proxy: NO_PROXY is ``*`` for them.
 - A SuperNode whose key is not registered, or that does not trust the server's certificate, ends
   with exit code 1 at once; one whose server is not up tries again for ever.
 """
@@ -47,6 +50,7 @@ _QUIET = {
     # Whose word the HTTP server takes for where a request comes from: a proxy on this machine.
     "FORWARDED_ALLOW_IPS": _LOOPBACK,
 }
+_LOCAL = {"NO_PROXY": "*", "no_proxy": "*"}  # where both are set, the lower case is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,10 @@ def server_programs(folder: ServerFolder) -> tuple[Program, ...]:
         *_worker("server", f"{_LOOPBACK}:{section.port}", folder),
         "--root-certificates", str(folder.ca), "--runs", str(folder.runs),
     )  # fmt: skip
-    return _program("superlink", superlink, folder), _program("worker", worker, folder)
+    return (
+        _program("superlink", superlink, folder, **_LOCAL),
+        _program("worker", worker, folder, **_LOCAL),
+    )
 
 
 def party_programs(folder: PartyFolder) -> tuple[Program, ...]:
@@ -109,12 +116,15 @@ def party_programs(folder: PartyFolder) -> tuple[Program, ...]:
     worker = (
         *_worker("client", f"{_LOOPBACK}:{node.port}", folder), "--party", str(folder.policy),
     )  # fmt: skip
-    return _program("supernode", supernode, folder), _program("worker", worker, folder)
+    return (
+        _program("supernode", supernode, folder),
+        _program("worker", worker, folder, **_LOCAL),
+    )
 
 
 def flwr(folder: ServerFolder, *arguments: str) -> Program:
     """A command of Flower's own command line, for this server."""
-    return _program("flwr", (installed_program("flwr"), *arguments), folder)
+    return _program("flwr", (installed_program("flwr"), *arguments), folder, **_LOCAL)
 
 
 def write_connection(folder: ServerFolder) -> None:
@@ -137,10 +147,10 @@ def _worker(role: str, runtime: str, folder: Folder) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _program(name: str, command: tuple[str, ...], folder: Folder) -> Program:
+def _program(name: str, command: tuple[str, ...], folder: Folder, **more: str) -> Program:
     return Program(
         name=name,
         command=command,
         folder=folder,
-        environment={**_QUIET, "FLWR_HOME": str(folder.flower), "PYTHONPATH": own_root()},
+        environment={**_QUIET, **more, "FLWR_HOME": str(folder.flower), "PYTHONPATH": own_root()},
     )

@@ -1,13 +1,16 @@
-"""Network checks: free ports, the server's certificate and its clock."""
+"""Network checks: free ports, the server's certificate and its clock; through the node's proxy."""
 
 from __future__ import annotations
 
 import socket
 import ssl
+from base64 import b64encode
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from cryptography import x509
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE
@@ -51,13 +54,11 @@ def served_certificate(folder: PartyFolder) -> x509.Certificate:
         Fault: It cannot be reached, or its certificate is not good for its name under our CA.
     """
     host, port = _server(folder)
-    context = ssl.create_default_context(cafile=str(folder.ca))
+    connection = _connection(folder)
     try:
-        with (
-            socket.create_connection((host, port), timeout=_SECONDS) as plain,
-            context.wrap_socket(plain, server_hostname=host) as line,
-        ):
-            served = line.getpeercert(binary_form=True) or b""
+        connection.connect()
+        line = connection.sock
+        served = (line.getpeercert(binary_form=True) if line is not None else None) or b""
     except ssl.SSLCertVerificationError as error:
         raise Fault(
             f"the certificate of {host}:{port} is refused: {error.verify_message}",
@@ -65,14 +66,15 @@ def served_certificate(folder: PartyFolder) -> x509.Certificate:
         ) from None
     except OSError as error:
         raise _unreachable(host, port, error) from None
+    finally:
+        connection.close()
     return x509.load_der_x509_certificate(served)
 
 
 def clock_skew(folder: PartyFolder) -> float:
     """Seconds that this clock is ahead of the server's, to about a second."""
     host, port = _server(folder)
-    context = ssl.create_default_context(cafile=str(folder.ca))
-    connection = HTTPSConnection(host, port, timeout=_SECONDS, context=context)
+    connection = _connection(folder)
     try:
         before = datetime.now(tz=UTC)
         connection.request("GET", "/health")
@@ -85,6 +87,35 @@ def clock_skew(folder: PartyFolder) -> float:
     # A date in a header has no fractions of a second.
     middle = before + (after - before) / 2
     return (middle - parsedate_to_datetime(told)).total_seconds() - 0.5
+
+
+def _connection(folder: PartyFolder) -> HTTPSConnection:
+    """A connection to the server by the way that the SuperNode takes, not yet made.
+
+    Raises:
+        Fault: The way is through a proxy that is itself spoken to over TLS, or is not HTTP.
+    """
+    host, port = _server(folder)
+    context = ssl.create_default_context(cafile=str(folder.ca))
+    known = getproxies()
+    address = known.get("https") or known.get("all")
+    if not address or proxy_bypass(host):
+        return HTTPSConnection(host, port, timeout=_SECONDS, context=context)
+    proxy = urlsplit(address)
+    if proxy.scheme != "http" or proxy.hostname is None:
+        raise Fault(
+            f"the proxy for {host}:{port} is a {proxy.scheme or 'nameless'} one",
+            "name it as http://HOST:PORT in HTTPS_PROXY, or check the way by other means.",
+        )
+    headers = {}
+    if proxy.username is not None:
+        user = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        headers["Proxy-Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+    connection = HTTPSConnection(
+        proxy.hostname, proxy.port or 80, timeout=_SECONDS, context=context
+    )
+    connection.set_tunnel(host, port, headers)
+    return connection
 
 
 def _server(folder: PartyFolder) -> tuple[str, int]:

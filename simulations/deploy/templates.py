@@ -17,7 +17,7 @@ from fedpriv.simulations.safe_path import installed_program
 if TYPE_CHECKING:
     from fedpriv.federation.protocol.level import Level
     from fedpriv.simulations.deploy.federation import FederationFile
-    from fedpriv.simulations.deploy.folders import Folder
+    from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
     from fedpriv.simulations.deploy.roster import Roster
 
 LEVEL: Level = "active"
@@ -98,10 +98,17 @@ def start_script(role: str) -> str:
     )
 
 
-def unit(role: str, folder: Folder) -> str:
-    """A systemd unit for a member."""
+def unit(role: str, folder: ServerFolder | PartyFolder) -> str:
+    """A systemd unit for a member, which may write to its own directory and to nothing else.
+
+    Not asked for: MemoryDenyWriteExecute, because kernels are compiled while they run.
+    """
     return f"""\
-# Copy to /etc/systemd/system, set User, then: systemctl enable --now {folder.root.name}
+# Set User to the owner of the directory, who alone may read it. Then, as root:
+#   cp {folder.unit.name} /etc/systemd/system/
+#   systemctl daemon-reload && systemctl enable --now {folder.unit.stem}
+# A second member on this machine: copy it under another name.
+# Behind a proxy, at a party: Environment=HTTPS_PROXY=http://proxy.example:3128
 [Unit]
 Description=fedpriv {role} in {folder.root}
 After=network-online.target time-sync.target
@@ -114,12 +121,33 @@ ExecStartPre={_fedpriv()} doctor {folder.root} --offline
 ExecStart={_fedpriv()} deploy {role} {folder.root} --foreground
 Restart=on-failure
 RestartSec=30
+TimeoutStopSec=60
 UMask=0077
-NoNewPrivileges=yes
-PrivateTmp=yes
+
+ReadWritePaths={folder.root}
 ProtectSystem=strict
 ProtectHome=read-only
-ReadWritePaths={folder.root}
+PrivateTmp=yes
+PrivateDevices=yes
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+RestrictSUIDSGID=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+LockPersonality=yes
+ProtectProc=invisible
+ProtectClock=yes
+ProtectHostname=yes
+ProtectControlGroups=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+RemoveIPC=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
 
 [Install]
 WantedBy=multi-user.target
@@ -147,7 +175,8 @@ def server_checklist(
    `{roster.fingerprint}`
    A party that has missed an epoch needs the files of `rosters/` since then, too.
 6. `fedpriv doctor .`, then `./start.sh`, then `fedpriv deploy run EXPERIMENT.toml --server .`
-7. Back up `*.ledger` and `runs/` after every run; `identity.key` and `rosters/` once in an epoch.
+7. After every run: `fedpriv deploy backup . --output FILE`, and FILE to another machine. Of
+   `identity.key` and `rosters/`, a copy once in an epoch.
 """
 
 
@@ -169,8 +198,9 @@ def party_checklist(name: str, *, authority: str, identity: str) -> str:
    the roster decides whom your masks protect you from. Then
    `fedpriv deploy accept roster.toml --fingerprint "..." --party .`
 5. `fedpriv doctor .`, then `./start.sh`.
-6. Back up the ledger and `state/` together. A ledger from an old backup has forgotten what was
-   spent: with a newer `state/` beside it, this party answers nothing.
+6. After every run: `fedpriv deploy backup . --output FILE`, and FILE to another machine. Never put
+   a ledger back by hand: `fedpriv deploy restore FILE .` looks whether it is the newest. An older
+   one has forgotten what was spent; with a newer `state/` beside it this party answers nothing.
 7. `node.key`, `identity.key` and `worker.secret` never leave this machine.
 """
 

@@ -6,6 +6,7 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
 
     lock                one process at a time
     ledger              how long the party's ledger was after the latest answer, and its head
+    left                the same when all runs were left, which is done when a backup is put back
     seats/RUN           a run that was joined: its channel key, name and protocol state
     answers/RUN         the latest release of a run: the secret of its draw, then the answer
     heard/RUN           the latest instruction of a run: its number and digest
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from fedpriv.privacy.ledger import Ledger
+
 _OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
 _ANSWERS = 64  # runs whose latest answer is kept: a server must not fill the disk with them
 _HEARD = 64  # runs whose latest instruction is kept
@@ -61,6 +64,12 @@ class LedgerMark(Packed):
     rows: int
     head: bytes
 
+    @classmethod
+    def of(cls, ledger: Ledger) -> LedgerMark:
+        """Where a ledger ends now."""
+        rows = ledger.length
+        return cls(rows=rows, head=bytes.fromhex(ledger.hash_of(rows) or ""))
+
 
 class Journal:
     """`fedpriv.federation.party.memory.Store` on a disk.
@@ -75,6 +84,7 @@ class Journal:
         self._heard = folder / "heard"
         self._cancelled = folder / "cancelled"
         self._ledger = folder / "ledger"
+        self._left = folder / "left"
 
     @property
     def used(self) -> bool:
@@ -92,6 +102,28 @@ class Journal:
         """Remember how far the ledger has got."""
         if ledger != self.ledger:
             _write(self._ledger, ledger.to_bytes())
+
+    @property
+    def left(self) -> LedgerMark | None:
+        """The party's ledger as it was when all its runs were left; None if they never were."""
+        data = _read(self._left)
+        return None if data is None else LedgerMark.from_bytes(data)
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """The runs that were ever joined, in hexadecimal digits."""
+        return tuple(sorted(path.name for path in self._seats.glob("[!.]*")))
+
+    def leave(self, *joined: str, ledger: LedgerMark) -> None:
+        """Leave all runs for good: those joined, here or as told, and all that ``ledger`` knows.
+
+        Their protocol state, answers and draws are erased.
+        """
+        for run in {*joined, *self.joined}:
+            _write(self._seats / run, b"")
+        for answer in self._answers.glob("*"):
+            answer.unlink()
+        _write(self._left, ledger.to_bytes())
 
     @contextmanager
     def held(self) -> Iterator[None]:

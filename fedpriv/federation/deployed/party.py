@@ -20,7 +20,9 @@ query, and is looked at before the budget is touched. Nor does it depend on fact
 see `fedpriv.data.tables.release_rules`.
 
 **The ledger is the one that it was.** The journal keeps its length and head. A ledger in which that
-row is missing, an old copy or a new one, has forgotten what was spent, and pays for nothing.
+row is missing, an old copy or a new one, has forgotten what was spent, and pays for nothing. After
+both were put back from a backup, a run that the ledger knew then is not answered any more: its
+draws and answers are gone, and some may have been given after the backup.
 """
 
 from __future__ import annotations
@@ -118,6 +120,7 @@ class DeployedParty:
             raise QueryRefused("this run was cancelled, for good.")
         event = check_terms(query, self._engagement, file.policy, file.adjacency)
         with _faults(file.name), self._ledger() as ledger:
+            self._require_not_left(ledger, query)
             given = recalled(query, journal.given(query.run))
             _require_one_draw(query, given, _foreseen(ledger, query, event))
             if given is not None and not given.pending and not query.joint_fit:
@@ -134,7 +137,7 @@ class DeployedParty:
                     given = given.answered(vector)
                     journal.give(query.run, given)
             ledger.commit(reservation, given.digest)
-            journal.mark(_mark(ledger))
+            journal.mark(LedgerMark.of(ledger))
         return vector
 
     @contextmanager
@@ -241,11 +244,19 @@ class DeployedParty:
             self._require_latest(ledger)
             yield ledger
 
+    def _require_not_left(self, ledger: Ledger, query: Query) -> None:
+        """Refuse a run that was left for good: what was answered in it may not be known here."""
+        left, began = self._journal.left, ledger.began(query.run)
+        if left is not None and began is not None and began <= left.rows:
+            raise QueryRefused(
+                "this party was put back from a backup, and left all runs that began before it."
+            )
+
     def _require_latest(self, ledger: Ledger) -> None:
         """Refuse a ledger that is older than the journal, or another one."""
         mark = self._journal.ledger
         if mark is None and not self._journal.used:
-            self._journal.mark(_mark(ledger))  # from now on, this one and no other
+            self._journal.mark(LedgerMark.of(ledger))  # from now on, this one and no other
         elif mark is None or ledger.hash_of(mark.rows) != mark.head.hex():
             raise QueryRefused(
                 "this party's ledger is older than its state directory, or is another one: it has "
@@ -259,11 +270,6 @@ def _begun(query: Query) -> Given:
     if query.joint_fit:
         return Given.to(query, salt=salt)
     return Given.to(query, salt=salt, secret=os.urandom(SECRET_BYTES))
-
-
-def _mark(ledger: Ledger) -> LedgerMark:
-    rows = ledger.length
-    return LedgerMark(rows=rows, head=bytes.fromhex(ledger.hash_of(rows) or ""))
 
 
 def _foreseen(ledger: Ledger, query: Query, event: Event) -> str:

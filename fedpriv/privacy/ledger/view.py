@@ -16,6 +16,7 @@ from fedpriv.privacy.ledger.storage.verify import Verification, verify_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
     from types import TracebackType
 
     from fedpriv.privacy.events import Event
@@ -87,6 +88,19 @@ class LedgerView:
         """
         numbered = self._store.numbered(row)
         return None if numbered is None else numbered.hash.hex()
+
+    def began(self, run: str) -> int | None:
+        """Number of the first row of ``run``; None if it has none."""
+        before = self._store.row_before(run)
+        return None if before is None else before.seq + 1
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the ledger as it is at one moment, its log included, into a file that is not there.
+
+        An older copy has forgotten what was spent: it is for `fedpriv deploy restore`, which looks
+        whether it is the newest.
+        """
+        self._store.copy_to(path)
 
     def check_data(self, *parts: Part) -> None:
         """Raise `LedgerMismatch` unless ``parts`` are data that this ledger is bound to."""

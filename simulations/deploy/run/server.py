@@ -22,6 +22,7 @@ from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
 from fedpriv.simulations.deploy.run.cancelling import note_seat, require_not_cancelled
+from fedpriv.simulations.deploy.run.closed import require_open
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.seats import seats_of
 from fedpriv.simulations.engines.parties import protection
@@ -84,6 +85,7 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     kept = output / PRIVATE / place.name
     require_not_cancelled(output)
     if sessions.started(output):
+        require_open(output)
         _require_same(kept, roster)
         book = ledger_path(folder)  # the whole directory may have been moved
         session = sessions.reopen(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr
 from fedpriv.simulations.deploy.run.cancelling import require_not_cancelled
+from fedpriv.simulations.deploy.run.closed import require_open
 from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.engines.flower_app import PROJECT
 from fedpriv.simulations.run.files import private, read_json, write_json
@@ -64,6 +65,7 @@ def submit(directory: Path, folder: ServerFolder) -> Submitted:
     """
     require_not_cancelled(directory)
     end_earlier(directory, folder)
+    require_open(directory)
     write_app(directory, folder)
     answer = call(submission(directory, folder))
     run = str(answer["run-id"])

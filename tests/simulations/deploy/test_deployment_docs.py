@@ -80,7 +80,8 @@ def test_every_command_and_option_that_the_page_names_exists(fedpriv: Command) -
     help_of = {
         name: fedpriv("deploy", name, "--help").out
         for name in ("init", "join", "bundle", "add", "accept", "expel", "rotate", "renew",
-                     "server", "party", "run", "status", "stop")
+                     "server", "party", "run", "status", "stop", "recover", "backup", "restore",
+                     "evaluate", "cancel", "attest", "handover")
     }  # fmt: skip
     named = set(re.findall(r"`(?:fedpriv )?deploy ([a-z]+)", PAGE))
     assert named <= help_of.keys()

@@ -115,6 +115,14 @@ def open_database(
     return connection, place
 
 
+def copy_database(connection: sqlite3.Connection, path: Path) -> None:
+    """Copy a database into one new file, readable by its owner only; it needs no log beside it."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    with closing(_connect(path, "rw", timeout=0.0)) as copy:
+        connection.backup(copy)
+    synchronise(path)
+
+
 def require_one_name(path: Path) -> Place:
     """Which file it is. Refuses one with a second name: each has its own log, and spends twice."""
     try:

@@ -27,6 +27,7 @@ from fedpriv.privacy.ledger.storage.chain import (
     require_release,
 )
 from fedpriv.privacy.ledger.storage.database import (
+    copy_database,
     create_database,
     open_database,
     require_same,
@@ -86,6 +87,12 @@ class Store:
         """Close the connection; whoever is last also folds the write-ahead log into the file."""
         with self._lock:
             self._connection.close()
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the file as it is at one moment, whatever others append meanwhile."""
+        self._require_own_process()
+        with self._lock, translated(self.path):
+            copy_database(self._connection, path)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
