@@ -53,9 +53,10 @@ class Task:
         feature_bound: B, the public bound on ‖x‖₂, intercept included; parties enforce it.
         sizes: n_j, the public number of records of every party: what is divided, weighted and
             calibrated by. The true number may be another one, which is private.
-        headroom: So many times its size a party's records may be. 1: they are as many as its size
-            says, each at a place that no other record decides. More, where a hash of every record
-            decides whether it is trained on, and at which party.
+        headroom: So many times its size a party's records may be: more than 1 where a hash of every
+            record decides whether it is trained on, and at which party.
+        in_place: Whether a record that is exchanged moves no other: each is at a place of its own,
+            and none joins or leaves. Not so where a hash decides, even if the headroom is 1.
     """
 
     model: Model
@@ -64,6 +65,7 @@ class Task:
     feature_bound: float
     sizes: tuple[int, ...]
     headroom: float = 1.0
+    in_place: bool = True
 
     def __post_init__(self) -> None:
         require_non_negative(regulariser=self.regulariser)
@@ -73,6 +75,11 @@ class Task:
         require_count(**{f"sizes[{index}]": size for index, size in enumerate(self.sizes)})
         if not 1 <= self.headroom < inf:
             raise ValueError(f"headroom must be finite and at least 1, got {self.headroom!r}.")
+        if self.in_place and self.headroom != 1:
+            raise ValueError(
+                f"headroom must be 1 where all records stay in place, got {self.headroom!r}: set "
+                "in_place = False if a hash decides which of them there are."
+            )
         if self.loss.outputs != self.model.outputs:
             raise ValueError(
                 f"model must have one output a score of the loss, {self.loss.outputs}, "

@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 _SAME_SPLIT = 0.01
 _DEFAULT_FRACTION = 0.2
 
-# The least headroom where a hash decides who is trained on: 1 would say that all stay in place, and
-# a size that is rounded to all records of its party comes to just that.
-_BY_HASH = 1 + 2.0**-20
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Holding:
@@ -56,14 +52,16 @@ class Holding:
         sizes: n_j, the public number of training records of each party: the number that the
             experiment declares, or else that of the party's records, times the share that a split
             by hash leaves. Everything that is divided, weighted or calibrated uses these.
-        headroom: So many times its size a party's records may be; 1 if they are just as many, each
-            at a place that no other record decides.
+        headroom: So many times its size a party's records may be.
+        in_place: Whether each record is at a place that no other record decides: no hash says which
+            of them are trained on, or at which of several parties.
         own_test: Whether the test records were set apart by their source, not drawn by a hash.
     """
 
     data: PartitionedDataset
     sizes: tuple[int, ...]
     headroom: float
+    in_place: bool
     own_test: bool
 
 
@@ -73,18 +71,29 @@ class _Split:
 
     Attributes:
         dataset: With training and test records.
-        share: Of all records, how many a split by hash leaves for training; 1 without one.
+        by_hash: Whether a hash of every record decided which of them are for testing.
+        share: Of all records, how many such a split leaves for training, on average; 1 without one,
+            and, rounded, with one that takes next to nothing.
     """
 
     dataset: Dataset
-    share: float
+    by_hash: bool = False
+    share: float = 1.0
 
     def totals(self) -> NDArray[np.int64]:
-        """How many records each natural party has, tested on or not."""
+        """How many records each natural party has, those that a hash draws for testing included."""
         names = len(self.dataset.party_names)
-        parts = (self.dataset.train, *((self.dataset.test,) if self.share < 1 else ()))
-        holders = np.concatenate([_parties(part) for part in parts])
+        holders = np.concatenate([_parties(part) for part in self._parts])
         return np.bincount(holders, minlength=names)
+
+    def total(self) -> int:
+        """How many records there are, those that a hash draws for testing included."""
+        return sum(map(len, self._parts))
+
+    @property
+    def _parts(self) -> tuple[Records, ...]:
+        dataset = self.dataset
+        return (dataset.train, dataset.test) if self.by_hash else (dataset.train,)
 
 
 def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
@@ -112,18 +121,18 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
             alpha=_or(section.alpha, 0.5) if section.partition == "dirichlet" else None,
             min_records=section.min_records,
         )
-        tested = len(split.dataset.test) if split.share < 1 else 0
-        totals = np.full(data.parties, (len(split.dataset.train) + tested) / data.parties)
+        totals = np.full(data.parties, split.total() / data.parties)
     totals = _declared(section, data.parties, totals)
     dealt = data.kind not in BY_RECORD and section.records is None  # in a simulation
     sizes = data.sizes if dealt else np.maximum(1, np.rint(totals * split.share))
-    in_place = split.share == 1 and (data.kind != "hashed" or data.parties == 1)
+    in_place = dealt or not (split.by_hash or (data.kind == "hashed" and data.parties > 1))
     most = totals.sum() if data.kind == "hashed" else totals
     return Holding(
         data=data,
         sizes=tuple(map(int, sizes)),
-        headroom=1.0 if dealt or in_place else max(_BY_HASH, float((most / sizes).max())),
-        own_test=split.share == 1,
+        headroom=1.0 if in_place else max(1.0, float((most / sizes).max())),
+        in_place=in_place,
+        own_test=not split.by_hash,
     )
 
 
@@ -151,17 +160,17 @@ def _split(dataset: Dataset, section: DataSection, seed: int) -> _Split:
     """The data set's own split, if that is what is asked for; else one by hash, or none."""
     fraction = _hashed_fraction(dataset, section)
     if fraction is None:
-        return _Split(dataset=dataset, share=1.0)
+        return _Split(dataset=dataset)
     if fraction == 0:
-        return _Split(dataset=pooled(dataset), share=1.0)
+        return _Split(dataset=pooled(dataset))
     held = hold_out(pooled(dataset), fraction=fraction, seed=seed)
-    return _Split(dataset=held, share=1 - fraction)
+    return _Split(dataset=held, by_hash=True, share=1 - fraction)
 
 
 def _hashed_fraction(dataset: Dataset, section: DataSection) -> float | None:
     """How much to hold out by hash; None for the split that the data set came with."""
     train, test, wanted = len(dataset.train), len(dataset.test), section.test_fraction
-    if section.path is not None and read_schema(str(section.schema_path)).test_column is not None:
+    if dataset.schema is not None and dataset.schema.test_column is not None:
         if wanted is not None:
             raise ValueError(
                 f"data.test_fraction must not be given, got {wanted}: the schema names a "

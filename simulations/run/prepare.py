@@ -79,6 +79,7 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         feature_bound=resolved.data.feature_norm,
         sizes=holding.sizes,
         headroom=holding.headroom,
+        in_place=holding.in_place,
     )
     return Prepared(
         experiment=resolved,

@@ -28,6 +28,14 @@ from fedpriv.simulations.run.files import (
     write_metrics,
 )
 from fedpriv.simulations.run.history import Record
+from fedpriv.simulations.run.identity import (
+    Identity,
+    experiment_digest,
+    require_read_by_the_rules,
+    require_same_experiment,
+    require_same_schema,
+    schema_digest,
+)
 from fedpriv.simulations.run.ledgers import (
     mark_of,
     raw_identity,
@@ -61,32 +69,6 @@ if TYPE_CHECKING:
 
 
 _IDENTITY, _CHECKPOINT = "run.json", "checkpoint.npz"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """What makes a run this run, fixed when it starts.
-
-    Attributes:
-        run: its name, in the ledger and in the statement.
-        config_hash: of the experiment.
-        release: whether it is real.
-        ledger: path of the ledger, if there is one.
-        ledger_rows: how many rows it had when the run started.
-        ledger_head: the hash of the last of them, by which it is known again.
-        data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
-            real release is checked by its ledger, under a secret salt.
-        schema: SHA-256 of what the schema says, by which the records are read.
-    """
-
-    run: str
-    config_hash: str
-    release: bool
-    ledger: str | None
-    data: str | None
-    ledger_rows: int | None = None
-    ledger_head: str | None = None
-    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,6 +107,7 @@ def start(
     """Write down what a new run is; its ``strategy``, if `check` has built it."""
     if release:
         require_releasable(prepared.experiment)
+        require_read_by_the_rules(prepared)
         if prepared.experiment.data.public_test and not prepared.own_test:
             raise ValueError(
                 "--release with data.public_test needs test records that their source set apart: a "
@@ -142,7 +125,8 @@ def start(
         ledger_rows=rows,
         ledger_head=head,
         data=None if release else _digest(prepared),
-        schema=_schema_digest(prepared.experiment),
+        schema=schema_digest(prepared.data.dataset.schema),
+        experiment=experiment_digest(prepared.experiment),
     )
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
@@ -174,16 +158,14 @@ def reopen(
         raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
     identity = Identity(**read_json(private(directory) / _IDENTITY))
     experiment = parse_experiment(read_toml(directory / "config.toml", "experiment"))
-    if identity.schema != _schema_digest(experiment):
-        raise ValueError(
-            f"the schema {str(experiment.data.schema_path)!r} was changed since the run in "
-            f"{str(directory)!r} started: put it back, or start a new run."
-        )
+    require_same_experiment(checked(experiment), identity, directory)
+    path = experiment.data.schema_path
+    require_same_schema(None if path is None else read_schema(path), identity, directory)
     here = identity.release and experiment.run.engine != "deployment"
     source = raw_identity(experiment.data) if here else None
     prepared = preparing(experiment)
-    if prepared.experiment.config_hash != identity.config_hash:
-        raise ValueError(f"{str(directory / 'config.toml')!r} was changed since the run started.")
+    # Of what was read: a file may have changed since the line above.
+    require_same_schema(prepared.data.dataset.schema, identity, directory)
     if expected is not None and checked(expected).config_hash != identity.config_hash:
         raise ValueError(f"--resume {str(directory)!r}: this is a run of another experiment.")
     if identity.data is not None and _digest(prepared) != identity.data:
@@ -331,16 +313,6 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
     """What a ledger records of a simulation: the same whenever it is repeated."""
     keys = ("strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "rounds", "parties")
     return {key: result[key] for key in keys}
-
-
-def _schema_digest(experiment: Experiment) -> str | None:
-    """Of what the schema says, not of how it is written; None for built-in data."""
-    path = experiment.data.schema_path
-    return (
-        None
-        if path is None
-        else sha256(read_schema(str(path)).model_dump_json().encode()).hexdigest()
-    )
 
 
 def _digest(prepared: Prepared) -> str:

@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,6 +59,7 @@ class Case:
         fold: Whether a public column sets test records apart.
         delta: Of the budget.
         epsilon: Of the budget.
+        code: Files of the user's own, by name, beside the experiment.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Case:
     fold: bool = False
     delta: float = 1e-5
     epsilon: float = 2.0
+    code: dict[str, str] = field(default_factory=dict)
 
     @property
     def task(self) -> str:
@@ -76,6 +79,12 @@ class Case:
         return {"softmax": "classes", "huber-regression": "number", "squared": "number"}.get(
             name, "binary"
         )
+
+    @property
+    def _wards(self) -> list[str]:
+        """So many that a record is as long as the image that a network takes it for."""
+        pixels = prod(self.model.get("shape", (4,)))
+        return ["icu", "er", *(f"w{i}" for i in range(pixels - 4))]
 
     def experiment(self, folder: Path) -> dict[str, Any]:
         data: dict[str, Any] = {
@@ -112,7 +121,7 @@ class Case:
             "columns": {
                 "age": {"kind": "number", "min": 0, "max": 100, "fill": 50},
                 "dose": {"kind": "number", "min": -1, "max": 1, "fill": 0},
-                "ward": {"kind": "category", "values": ["icu", "er"], "fill": "er"},
+                "ward": {"kind": "category", "values": self._wards, "fill": "er"},
                 "outcome": labels[self.task],
                 "clinic": {"kind": "category", "values": list(PARTIES)},
             },
@@ -207,6 +216,8 @@ def write(case: Case, rows: list[Row], folder: Path) -> Path:
         for key in ("age", "dose"):
             columns[key] = [float(value) for value in columns[key]]
         parquet.write_table(pa.table(columns), folder / "clinic.parquet")
+    for name, text in case.code.items():
+        (folder / name).write_text(text, encoding="utf-8")
     (folder / "schema.toml").write_text(to_toml(case.schema()))
     (folder / "study.toml").write_text(to_toml(case.experiment(folder)))
     return folder / "study.toml"
@@ -339,8 +350,10 @@ def public_part(watch: Watch, *, adaptive: bool) -> dict[str, Any]:
     for name, content in watch.files().items():
         if name == "model.npz":
             with np.load(watch.directory / name) as arrays:
-                kept = {key: arrays[key].tolist() for key in arrays if key != "theta"}
-                part[name] = (kept, arrays["theta"].shape)
+                kept = {key: str(arrays[key].tolist()) for key in arrays if key != "theta"}
+                place = str(watch.directory.parent)  # of code of the user's own
+                blanked = {key: text.replace(place, "…") for key, text in kept.items()}
+                part[name] = (blanked, arrays["theta"].shape)
         elif name in ("metrics.csv", "metrics.json"):
             rows = watch.json("metrics.json")
             part[name] = (

@@ -149,6 +149,34 @@ TRIED = [
         data={"partition": "hashed", "parties": 80, "records": 50},
     ),
     Case(
+        name="short records at a sharp bend",
+        strategy={"name": "gradient-perturbation", "rounds": 3, "clip": 1e-6},
+        adjacency="add-remove",
+        model={"name": "huber-svm", "smoothing": 1e-12},
+        data={"feature_norm": 1e-15},
+    ),
+    Case(
+        name="minimisers as long as they can be",
+        strategy={"name": "output-perturbation", "tolerance": 0.05},
+        model={"name": "huber-svm", "smoothing": 0.1, "l2": 1.2},
+        data={"test_fraction": 0.0},
+    ),
+    Case(
+        name="twice as many records as are declared",
+        strategy={"name": "objective-perturbation"},
+        adjacency="add-remove",
+        data={"records": [13, 9, 4], "test_fraction": 0.0},
+    ),
+    Case(
+        name="all of the budget for the count",
+        strategy={
+            "name": "adaptive-clipping",
+            "rounds": 3,
+            "count_share": 0.999999,
+            "quantile": 0.999,
+        },
+    ),
+    Case(
         name="nothing left for the solver",
         strategy={"name": "objective-perturbation", "solver_share": 1 - 1e-12},
     ),
@@ -184,3 +212,28 @@ def test_a_table_that_changes_while_a_run_starts_is_not_released(
         assert ledger.spent().guarantee.epsilon == 0
     study.with_name("clinic.csv").write_text(text)
     assert carry_through(open_session(None, resume=out, release=True)) is not None
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"name": "softmax"},
+        {"name": "huber-svm"},
+        {"name": "mlp", "hidden": [2], "activation": "relu"},
+    ],
+    ids=str,
+)
+def test_a_sample_of_nobody_is_summed_like_any_other(
+    model: dict[str, Any], laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """A Poisson sample is empty more often than not here: an error would tell when it is."""
+    strategy = {
+        "name": "gradient-perturbation",
+        "rounds": 2,
+        "sampling_rate": 1e-9,
+        "learning_rate": 0.1,
+    }
+    case = Case(name="nobody", strategy=strategy, adjacency="add-remove", model=model)
+    one = laboratory.run(case, table(case.task), tmp_path / "one")
+    assert one.code == 0, one.said
+    assert [int(np.abs(release.total).max()) for release in one.releases] == [0, 0]

@@ -25,8 +25,8 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.simulations.experiment.catalogue import checked
-from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.run.prepare import prepare
 from tests.audit.examination import difference, limit
 from tests.audit.neighbours import GRADIENTS, OUTPUT, Case, moved, table, write
 
@@ -173,18 +173,21 @@ def _tested_on(case: Case, row: Row, rng: np.random.Generator, folder: Path) -> 
     [
         ({"test_fraction": 0.0}, True),
         ({"test_fraction": 1e-4}, False),
+        ({"test_fraction": 1e-17}, False),  # 1 - 1e-17 is 1 in floating point
         ({"test_fraction": 0.9}, False),
         ({"partition": "hashed", "parties": 1, "test_fraction": 0.0}, True),
     ],
     ids=str,
 )
-def test_only_records_in_place_have_no_headroom(
+def test_only_records_that_no_hash_moves_are_in_place(
     data: dict[str, Any], in_place: bool, tmp_path: Path
 ) -> None:
-    case = Case(name="headroom", strategy=OUTPUT, data=data)
+    """And only the others may be tested on as public ones, or be left out of what is counted."""
+    case = Case(name="places", strategy=OUTPUT, data=data)
     write(case, table("binary"), tmp_path / "data")
-    holding = party_records(checked(parse_experiment(case.experiment(tmp_path / "data"))))
-    assert (holding.headroom == 1) == in_place
+    prepared = prepare(parse_experiment(case.experiment(tmp_path / "data")))
+    assert prepared.task.in_place == in_place
+    assert prepared.own_test == in_place
 
 
 # What a record does to the answers of others.

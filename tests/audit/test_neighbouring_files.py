@@ -18,6 +18,7 @@ import fedpriv.simulations.experiment.data
 from fedpriv.data import Records, load
 from tests.audit.examination import STRESS, difference, findings, unlawful
 from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, Watch, moved, table
+from tests.simulations.experiment.test_own_docs import files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,6 +119,66 @@ SAMPLE = [
     ),
 ]
 
+# Networks, and code of the user's own, as the pages about it have it.
+IMAGES: dict[str, Any] = {
+    "data": {"intercept": 0.0},
+    "model": {"name": "cnn", "shape": [1, 4, 4]},
+}
+OWN_STRATEGY, OWN_MODEL = files("own-strategy.md"), files("own-model.md")
+OWN_LOSS: dict[str, Any] = {
+    "model": {"name": "linear", "loss": "losses.py:PseudoHuberHinge"},
+    "code": OWN_MODEL,
+}
+STEPS = {**GRADIENTS, "rounds": 2, "learning_rate": 0.1}
+SAMPLE += [
+    Case(name="images, one more or less", strategy=STEPS, adjacency="add-remove", **IMAGES),
+    Case(
+        name="own strategy",
+        strategy={"name": "signs.py:SignDescent", "rounds": 4},
+        code=OWN_STRATEGY,
+    ),
+    Case(
+        name="own strategy and own plan, one more or less",
+        strategy={"name": "momentum.py:Momentum", "rounds": 4},
+        adjacency="add-remove",
+        fold=True,
+        data={"public_test": True},
+        code=OWN_STRATEGY,
+    ),
+    Case(
+        name="own model, one more or less",
+        strategy=STEPS,
+        adjacency="add-remove",
+        data={"intercept": 0.0},
+        model={"name": "nets.py:Cnn", "shape": [1, 8, 8]},
+        code=OWN_MODEL,
+    ),
+    Case(name="own loss", strategy=OUTPUT, **OWN_LOSS),
+]
+MORE = [
+    Case(
+        name="images, clipped by quantile",
+        strategy={"name": "adaptive-clipping", "rounds": 3, "learning_rate": 0.1},
+        **IMAGES,
+    ),
+    *(
+        Case(
+            name=f"own model, {name}, {adjacency}",
+            strategy=STEPS,
+            adjacency=adjacency,
+            data={"intercept": 0.0},
+            model={"name": f"nets.py:{name}", "shape": shape},
+            code=OWN_MODEL,
+        )
+        for name, shape in (("Lstm", [8, 8]), ("FrozenEncoder", [6]))
+        for adjacency in ("replace-one", "add-remove")
+    ),
+    *(
+        Case(name=f"own loss, {strategy['name']}", strategy=strategy, **OWN_LOSS)
+        for strategy in (GRADIENTS, OBJECTIVE, {"name": "agd", "rounds": 3})
+    ),
+]
+
 
 def everything() -> list[Case]:
     """The whole product of strategies, options, losses, adjacencies and ways to hold data."""
@@ -178,7 +239,9 @@ def test_a_release_shows_a_record_through_its_noise_alone(
 
 
 @pytest.mark.skipif(not STRESS, reason="FEDPRIV_STRESS is not set: the whole product takes long")
-@pytest.mark.parametrize("case", everything() if STRESS else [], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [*MORE, *everything()] if STRESS else [], ids=lambda case: case.name
+)
 def test_so_does_every_other_way_to_make_one(
     case: Case, laboratory: Laboratory, tmp_path: Path
 ) -> None:

@@ -181,12 +181,14 @@ def test_one_record_does_change_a_count_by_one() -> None:
 
 
 @pytest.mark.parametrize("largest", [1, 100, 500])
-@pytest.mark.parametrize("hashed", [None, 1.25, 1.0001])
+@pytest.mark.parametrize("hashed", [None, 1.25, 1.0001, 1.0])
 def test_a_party_may_hold_more_records_than_its_size_says(
     largest: int, hashed: float | None
 ) -> None:
     """Declared sizes, and hashes that move records: then all its blocks may round anew."""
-    task = replace(linear_task((largest, 1), WIDTH), headroom=hashed or 1.0)
+    task = replace(
+        linear_task((largest, 1), WIDTH), headroom=hashed or 1.0, in_place=hashed is None
+    )
     for adjacency in (ONE, TWO):
         found = gradient_sensitivity(task, clip_norm=2.0, adjacency=adjacency)
         expected = clipped_sum(2.0, adjacency, largest, hashed=hashed)

@@ -67,11 +67,11 @@ class Source:
         column = self._columns[name]
         if _is_text(column):
             column = self.text(name)
-        elif not (
-            pa.types.is_integer(column.type)
-            or pa.types.is_floating(column.type)
-            or pa.types.is_decimal(column.type)
-        ):
+        elif pa.types.is_decimal(column.type):
+            # By its digits: Arrow's own conversion rounds by the scale that all values share, and
+            # one record with more digits would change the numbers of all others.
+            column = column.cast(pa.string())
+        elif not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
             raise self._wrong_type(name, "numbers")
         parsed = _parse(column)
         if parsed is None:

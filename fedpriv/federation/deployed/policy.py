@@ -75,7 +75,8 @@ class PartyPolicy:
         queries: The kinds of query that it answers.
         min_parties: The least number of parties in a sum that it helps to open.
         max_clip: The largest bound on one record's part in an answer: C of a clipped gradient or
-            loss, and where nothing is clipped the bound G on a record's gradient.
+            loss, √(C² + 1) of a gradient with a count, and where nothing is clipped the bound G on
+            a record's gradient.
         min_noise: The least noise of a release, relative to the sensitivity: standard deviation /
             sensitivity of a Gaussian, 1/ε where a release states ε.
         noise_at: "parties": it answers only queries to which the parties bring the noise;

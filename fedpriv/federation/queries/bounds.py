@@ -145,7 +145,7 @@ def _rounding(task: Task, adjacency: Adjacency, precision: torch.dtype) -> float
         clip_norm=1.0,
         records=ceil(headroom(adjacency, task) * task.largest),
         dtype=precision,
-        replace_one=adjacency is Adjacency.REPLACE_ONE and task.headroom == 1,
+        replace_one=adjacency is Adjacency.REPLACE_ONE and task.in_place,
     )
 
 
@@ -175,7 +175,7 @@ def model_sensitivity(
         )
         for size in counts
     )
-    if task.headroom == 1:
+    if task.in_place:
         return worst
     weight = sum(count * task.model_weight(weights, size) for size, count in counts.items())
     return worst + 2 * weight * tolerance / regulariser

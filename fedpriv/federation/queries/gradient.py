@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import hypot
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv._validate import require_choice, require_positive, require_rate
@@ -97,8 +98,8 @@ class GradientQuery(Query):
         return self.weights == "equal"
 
     def record_bound(self, task: Task) -> float:
-        """C."""
-        return self.clip_norm
+        """C; with a count, to which a record adds one, √(C² + 1)."""
+        return hypot(self.clip_norm, 1.0) if self.counted else self.clip_norm
 
     def answer_width(self, task: Task) -> int:
         """d, and one more for the count."""

@@ -290,6 +290,13 @@ def test_a_larger_clip_is_refused_to_the_last_bit() -> None:
     charged(loss, max_clip=3.0)
 
 
+def test_max_clip_binds_a_gradient_with_its_count() -> None:
+    """A record adds C to the sum and one to the count: C alone was compared."""
+    counted = replace(QUERY, clip_norm=0.75, counted=True)
+    charged(counted, max_clip=1.25)
+    refused(counted, "part in the answer by 1.25, and .* most 1.2", max_clip=1.2)
+
+
 @pytest.mark.parametrize("least", [0.5, 0.999])
 def test_max_clip_binds_what_is_not_clipped_by_the_bound_on_its_gradients(least: float) -> None:
     """G of the logistic loss is 1: minimisers and exact gradients are sums of such gradients."""
