@@ -60,7 +60,7 @@ def test_a_party_and_its_federation_add_up_by_the_same_rule_unless_they_say_othe
     federation = parse_federation(
         {"name": "x", "server": {"address": "127.0.0.1"}, "party": [{"name": "north"}]}
     )
-    table = party_values(federation, "north", server="x")["budget"]
+    table = party_values(federation, "north", server="x", identity="x")["budget"]
     bare = {key: value for key, value in table.items() if key != "composition"}
     assert {
         table["composition"],

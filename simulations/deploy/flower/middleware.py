@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flwr.supercore.routers.runtime.tracing import RuntimeTracingMiddleware
 from flwr.superlink.routers.control.middlewares import (
     ControlAuthenticationMiddleware,
     ControlEventLogMiddleware,
@@ -17,7 +18,6 @@ from flwr.superlink.routers.control.middlewares import (
 )
 from flwr.superlink.routers.fleet.middlewares import FleetEventLogMiddleware
 from flwr.superlink.routers.fleet.node_auth import NodeAuthMiddleware
-from flwr.supercore.routers.runtime.tracing import RuntimeTracingMiddleware
 from starlette.middleware import Middleware
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ _ONLY_FOR: dict[object, str] = {
     ControlAuthenticationMiddleware: CONTROL,
     NodeAuthMiddleware: FLEET,
 }
-_IDLE = (
-    ControlLicenseMiddleware,
-    ControlEventLogMiddleware,
-    FleetEventLogMiddleware,
-    RuntimeTracingMiddleware,
+_IDLE: frozenset[object] = frozenset(
+    {
+        ControlLicenseMiddleware,
+        ControlEventLogMiddleware,
+        FleetEventLogMiddleware,
+        RuntimeTracingMiddleware,
+    }
 )
 
 

@@ -57,7 +57,9 @@ def evaluate(
     folder = ServerFolder(deployment.server)
     evaluation.propose(out, folder, epsilon=epsilon)
     values = {"config": config, "output": str(out), "roster": str(folder.roster)}
-    return evaluation.carry_out(values, deployment.grid(config), patience=PATIENCE)
+    return evaluation.carry_out(
+        values, deployment.grid(config), seal=deployment.seal(config), patience=PATIENCE
+    )
 
 
 def books(deployment: Deployment) -> list[Path]:
@@ -121,14 +123,18 @@ def test_what_was_released_is_not_drawn_again_after_a_crash(tmp_path: Path) -> N
     folder = ServerFolder(deployment.server)
     terms = evaluation.propose(out, folder, epsilon=2.0)
     values = {"config": config, "output": str(out), "roster": str(folder.roster)}
-    first = evaluation.carry_out(values, deployment.grid(config), patience=PATIENCE)
+    first = evaluation.carry_out(
+        values, deployment.grid(config), seal=deployment.seal(config), patience=PATIENCE
+    )
     evaluation.result_path(out, terms).unlink()  # as if it had been killed before it was written
     (out / "private" / "evaluation.json").write_text(
         json.dumps({"run": terms.run, "epsilon": terms.epsilon, "delta": terms.delta})
     )
     before = [charges(path) for path in books(deployment)]
     assert evaluation.propose(out, folder, epsilon=2.0) == terms
-    second = evaluation.carry_out(values, deployment.grid(config), patience=PATIENCE)
+    second = evaluation.carry_out(
+        values, deployment.grid(config), seal=deployment.seal(config), patience=PATIENCE
+    )
     assert second["accuracy"] == first["accuracy"]
     assert [charges(path) for path in books(deployment)] == before
 

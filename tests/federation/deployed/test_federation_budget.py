@@ -154,8 +154,9 @@ def test_what_another_run_spends_meanwhile_is_found_before_the_first_question(
     for name in ("one", "two"):
         values = {"config": config, "roster": str(deployment.server / "roster.toml")}
         sessions.append(open_session({**values, "output": str(tmp_path / "runs" / name)}))
-    assert serve(*sessions[0], deployment.grid(config), patience=PATIENCE) is not None
+    seal, grid = deployment.seal(config), deployment.grid(config)
+    assert serve(*sessions[0], grid, seal=seal, patience=PATIENCE) is not None
     before = heads(deployment)
     with pytest.raises(BudgetExceeded, match="do not fit"):
-        serve(*sessions[1], deployment.grid(config), patience=PATIENCE)
+        serve(*sessions[1], grid, seal=seal, patience=PATIENCE)
     assert heads(deployment) == before

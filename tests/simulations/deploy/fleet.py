@@ -253,7 +253,7 @@ def _founded(root: Path) -> Deployment:
     for number, folder in enumerate(founded.parties):
         write_records(folder.root / "records.csv", SIZES[number], seed=number)
         rebundle(folder)
-        add(folder.bundle, founded.server.root)
+    add([folder.bundle for folder in founded.parties], founded.server.root)
     assert len(founded.parties) == len(NAMES)
     return Deployment(root=root, server=founded.server, parties=founded.parties)
 

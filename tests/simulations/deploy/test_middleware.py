@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flwr.superlink import main as superlink
 from flwr.superlink.routers.fleet.node_auth import NodeAuthMiddleware
@@ -39,16 +39,17 @@ async def _ignore(_message: Message) -> None:
     return
 
 
-def _asked(layer: Middleware, *paths: str) -> None:
+async def _asked(layer: Middleware, *paths: str) -> None:
     app = layer.cls(_end, *layer.args, **layer.kwargs)
     for path in paths:
-        asyncio.run(app({"type": "http", "path": path}, _nothing, _ignore))
+        await app({"type": "http", "path": path}, _nothing, _ignore)
 
 
 def test_a_layer_acts_on_its_own_paths_alone() -> None:
     through: list[str] = []
     inner = Middleware(_Layer, through=through)
-    _asked(Middleware(OnlyFor, prefix=FLEET, layer=inner), f"{FLEET}pull", "/v1/runtime/pull")
+    only = Middleware(OnlyFor, prefix=FLEET, layer=inner)
+    asyncio.run(_asked(only, f"{FLEET}pull", "/v1/runtime/pull"))
     assert through == [f"{FLEET}pull"]
 
 
@@ -58,14 +59,9 @@ def test_a_layer_that_is_not_known_stays() -> None:
 
 
 def test_nodes_are_still_asked_who_they_are() -> None:
-    kept = lean(superlink._get_middleware())
-    (authentication,) = [
-        layer
-        for layer in kept
-        if isinstance(inner := layer.kwargs.get("layer"), Middleware)
-        and inner.cls is NodeAuthMiddleware
-    ]
-    assert authentication.kwargs["prefix"] == FLEET
+    kept: list[Any] = [layer.kwargs for layer in lean(superlink._get_middleware())]
+    inner = {each["layer"].cls: each["prefix"] for each in kept if "layer" in each}
+    assert inner[NodeAuthMiddleware] == FLEET
 
 
 def test_flower_has_the_layers_that_are_left_out() -> None:

@@ -16,9 +16,10 @@ from unittest.mock import patch
 import pytest
 
 from fedpriv.simulations.deploy import reach
+from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
-from fedpriv.simulations.deploy.founding import add, found, rebundle
-from fedpriv.simulations.deploy.membership import register, wait_until_up
+from fedpriv.simulations.deploy.founding import found, rebundle
+from fedpriv.simulations.deploy.membership import reconcile, wait_until_up
 from fedpriv.simulations.deploy.processes import start, stop
 from fedpriv.simulations.deploy.programs import party_programs
 from fedpriv.simulations.server_app import FAILURE
@@ -63,7 +64,7 @@ def delivered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivered]:
     for number, folder in enumerate(founded.parties):
         write_records(folder.root / "records.csv", SIZES[number], seed=number)
         rebundle(folder)
-        add(folder.bundle, founded.server.root)
+        add([folder.bundle], founded.server.root)
     north, south, west = founded.parties
     with ExitStack() as stack:
         nursery = Nursery()
@@ -73,7 +74,7 @@ def delivered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivered]:
         live = Standing(root=root, server=founded.server, parties=founded.parties, nursery=nursery)
         live.start(live.server)
         assert wait_until_up(live.server, superlink(live.server), seconds=BOUND)
-        register(live.server)
+        reconcile(live.server)
         fates.patience(live.server.root, attempts=3, seconds=60.0)
         proxy = stack.enter_context(serving(root / "proxy.log"))
         with patch.dict(os.environ, {"HTTPS_PROXY": proxy.address, "HTTP_PROXY": proxy.address}):

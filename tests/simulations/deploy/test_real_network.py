@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fedpriv._toml import to_toml
+from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.folders import read_node
-from fedpriv.simulations.deploy.founding import add, found, rebundle
+from fedpriv.simulations.deploy.founding import found, rebundle
 from fedpriv.simulations.safe_path import installed_program
 from tests.simulations.deploy.conftest import NAMES, SCHEMA, SIZES, federation_values, write_records
 from tests.simulations.deploy.networks import ADDRESSES, GATE_INSIDE, networks, why_not
@@ -59,7 +60,7 @@ def test_a_run_between_machines_whose_parties_only_call_out(tmp_path: Path) -> N
     for number, folder in enumerate(founded.parties):
         write_records(folder.root / "records.csv", SIZES[number], seed=number)
         rebundle(folder)
-        add(folder.bundle, founded.server.root)
+        add([folder.bundle], founded.server.root)
     experiment = tmp_path / "experiment.toml"
     experiment.write_text(to_toml({"data": {"schema": "clinics.toml"}, **EXPERIMENT}))
     with networks() as net, ExitStack() as stack:
