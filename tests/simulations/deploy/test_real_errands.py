@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -30,7 +30,7 @@ def live() -> Iterator[Standing]:
         yield made
 
 
-def fedpriv(*words: object) -> tuple[int, dict[str, str]]:
+def fedpriv(*words: object) -> tuple[int, dict[str, Any]]:
     """What a command says in JSON, and its exit status."""
     found = CliRunner().invoke(app, [*map(str, words), "--json"])
     assert found.stdout.strip(), (found.exception, found.stderr)
