@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -50,16 +50,21 @@ def verify(
         fedpriv verify results/statement.signed.json --roster roster.toml
     """
     from fedpriv.federation.deployed.verifying import verify as verified
-    from fedpriv.privacy.ledger import Ledger
+    from fedpriv.privacy.ledger import Ledger, LedgerError
+    from fedpriv.privacy.statement.signed import NotCanonical
     from fedpriv.simulations.deploy.run.statement_file import pinned, read_statement
 
-    signed = read_statement(statement)
-    with ExitStack() as stack:
-        book = None
-        if ledger is not None:
-            book = stack.enter_context(Ledger.open(ledger, read_only=True))
-            book.verify()
-        verdict = verified(signed, roster=None if roster is None else pinned(roster), ledger=book)
+    trusted = None if roster is None else pinned(roster)
+    try:
+        signed = read_statement(statement)
+        with ExitStack() as stack:
+            book = None
+            if ledger is not None:
+                book = stack.enter_context(Ledger.open(ledger, read_only=True))
+                book.verify()
+            verdict = verified(signed, roster=trusted, ledger=book)
+    except (NotCanonical, LedgerError) as error:
+        _fail(str(error), as_json=as_json)
     sound = verdict.sound and not (complete and verdict.missing)
     if as_json:
         print_json(
@@ -74,6 +79,15 @@ def verify(
         _print(verdict, signed.digest, sound=sound)
     if not sound:
         raise typer.Exit(1)
+
+
+def _fail(why: str, *, as_json: bool) -> NoReturn:
+    """Say what cannot even be looked at: the file was changed, or the ledger."""
+    if as_json:
+        print_json({"sound": False, "statement": None, "missing": [], "findings": [], "why": why})
+    else:
+        typer.echo(f"{'file':<14} {_WORDS[False]}: {why}")
+    raise typer.Exit(1)
 
 
 def _print(verdict: Verdict, digest: str, *, sound: bool) -> None:

@@ -20,6 +20,7 @@ from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
 from fedpriv.simulations.deploy.heartbeat import last_beat
 from fedpriv.simulations.deploy.processes import processes
 from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.run.cancelling import is_cancelled
 from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.deploy.run.presence import Attendance, Presence, attendance, node_names
 from fedpriv.simulations.deploy.run.submission import known_run, result_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 State = Literal["idle", "working", "overdue", "hung", "down", "expelled"]
 FAULTS: tuple[State, ...] = ("overdue", "hung", "down", "expelled")
-RunState = Literal["running", "waiting", "finished", "failed", "interrupted"]
+RunState = Literal["running", "waiting", "finished", "failed", "interrupted", "cancelled"]
 _SILENT_SECONDS = 60.0  # without a heartbeat; reading a large table takes some of it
 _LATE_SECONDS = 30.0  # after a deadline: a task is ended within seconds of it
 
@@ -206,6 +207,8 @@ def run_status(directory: Path) -> RunStatus:
     state: RunState = "interrupted"
     if result_of(directory) is not None:
         state = "finished"
+    elif is_cancelled(directory):
+        state = "cancelled"
     elif server_of(directory) is not None:
         state = "running"
     elif failure.exists():

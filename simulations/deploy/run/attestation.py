@@ -77,10 +77,10 @@ def collect(
     grid: Grid,
     *,
     names: tuple[str, ...],
-    seal: Seal | None = None,
+    seal: Seal,
     patience: Patience = PATIENCE,
 ) -> dict[str, str]:
-    """Ask every party that is there to sign, and keep what it signed; for each, what came of it.
+    """Ask every party that is there and has not signed to do so; what came of it, for each.
 
     Args:
         signed: The statement so far.
@@ -99,9 +99,10 @@ def collect(
         expected=Attested,
         seal=seal,
         patience=patience,
+        spared=[each.number for each in signed.parties],
     )
     known = {each.name: each for each in members_of(signed.document)}
-    words = dict(outcome.words)
+    words = {**outcome.words, **{each.name: "signed" for each in signed.parties}}
     for number, said in outcome.results.items():
         signature = PartySignature(
             number=number,

@@ -76,7 +76,7 @@ def tell(
     grid: Grid,
     *,
     names: tuple[str, ...],
-    seal: Seal | None = None,
+    seal: Seal,
     patience: Patience = PATIENCE,
 ) -> dict[str, str]:
     """Tell every party that is there that a run was cancelled; what came of it, for each."""

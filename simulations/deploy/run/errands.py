@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fedpriv.federation.engines.courier import Courier, Patience, WallClock
-from fedpriv.federation.engines.seals import NoSeal
 from fedpriv.federation.exchange_report import Tally
 from fedpriv.federation.protocol.wire import Request
 from fedpriv.secagg.round import RUN_BYTES, Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from flwr.serverapp import Grid
 
@@ -47,8 +46,9 @@ def send(
     *,
     names: tuple[str, ...],
     expected: type[_Result],
-    seal: Seal | None = None,
+    seal: Seal,
     patience: Patience = PATIENCE,
+    spared: Collection[int] = (),
 ) -> Outcome[_Result]:
     """Send an errand to all parties that are there, and collect what they answer.
 
@@ -60,27 +60,22 @@ def send(
         expected: What a party answers that carried it out.
         seal: Signs requests, checks replies and knows which party a node is.
         patience: How long to wait.
+        spared: The parties that are not asked.
     """
-    seal = seal or NoSeal()
     courier = Courier(grid, patience=patience, clock=WallClock(), tally=Tally(), seal=seal)
-    nodes, seats = courier.arrived(len(names)), seal.seats()
+    nodes, seats = courier.arrived(len(names)), seal.seats() or {}
     request = Request(messages=(errand(os.urandom(RUN_BYTES)),))
     results: dict[int, _Result] = {}
     words = dict.fromkeys(names, ABSENT)
-    there = [node for node in nodes if seats is None or node in seats]
+    there = [node for node in nodes if node in seats and seats[node] not in spared]
     for node, reply in courier.exchange(step, dict.fromkeys(there, request)):
-        seat = None if seats is None else seats[node]
         done = [
             each
             for each in reply.messages
-            if isinstance(each, expected)
-            and each.run == request.run
-            and each.party < len(names)
-            and seat in (None, each.party)
+            if isinstance(each, expected) and each.run == request.run and each.party == seats[node]
         ]
+        said = f"refused: {reply.refusal}" if reply.refusal else "no answer to it"
+        words[names[seats[node]]] = DONE if len(done) == 1 else said
         if len(done) == 1:
-            results[done[0].party] = done[0]
-            words[names[done[0].party]] = DONE
-        elif seat is not None:
-            words[names[seat]] = f"refused: {reply.refusal}" if reply.refusal else "no answer to it"
+            results[seats[node]] = done[0]
     return Outcome(results=results, words=words)

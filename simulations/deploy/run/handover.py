@@ -24,7 +24,7 @@ def hand_over(
     grid: Grid,
     *,
     names: tuple[str, ...],
-    seal: Seal | None = None,
+    seal: Seal,
     patience: Patience = PATIENCE,
 ) -> dict[str, str]:
     """Send the model of a finished run to every party that is there; what came of it, for each.

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from fedpriv.simulations.deploy.flower import control
+from fedpriv.simulations.deploy.membership import is_up
 from fedpriv.simulations.deploy.run.jobs import report_of
 from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.deploy.run.submission import (
@@ -52,8 +53,13 @@ def end_run(directory: Path, folder: ServerFolder) -> None:
     """End what Flower has of a run, and wait until nobody serves it.
 
     Raises:
-        ValueError: It does not end.
+        ValueError: The server is not up, or the run does not end.
     """
+    if not is_up(folder):
+        raise ValueError(
+            f"the run in {str(directory)!r} is cancelled, and the server is not up: start it, and "
+            "cancel again to tell the parties. Else they are told by the next run."
+        )
     run = known_run(directory)
     if run is not None and control.is_open(folder, run.run):
         control.end_run(folder, run.run)

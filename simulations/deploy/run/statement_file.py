@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def read_statement(path: Path) -> SignedStatement:
-    """Read a signed statement, or that of a directory; `ValueError` says what is wrong with it."""
+    """Read a signed statement, or that of a directory.
+
+    Raises:
+        ValueError: It cannot be read.
+        NotCanonical: It can, and is none, or was changed.
+    """
     path = path / SIGNED if path.is_dir() else path
     try:
         return read_signed(path.read_bytes())
@@ -28,7 +33,7 @@ def read_statement(path: Path) -> SignedStatement:
             f"signed statement {str(path)!r} cannot be read: {error.strerror}."
         ) from None
     except NotCanonical as error:
-        raise ValueError(
+        raise NotCanonical(
             f"{str(path)!r} is not a signed statement: {error} A deployed run leaves one as "
             f"{SIGNED}; statement.json beside it is not signed."
         ) from None

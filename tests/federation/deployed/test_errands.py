@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import closing
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -251,7 +252,7 @@ def test_an_errand_comes_alone_and_can_be_repeated(tmp_path: Path) -> None:
 def test_a_cancelled_run_is_not_attested(tmp_path: Path) -> None:
     deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
     deployment.run(out)
-    done("attest", deployment, out)
+    done("attest", deployment, out, "north")
     name = json.loads((out / "private" / "run.json").read_text())["run"]
     handled(deployment, "north", Cancel(run=RUN, **ROUND, name=name.encode(), seats=b""))
     assert "was cancelled" in done("attest", deployment, out)["north"]
@@ -270,3 +271,20 @@ def paid(deployment: Deployment, name: str) -> list[tuple[str, int]]:
         return []
     with closing(deployment.ledger(name)) as ledger:
         return [(row.run, row.round) for row in ledger.rows() if row.kind == "reserved"]
+
+
+def test_a_changed_file_fails_and_a_missing_one_is_no_input(tmp_path: Path) -> None:
+    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    done("attest", deployment, out)
+    data = (out / SIGNED).read_bytes()
+    changed = tmp_path / "changed.json"
+    for place in range(0, len(data), 97):
+        changed.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        assert verified(changed)[0] == 1
+    tampered = deployment.home("north") / "north.ledger"
+    with closing(sqlite3.connect(tampered)) as database:
+        database.executescript("DROP TRIGGER fixed; UPDATE rows SET time = 0;")
+    assert verified(out, "--ledger", tampered)[0] == 1
+    with pytest.raises(ValueError, match="cannot be read"):
+        CliRunner().invoke(app, ["verify", str(tmp_path / "none")], catch_exceptions=False)
