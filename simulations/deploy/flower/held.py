@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     Waiting = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 HELD_SECONDS = 3.0
-"""How long a request is held at most; far less than the 30 seconds after which its sender gives up
-and the five minutes for which its signature is good, and no more than one likes to wait for a server
-that is told to end."""
+"""How long a request is held at most. Its sender gives up after 30 seconds, its signature is good for
+five minutes, and a server that is told to end waits for it."""
 
 _ACQUIRE = "/v1/runtime/acquire-task"
 _SETTLE_SECONDS = 0.02  # what comes in parts is one piece of news

@@ -1,8 +1,8 @@
 """Middleware of Flower's SuperLink, each only where it has something to do.
 
-Flower puts every request through nine layers, most of which look at the path and pass it on; passing
-on costs more than all that a request is for. Here a layer sees the requests of the API that it is
-for, and layers for what a deployment never turns on (event logs, tracing, licences) are left out.
+Flower puts every request through nine layers, most of which look at the path and pass it on, and
+passing on costs more than all that a request is for. Here a layer sees the requests of the API that
+it is for, and layers for what no deployment turns on (event logs, tracing, licences) are left out.
 """
 
 from __future__ import annotations
