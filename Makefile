@@ -9,10 +9,10 @@ export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help install demo test lint format check stress bench clean
+.PHONY: help install demo test lint format check stress flower-next bench clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 install: $(STAMP) ## the virtual environment, with every extra
 
@@ -45,9 +45,12 @@ stress: $(STAMP) ## the deep form of the tests that have one: every way to make 
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py tests/test_wheel.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/simulations/deploy/test_real_network.py
 
+flower-next: $(STAMP) ## the deployment tests against the newest Flower
+	$(BIN)/python -m tests.newest_flower
+
 bench: $(STAMP) ## benchmarks against peers, which live in a virtual environment of their own
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what these targets made
-	rm -rf $(VENV) .venv-bench* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .venv-bench* .venv-flower .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
