@@ -116,7 +116,7 @@ def reconcile(folder: ServerFolder) -> Reconciled:
             except HTTPStatusError:
                 raise ValueError(
                     f"the node key of {member.name!r} was not registered: it was unregistered "
-                    "before, or is no EC key. Make new keys with `fedpriv deploy join`, and add "
+                    "before, or is no EC key. Make new keys with `fedpriv deploy rotate`, and add "
                     "their bundle."
                 ) from None
             known[key] = answer.node_id

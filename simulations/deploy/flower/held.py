@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     Waiting = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 HELD_SECONDS = 3.0
-"""How long a request is held at most. Its sender gives up after 30 seconds, its signature is good for
-five minutes, and a server that is told to end waits for it."""
+"""How long a request is held at most. Its sender gives up after 30 seconds, its signature is good
+for five minutes, and a server that is told to end waits for it."""
 
 _ACQUIRE = "/v1/runtime/acquire-task"
 _SETTLE_SECONDS = 0.02  # what comes in parts is one piece of news

@@ -16,9 +16,14 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpriv._toml import read_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Change = tuple[ModuleType, str, object]
 
 DOCUMENTED = ("flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy")
 """Modules whose names are Flower's documented interface, and not listed."""
@@ -46,6 +51,18 @@ class Parts:
 def read_parts() -> Parts:
     """The list."""
     return Parts(**read_toml(Path(__file__).with_name("parts.toml"), "list of Flower's parts"))
+
+
+def put_in_place(changes: Iterable[Change]) -> None:
+    """Replace parts of Flower, in this process, before it is started.
+
+    Raises:
+        RuntimeError: There is no such part: this is another Flower than the one that is pinned.
+    """
+    for owner, name, value in changes:
+        if not hasattr(owner, name):
+            raise RuntimeError(f"this Flower has no {name}: fedpriv needs the one that it pins.")
+        setattr(owner, name, value)
 
 
 def installed() -> str:

@@ -4,7 +4,8 @@ The SuperLink has one port for everything. Its Control API, which starts runs an
 nobody who they are; its Runtime API hands out the server's tasks. Only the Fleet API, which nodes
 use, checks a signature in every request. So the other two answer requests from this machine alone.
 Who reaches the Fleet API is settled in `admission`, how much they may send in `bodies`, what they
-may say in `fleet_rules`, and when it is passed on in `completeness`.
+may say in `fleet_rules`, and when it is passed on in `completeness`. What would find nothing waits
+in `held`, and `middleware` keeps requests out of layers that are not for them.
 
 Not covered: other users of this machine, and a proxy on it, which makes every request a local one.
 
@@ -23,6 +24,7 @@ from flwr.common.constant import FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_G
 from flwr.proto.fleet_pb2 import ActivateNodeResponse
 from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.superlink import extensions
+from flwr.superlink import main as api
 from flwr.superlink.cli.flower_superlink import flower_superlink
 from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
@@ -37,6 +39,9 @@ from fedpriv.simulations.deploy.flower.fleet_rules import (
     handed,
     replying,
 )
+from fedpriv.simulations.deploy.flower.held import held_by_superlink
+from fedpriv.simulations.deploy.flower.middleware import lean
+from fedpriv.simulations.deploy.flower.patches import put_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,9 +102,11 @@ def changes() -> tuple[tuple[ModuleType, str, object], ...]:
     """The rules: the module of Flower's, the name in it, and what it becomes."""
     # Whatever comes first refuses first, and hands on what it lets through.
     gates = (Middleware(FleetOnly), Middleware(Signed), Middleware(Bodies, limits=Limits()))
-    fleet, runtime = fleet_handlers, runtime_handlers
+    layers = (*gates, held_by_superlink())  # only who may ask is held
+    fleet, runtime, flowers = fleet_handlers, runtime_handlers, api._get_middleware
     return (
-        (extensions, "get_middleware", lambda: gates),
+        (extensions, "get_middleware", lambda: layers),
+        (api, "_get_middleware", lambda: lean(flowers())),
         (fleet, "activate_node", returning(fleet.activate_node)),
         (fleet, "push_messages", replying(fleet.push_messages)),
         (fleet, "push_object", belonging(fleet.push_object)),
@@ -112,10 +119,7 @@ def changes() -> tuple[tuple[ModuleType, str, object], ...]:
 
 def main() -> None:
     """Run Flower's SuperLink, by ``python -m``, with the options of flower-superlink."""
-    for owner, name, value in changes():
-        if not hasattr(owner, name):
-            raise RuntimeError(f"this Flower has no {name}: fedpriv needs the one that it pins.")
-        setattr(owner, name, value)
+    put_in_place(changes())
     # An older API, on a port of its own, which none of this would guard.
     for name in (FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API):
         os.environ.pop(name, None)

@@ -4,7 +4,8 @@ Its loop takes all that it uses from its own module, so that is where it is chan
 
 - Pauses. Flower's looks every three seconds for messages, for each of the two or three exchanges of
   a round of secure aggregation, and every half second for what its worker replied: nearly all of
-  the time of a deployed run. Here twice per second while there are messages.
+  the time of a deployed run. Here it asks again at once, and its server holds the question
+  (`fedpriv.simulations.deploy.flower.held`), as it does its worker's.
 - Waits. Every message gets a reply in time (`fedpriv.simulations.deploy.flower.node_state`), and
   its content is there within a minute, or it is left.
 - Code. The app bundle of a run is neither fetched nor unpacked; of the run's config no more is
@@ -29,6 +30,7 @@ from flwr.common.constant import ErrorCode
 from flwr.supercore import log
 from flwr.supercore.fab import Fab
 from flwr.supercore.inflatable.inflatable_utils import pull_objects
+from flwr.supernode import main as api
 from flwr.supernode import start_client_internal as loop
 from flwr.supernode.cli.flower_supernode import flower_supernode
 from flwr.supernode.nodestate import nodestate_factory
@@ -36,8 +38,11 @@ from flwr.supernode.servicer.runtime import runtime_handlers
 from flwr.supernode.start_client_internal import _insert_message, _pull_and_store_message
 
 from fedpriv.simulations.deploy.flower.deadlines import PULL_SECONDS, max_seconds
+from fedpriv.simulations.deploy.flower.held import News, held_by_supernode
+from fedpriv.simulations.deploy.flower.middleware import lean
 from fedpriv.simulations.deploy.flower.node_state import PartyState
 from fedpriv.simulations.deploy.flower.pace import Pace
+from fedpriv.simulations.deploy.flower.patches import put_in_place
 from fedpriv.simulations.deploy.flower.run_config import ConfigRefused, own_config
 from fedpriv.simulations.deploy.folders import PartyFolder
 from fedpriv.simulations.deploy.heartbeat import Beat, Heart, heartbeat_file
@@ -45,14 +50,15 @@ from fedpriv.simulations.deploy.heartbeat import Beat, Heart, heartbeat_file
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fastapi import FastAPI
     from flwr.proto.message_pb2 import ObjectTree
     from flwr.proto.runtime_pb2 import AcquireTaskRequest, AcquireTaskResponse
 
     Pull = Callable[..., int | None]
     Acquire = Callable[[AcquireTaskRequest, PartyState], AcquireTaskResponse]
 
-POLL_SECONDS = 0.5
-"""Between two requests to the server during a run; every one costs the server a signature check."""
+POLL_SECONDS = 0.05
+"""Between two requests to the server during a run, which holds each until there is news."""
 _IDLE_SECONDS = 2.0
 _REPLY_SECONDS = 0.02  # a look into this process's own memory
 _FLOWERS_PAUSE = 3.0  # after a request that found no message; its other pauses await the worker
@@ -60,10 +66,7 @@ _FLOWERS_PAUSE = 3.0  # after a request that found no message; its other pauses 
 
 def main() -> None:
     """Run Flower's SuperNode, by ``python -m``, with the options of flower-supernode."""
-    for owner, name, value in changes():
-        if not hasattr(owner, name):
-            raise RuntimeError(f"this Flower has no {name}: fedpriv needs the one that it pins.")
-        setattr(owner, name, value)
+    put_in_place(changes())
     try:
         flower_supernode()
     except Exception:
@@ -75,12 +78,14 @@ def main() -> None:
 def changes() -> tuple[tuple[ModuleType, str, object], ...]:
     """What is described above: the module of Flower's, the name in it, and what it becomes."""
     pause = paused(Pace(shortest=POLL_SECONDS, longest=_IDLE_SECONDS))
+    messages = News()
     return (
         (loop, "time", SimpleNamespace(sleep=pause)),
         (loop, "pull_objects", partial(pull_objects, max_time=PULL_SECONDS)),
         (loop, "get_fused_config_from_fab", lambda _bundle, run: own_config(run)),
-        (loop, "_pull_and_store_message", careful(_pull_and_store_message)),
+        (loop, "_pull_and_store_message", careful(_pull_and_store_message, messages)),
         (nodestate_factory, "InMemoryNodeState", PartyState),
+        (api, "create_app", partial(held_app, api.create_app, messages)),
         (runtime_handlers, "acquire_task", one_at_a_time(runtime_handlers.acquire_task)),
     )
 
@@ -98,7 +103,14 @@ def paused(pace: Pace) -> Callable[[float], None]:
     return pause
 
 
-def careful(pull: Pull) -> Pull:
+def held_app(create: Callable[..., FastAPI], messages: News, **given: Any) -> FastAPI:
+    """The server for the worker, which holds its request for a task until a message has come."""
+    app = create(**given)
+    app.user_middleware = [held_by_supernode(messages), *lean(app.user_middleware)]
+    return app
+
+
+def careful(pull: Pull, messages: News) -> Pull:
     """Take a message without its run's code; reply at once if the run's config is refused."""
     heart = Heart(path=None)
 
@@ -116,7 +128,7 @@ def careful(pull: Pull) -> Pull:
             return received
 
         try:
-            return pull(**given | {"receive": receive, "get_fab": no_bundle})
+            run = pull(**given | {"receive": receive, "get_fab": no_bundle})
         except ConfigRefused as refusal:
             reply = Message(Error(ErrorCode.INVALID_FAB, str(refusal)), reply_to=taken[0])
             _insert_message(reply, state, given["object_store"])
@@ -124,6 +136,9 @@ def careful(pull: Pull) -> Pull:
         except Exception as error:
             log(ERROR, "a message could not be taken: %s", error)
             return None
+        if run is not None:
+            messages.announce()
+        return run
 
     return pulled
 

@@ -58,7 +58,7 @@ _AHEAD: dict[Role, tuple[str, ...]] = {
     ),
     "server": ("fedpriv.simulations.deploy.run.server", "fedpriv.strategies"),
 }
-_POLL_SECONDS, _IDLE_SECONDS = 0.2, 1.0
+_POLL_SECONDS, _IDLE_SECONDS = 0.02, 1.0  # the node holds the question
 _RETRY_SECONDS = 1.0
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 

@@ -42,6 +42,7 @@ from flwr.supernode.servicer.runtime import runtime_handlers as handlers
 
 from fedpriv.federation.engines.courier import envelope
 from fedpriv.simulations.deploy.flower import node_state, supernode
+from fedpriv.simulations.deploy.flower.held import News
 from fedpriv.simulations.deploy.flower.run_config import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ def test_a_server_that_answers_nonsense_is_asked_again(node: Node) -> None:
         raise RuntimeError("a page of HTML")
 
     given = {"state": node.state, "object_store": node.store, "node_config": {}}
-    pulled = supernode.careful(lambda **more: more["receive"]())
+    pulled = supernode.careful(lambda **more: more["receive"](), News())
     assert pulled(**given, receive=nonsense) is None
     assert pulled(**given, receive=lambda: None) is None
 
