@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fedpriv.data import Files, read_table
 from fedpriv.federation.deployed import party as deployed_party
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.party import party as answering
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from fedpriv.data import Dataset
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
@@ -193,6 +195,31 @@ def test_records_that_are_found_unusable_after_they_were_paid_for_are_found(
 
     monkeypatch.setattr(DeployedParty, "_checked", paid_first)
     assert scene.ask(tables[1], case[0]).paid != ()
+
+
+@pytest.mark.parametrize("which", ["table", "schema"])
+def test_a_file_that_changes_while_it_is_read_is_not_answered_for(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger was bound to the new table, and the answer was of the old one."""
+    scene = Scene.of(tmp_path, R)
+    query, _ = gradient(scene.task, R)
+    assert scene.ask(BASE, query).answered
+    read, home = Files.table, scene.deployment.home("north")
+
+    def raced(self: Files, path: Path, *, schema: Path) -> Dataset:
+        if which == "schema":
+            other = self.schema(schema).model_copy(update={"missing": "drop"})
+            return read_table(path, other)[0]
+        dataset = read(self, path, schema=schema)
+        (home / "records.csv").write_text("\n".join((scene.header, *changed(BASE, 0, "1,1,yes"))))
+        return dataset
+
+    monkeypatch.setattr(Files, "table", raced)
+    seen = scene.ask(BASE, query)
+    assert not seen.answered
+    assert seen.paid == ()
+    assert "the records of this party cannot be used." in seen.said
 
 
 @pytest.mark.parametrize("case", DRAWN, ids=lambda case: case.__name__)

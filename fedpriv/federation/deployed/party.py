@@ -34,6 +34,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING
 
 from fedpriv.data import Files, bound, require_releasable, table_identity
+from fedpriv.data.tables.files import Version
 from fedpriv.federation.deployed.guard import check_terms
 from fedpriv.federation.deployed.journal import LedgerMark
 from fedpriv.federation.party.answered import SALT_BYTES, Given, recalled
@@ -158,6 +159,8 @@ class DeployedParty:
         self._party(records, None)  # holds them against the task, and draws nothing
         with _unusable(self._file.name):
             identity = table_identity(self._file.data)
+            if Version.of(self._file.data) != self._read[0]:
+                raise ValueError("its table was changed while it was read. Ask again.")
         ledger.bind_data(identity)
         return records
 
@@ -183,16 +186,21 @@ class DeployedParty:
         return records
 
     @cached_property
-    def _dataset(self) -> Dataset:
+    def _read(self) -> tuple[Version | None, Dataset]:
+        """The version of the table before it was read, and what was read, by the rules."""
         file = self._file
         with _unusable(file.name):
             require_releasable(self._files.schema(file.schema), deployed=True)
-            return self._files.table(file.data, schema=file.schema)
+            version = Version.of(file.data)
+            dataset = self._files.table(file.data, schema=file.schema)
+            if dataset.schema is not None:  # which may have changed since the line above
+                require_releasable(dataset.schema, deployed=True)
+            return version, dataset
 
     @cached_property
     def _records(self) -> Records:
         with _unusable(self._file.name):
-            return bound(self._dataset, self._engagement.bounds).train
+            return bound(self._read[1], self._engagement.bounds).train
 
     def _require_count(self, count: int) -> None:
         """Under replace-one adjacency n_j is public; else how many there are decides nothing."""
