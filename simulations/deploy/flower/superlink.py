@@ -26,6 +26,7 @@ from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.superlink import extensions
 from flwr.superlink import main as api
 from flwr.superlink.cli.flower_superlink import flower_superlink
+from flwr.superlink.main import _get_middleware
 from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
 from starlette.middleware import Middleware
@@ -103,10 +104,10 @@ def changes() -> tuple[tuple[ModuleType, str, object], ...]:
     # Whatever comes first refuses first, and hands on what it lets through.
     gates = (Middleware(FleetOnly), Middleware(Signed), Middleware(Bodies, limits=Limits()))
     layers = (*gates, held_by_superlink())  # only who may ask is held
-    fleet, runtime, flowers = fleet_handlers, runtime_handlers, api._get_middleware
+    fleet, runtime = fleet_handlers, runtime_handlers
     return (
         (extensions, "get_middleware", lambda: layers),
-        (api, "_get_middleware", lambda: lean(flowers())),
+        (api, "_get_middleware", lambda: lean(_get_middleware())),
         (fleet, "activate_node", returning(fleet.activate_node)),
         (fleet, "push_messages", replying(fleet.push_messages)),
         (fleet, "push_object", belonging(fleet.push_object)),
