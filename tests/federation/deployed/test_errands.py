@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.protocol.errands import Attest, Cancel, Cancelled, HandOver
 from fedpriv.federation.protocol.wire import Reply, Request
 from fedpriv.privacy.statement.signed import read_signed, sign_as_server
@@ -20,7 +21,7 @@ from fedpriv.simulations.deploy.run import cancelling
 from fedpriv.simulations.deploy.run.jobs import carry_out, tell_cancelled
 from fedpriv.simulations.deploy.run.server import open_session
 from fedpriv.simulations.run.outcome import SIGNED
-from tests.federation.deployed.deployments import FOUR, PATIENCE, Deployment
+from tests.federation.deployed.deployments import FOUR, Deployment
 from tests.federation.deployed.test_deployed_run import SHARES, InterruptedGrid, PartialGrid
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 
 RUN, ROUND = bytes(range(32)), {"round": 0, "party": 0}
 NAMES = FOUR["names"]
+PATIENCE = Patience(arrival=0.2, reply=30.0, poll=0.01)  # whoever is there answers at once
+CLEAR: dict[str, Any] = {
+    **FOUR,
+    "policy": {"secure_aggregation": "off"},
+    "experiment": {"run": {"secure_aggregation": "off"}},
+}
 
 
 class Power(RuntimeError):
@@ -40,25 +47,30 @@ def cut() -> None:
     raise Power("off")
 
 
-def grid_of(deployment: Deployment, kind: type[PartialGrid], *away: str) -> Any:
+def grid_of(
+    deployment: Deployment, kind: type[PartialGrid], *away: str, config: str | None = None
+) -> Any:
     """The nodes of a deployment, without some."""
-    grid = deployment.grid()
+    grid = deployment.grid(config)
     grid.__class__ = kind
     assert isinstance(grid, PartialGrid)
     grid.missing = {NAMES.index(name) for name in away}
     return grid
 
 
-def done(job: str, deployment: Deployment, out: Path, *away: str) -> dict[str, str]:
+def done(
+    job: str, deployment: Deployment, out: Path, *away: str, config: str | None = None
+) -> dict[str, str]:
     """The ServerApp's part of a job."""
-    config = {
-        "config": deployment.config(),
+    text = config or deployment.config()
+    told = {
+        "config": text,
         "roster": str(deployment.server / "roster.toml"),
         "output": str(out),
         "job": job,
     }
-    grid = grid_of(deployment, PartialGrid, *away)
-    return carry_out(config, grid, seal=deployment.seal(), patience=PATIENCE)
+    grid = grid_of(deployment, PartialGrid, *away, config=text)
+    return carry_out(told, grid, seal=deployment.seal(text), patience=PATIENCE)
 
 
 def interrupted(deployment: Deployment, out: Path, *, step: str, away: str) -> None:
@@ -81,7 +93,7 @@ def handled(deployment: Deployment, name: str, message: Any) -> Reply:
     return Reply.from_bytes(deployment.host(name).handle(Request(messages=(message,)).to_bytes()))
 
 
-@pytest.mark.parametrize("scene", [FOUR, SHARES], ids=["server", "shares"])
+@pytest.mark.parametrize("scene", [FOUR, SHARES, CLEAR], ids=["server", "shares", "clear"])
 def test_a_run_is_attested_handed_over_and_verified(scene: dict[str, Any], tmp_path: Path) -> None:
     deployment, out = Deployment(folder=tmp_path, **scene), tmp_path / "server" / "runs" / "a"
     deployment.run(out)
@@ -288,3 +300,35 @@ def test_a_changed_file_fails_and_a_missing_one_is_no_input(tmp_path: Path) -> N
     assert verified(out, "--ledger", tampered)[0] == 1
     with pytest.raises(ValueError, match="cannot be read"):
         CliRunner().invoke(app, ["verify", str(tmp_path / "none")], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "privacy", "noise_at"),
+    [
+        ({"name": "output-perturbation"}, {"delta": 0.0}, "server"),
+        ({"name": "output-perturbation", "fit": "joint"}, {}, "server"),
+        ({"name": "output-perturbation"}, {"noise_at": "parties"}, "parties"),
+        ({"name": "objective-perturbation"}, {}, "server"),
+        ({"name": "local-output-perturbation"}, {}, "parties"),
+        ({"name": "local-objective-perturbation"}, {}, "parties"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())),
+)
+def test_every_strategy_is_attested(
+    tmp_path: Path, strategy: dict[str, Any], privacy: dict[str, Any], noise_at: str
+) -> None:
+    """What the server states is to the digit what every party was charged."""
+    deployment = Deployment(
+        folder=tmp_path,
+        **FOUR,
+        policy={"strategies": [strategy["name"]], "noise_at": noise_at, "min_noise": 0.1},
+        budget={"delta": privacy.get("delta", 1e-6)},
+    )
+    text = deployment.config(privacy=privacy, model={"l2": 0.1})
+    text = text.replace("rounds = 4\nclip = 1.0\n", "").replace(
+        'name = "gradient-perturbation"', "\n".join(f'{k} = "{v}"' for k, v in strategy.items())
+    )
+    out = tmp_path / "server" / "runs" / "a"
+    deployment.run(out, config=text)
+    assert set(done("attest", deployment, out, config=text).values()) == {"signed"}
+    assert verified(out, "--roster", deployment.server / "roster.toml", "--complete")[0] == 0
