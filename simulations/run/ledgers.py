@@ -112,8 +112,9 @@ def _too_much(refusal: BudgetRefusal, plan: Plan) -> str:
     return (
         f"privacy.epsilon = {plan.budget.epsilon:g}: the releases that are planned do not fit what "
         f"is left of the ledger. With them it would have spent {100 * share:.1f} % of its budget, "
-        f"{spent.budget}, and epsilon = {asked.guarantee.epsilon:.6g}; "
-        f"{100 * spent.left.share:.1f} % are left. Nothing was spent. {remedy}."
+        f"{spent.budget}, and epsilon = {asked.guarantee.epsilon:.6g}, delta = "
+        f"{asked.guarantee.delta:.6g}; {100 * spent.left.share:.1f} % are left, and "
+        f"{spent.left.delta:g} of delta. Nothing was spent. {remedy}."
     )
 
 

@@ -30,7 +30,7 @@ from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import PATIENCE, deployed_federation
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.files import PRIVATE, private, read_json, write_json
-from fedpriv.simulations.run.ledgers import require_room
+from fedpriv.simulations.run.ledgers import require_known, require_room
 from fedpriv.simulations.run.prepare import train
 from fedpriv.strategies import accuracy
 from fedpriv.strategies.common.building import Setup
@@ -95,6 +95,7 @@ def propose(
     terms = Terms(run=run, epsilon=epsilon, delta=share)
     plan = _strategy(prepared, terms, directory).plan
     with Ledger.open(ledger_path(folder), read_only=True) as ledger:
+        _require_latest(ledger, directory)
         require_room(ledger, plan, run=run)
     write_json(private(directory) / _TERMS, asdict(terms))
     return terms
@@ -113,6 +114,7 @@ def carry_out(
     strategy = _strategy(prepared, terms, directory)
     adjacency = prepared.experiment.privacy.adjacency
     with Ledger.open(ledger_path(folder), adjacency=adjacency) as ledger:
+        _require_latest(ledger, directory)
         require_room(ledger, strategy.plan, run=terms.run)
         strategy.attach(_run(terms, ledger))
         parties = deployed_federation(prepared, roster, grid, seal=seal, patience=patience)
@@ -144,6 +146,12 @@ def in_words(result: Mapping[str, Any]) -> list[str]:
 def _begun(directory: Path) -> Terms | None:
     path = directory / PRIVATE / _TERMS
     return Terms(**read_json(path)) if path.exists() else None
+
+
+def _require_latest(ledger: Ledger, directory: Path) -> None:
+    """Refuse a ledger that does not know the run: an older copy, or another one."""
+    stated = read_json(directory / "statement.json")["ledger"]
+    require_known(ledger, rows=stated["rows"], head=stated["head"])
 
 
 def _prepared(directory: Path, folder: ServerFolder) -> Prepared:

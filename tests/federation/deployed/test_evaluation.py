@@ -10,7 +10,7 @@ import pytest
 
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.privacy.budget import BudgetExceeded
-from fedpriv.privacy.ledger import Kind, Ledger
+from fedpriv.privacy.ledger import Kind, Ledger, LedgerMismatch
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.run import evaluation
 from tests.federation.deployed.deployments import FOUR, HELD, PATIENCE, Deployment, _records
@@ -185,6 +185,19 @@ def test_an_evaluation_that_does_not_fit_is_refused_before_anything_is_spent(
         evaluate(deployment, out, config, epsilon=8.0)
     assert [charges(path) for path in books(deployment)] == before
     assert not (out / "private" / "evaluation.json").exists()
+
+
+def test_a_ledger_that_has_forgotten_the_run_pays_for_no_evaluation(tmp_path: Path) -> None:
+    deployment, out, config = evaluated(tmp_path, AT_SERVER)
+    book = books(deployment)[0]
+    with Ledger.open(book, read_only=True) as ledger:
+        budget, adjacency = ledger.settings.budget, ledger.settings.adjacency
+    book.unlink()
+    Ledger.create(
+        book, data_name="study", budget=budget, adjacency=adjacency, composition="rdp"
+    ).close()
+    with pytest.raises(LedgerMismatch, match="does not know what was spent"):
+        evaluate(deployment, out, config)
 
 
 def test_a_run_without_a_result_is_not_evaluated(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_the_file_on_the_documents_page_is_accepted_and_names_every_key() -> Non
     found = parse_party(values, folder=Path("/home"))
     assert found.policy.noise_at == "parties"
     assert values["policy"].keys() == {field.name for field in fields(PartyPolicy)}
-    assert values["party"].keys() == {*FILE["party"], "certificate"}
+    assert values["party"].keys() == {*FILE["party"], "certificate", "test"}
 
 
 # The run.
@@ -188,7 +188,7 @@ def test_the_file_on_the_documents_page_is_accepted_and_names_every_key() -> Non
 TASK = linear_task((40, 25, 60), 3, regulariser=0.1)
 POLICY = PartyPolicy(
     strategies=("gradient-perturbation",),
-    queries=("gradient", "erm", "loss", "risk-gradient"),
+    queries=("gradient", "erm", "loss", "risk-gradient", "accuracy"),
     min_parties=3,
     max_clip=1.0,
     min_noise=0.5,
