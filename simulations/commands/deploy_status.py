@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,23 +33,15 @@ def status(
     States are idle, working, overdue, hung, down and expelled; exit 1 for the last four.
     """
     from fedpriv.simulations.deploy.folders import member_folder
-    from fedpriv.simulations.deploy.status import member_status
 
     folder = member_folder(directory)
-    while True:
-        found = member_status(folder)
-        if as_json:
-            print_json({**_facts(found), **_tolerance(folder)})
-        else:
-            if watch:
-                typer.clear()
-            _print_status(found, _tolerance(folder))
-        if not watch:
-            break
-        try:
+    found = _shown(folder, as_json=as_json)
+    with suppress(KeyboardInterrupt):
+        while watch:
             time.sleep(_WATCH_SECONDS)
-        except KeyboardInterrupt:
-            break
+            if not as_json:
+                typer.clear()
+            found = _shown(folder, as_json=as_json)
     if not found.sound:
         raise typer.Exit(1)
 
@@ -77,6 +70,18 @@ def recover(
         if not as_json and not yes:
             typer.echo("End all of this with --yes.")
         raise typer.Exit(1)
+
+
+def _shown(folder: ServerFolder | PartyFolder, *, as_json: bool) -> Status:
+    """How a member is, which was printed."""
+    from fedpriv.simulations.deploy.status import member_status
+
+    found, tolerance = member_status(folder), _tolerance(folder)
+    if as_json:
+        print_json({**_facts(found), **tolerance})
+    else:
+        _print_status(found, tolerance)
+    return found
 
 
 def _facts(found: Status) -> dict[str, Any]:

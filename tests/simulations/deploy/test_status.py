@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from flwr.common.constant import ErrorCode
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedpriv.federation.engines.courier import envelope
+from fedpriv.simulations.commands import deploy_status
 from fedpriv.simulations.deploy import status as statuses
 from fedpriv.simulations.deploy.flower.control import Sighting
 from fedpriv.simulations.deploy.heartbeat import Beat, Heart, heartbeat_file, last_beat
@@ -123,6 +125,26 @@ def test_a_partys_status_is_that_of_its_worker_and_its_exit_status_follows(
         assert (facts["state"], facts["sound"]) == (state, code == 0)
         assert facts["worker"]["run"] == beat.run
     assert "answer of run 17 for 2" in _status_with(folder, late, fedpriv)
+
+
+def test_status_is_shown_again_and_again_until_it_is_interrupted(
+    deployment: Founder, running: Starter, fedpriv: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = deployment().parties[0]
+    sleeping(folder, running)
+    states = iter((Beat(), Beat(time=time.time() - 300)))
+
+    def sleep(_seconds: float) -> None:
+        beat = next(states, None)
+        if beat is None:
+            raise KeyboardInterrupt
+        Heart(path=heartbeat_file(folder)).beat(beat)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deploy_status, "time", SimpleNamespace(sleep=sleep, time=time.time))
+        done = fedpriv("deploy", "status", folder.root, "--watch")
+    shown = [line.split()[-1] for line in done.out.splitlines() if "state " in line]
+    assert (shown, done.code) == (["idle", "idle", "hung"], 1)
 
 
 def test_a_party_that_does_not_hear_its_server_is_down(
