@@ -42,7 +42,13 @@ def fresh(place: Path) -> str:
     (own,) = place.glob("lib/python*/site-packages")
     seen = [each for each in sys.path if Path(each).name == "site-packages"]
     (own / "borrowed.pth").write_text("\n".join([*seen, ""]))
-    return str(place / Path(sysconfig.get_path("scripts")).name / "python")
+    programs = place / Path(sysconfig.get_path("scripts")).name
+    command = programs / "fedpriv"
+    command.write_text(
+        f"#!{programs / 'python'}\nfrom fedpriv.simulations.cli import main\nmain()\n"
+    )
+    command.chmod(0o755)
+    return str(programs / "python")
 
 
 def releases() -> list[str]:

@@ -103,7 +103,7 @@ def _unregistered() -> Response:
     return JSONResponse(
         {
             "code": int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED),
-            "detail": "This node key is not registered, or the party was expelled.",
+            "detail": "Failed to activate SuperNode: its key is not registered, or was expelled.",
             "extra": "The coordinator registers it with `fedpriv deploy add BUNDLE.toml`.",
         },
         status_code=412,

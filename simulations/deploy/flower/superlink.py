@@ -5,7 +5,9 @@ nobody who they are; its Runtime API hands out the server's tasks. Only the Flee
 use, checks a signature in every request. So the other two answer requests from this machine alone.
 Who reaches the Fleet API is settled in `admission`, how much they may send in `bodies`, what they
 may say in `fleet_rules`, and when it is passed on in `completeness`. What would find nothing waits
-in `held`, and `middleware` keeps requests out of layers that are not for them.
+in `held`, and `middleware` keeps requests out of layers that are not for them. What comes before
+all that, the head of a request, has a limit in one of uvicorn's two parsers, and none in the one
+that it prefers.
 
 Not covered: other users of this machine, and a proxy on it, which makes every request a local one.
 
@@ -17,9 +19,13 @@ the node, so that whoever makes it is that node.
 from __future__ import annotations
 
 import os
+from functools import partial
+from importlib import import_module
 from ipaddress import ip_address
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import uvicorn
 from flwr.common.constant import FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API
 from flwr.proto.fleet_pb2 import ActivateNodeResponse
 from flwr.supercore.error import ApiErrorCode, FlowerError
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
     Activate = Callable[..., ActivateNodeResponse]
 
 _HEALTH = "/health"
+_PROGRAM = import_module("flwr.superlink.cli.flower_superlink")  # its package has a function there
 
 
 class FleetOnly:
@@ -106,6 +113,7 @@ def changes() -> tuple[tuple[ModuleType, str, object], ...]:
     layers = (*gates, held_by_superlink())  # only who may ask is held
     fleet, runtime = fleet_handlers, runtime_handlers
     return (
+        (_PROGRAM, "uvicorn", SimpleNamespace(run=partial(uvicorn.run, http="h11", ws="none"))),
         (extensions, "get_middleware", lambda: layers),
         (api, "_get_middleware", lambda: lean(_get_middleware())),
         (fleet, "activate_node", returning(fleet.activate_node)),

@@ -111,6 +111,19 @@ def test_a_body_of_whoever_is_not_registered_is_not_read(alone: Alone) -> None:
     assert alone.process.alive
 
 
+def test_a_head_without_end_is_cut_off(alone: Alone) -> None:
+    before = memory(alone)
+    with connected(alone) as connection:
+        connection.sendall(b"POST /health HTTP/1.1\r\nhost: a\r\nx: ")
+        with suppress(OSError):
+            for _ in range(16):
+                connection.sendall(b"a" * MIB)
+    assert memory(alone) - before < 8 * MIB
+    with connected(alone) as connection:
+        connection.sendall(b"POST /health HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 100_000)
+        assert answer(connection) == 400
+
+
 def test_only_a_fresh_signature_of_a_registered_key_is_let_in(alone: Alone) -> None:
     own, other = (node.key for node in alone.nodes[:2])
     stranger, _ = generate_key_pairs()
