@@ -56,7 +56,18 @@ def test_a_task_that_tells_nothing_ends_as_well() -> None:
     assert in_a_fork(lambda _tell: time.sleep(600), seconds=0.2, on_beat=ignored) == "overdue"
 
 
-def test_a_task_is_done_or_failed_as_its_fork_ended() -> None:
+def test_a_task_is_done_or_failed_as_its_fork_ended_and_every_fork_is_reaped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    children, fork = [], os.fork
+
+    def forked() -> int:
+        child = fork()
+        children.append(child)
+        return child
+
+    monkeypatch.setattr(os, "fork", forked)
+
     def fail(_tell: Tell) -> None:
         raise ValueError("as it happens")
 
@@ -66,8 +77,10 @@ def test_a_task_is_done_or_failed_as_its_fork_ended() -> None:
     assert in_a_fork(lambda _tell: None, seconds=60, on_beat=ignored) == "done"
     assert in_a_fork(fail, seconds=60, on_beat=ignored) == "failed"
     assert in_a_fork(die, seconds=60, on_beat=ignored) == "failed"
-    with pytest.raises(ChildProcessError):  # every one was reaped
-        os.waitpid(-1, os.WNOHANG)
+    assert len(children) == 3
+    for child in children:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
 
 
 def test_a_worker_that_is_told_to_end_ends_its_fork_first(
