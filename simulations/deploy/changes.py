@@ -20,6 +20,7 @@ from fedpriv.simulations.deploy.folders import PartyFolder, server_folder
 from fedpriv.simulations.deploy.keys import identity_public, read_identity
 from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster, write_roster
 from fedpriv.simulations.deploy.rotation import rotation
+from fedpriv.simulations.deploy.run.closed import why_closed
 from fedpriv.simulations.deploy.thresholds import thresholds_of
 from fedpriv.simulations.run.files import PRIVATE
 
@@ -96,12 +97,10 @@ def _reinvited(folder: ServerFolder, roster: Roster) -> Roster:
 
 
 def open_runs(folder: ServerFolder) -> tuple[Path, ...]:
-    """The directories of runs that were started, and neither finished nor cancelled."""
+    """The directories of runs that were started, and neither finished nor closed."""
     started = (path.parents[1] for path in sorted(folder.runs.glob(f"*/{PRIVATE}/run.json")))
     return tuple(
-        each
-        for each in started
-        if not (each / "result.json").exists() and not (each / PRIVATE / "cancelled.json").exists()
+        each for each in started if not (each / "result.json").exists() and not why_closed(each)
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
@@ -22,8 +21,6 @@ from fedpriv.simulations.deploy.roster import read_roster
 from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from flwr.proto.node_pb2 import NodeInfo
     from flwr.supercore.control import ControlHttpClient
 
@@ -103,7 +100,9 @@ def reconcile(folder: ServerFolder) -> Reconciled:
     from flwr.proto.control_pb2 import RegisterNodeRequest, UnregisterNodeRequest
 
     wanted = _wanted(folder)
-    with _control(folder) as control:
+    from fedpriv.simulations.deploy.flower.control import control_client
+
+    with control_client(folder) as control:
         there = _registered(control)
         strangers = [node for node in there if node.public_key not in wanted]
         for node in strangers:
@@ -141,7 +140,9 @@ def _note(folder: ServerFolder, numbers: dict[Member, int]) -> None:
 def nodes(folder: ServerFolder) -> tuple[NodeState, ...]:
     """The registered nodes."""
     members = _wanted(folder)
-    with _control(folder) as control:
+    from fedpriv.simulations.deploy.flower.control import control_client
+
+    with control_client(folder) as control:
         return tuple(
             NodeState(
                 name=members[node.public_key].name if node.public_key in members else "unknown",
@@ -168,15 +169,3 @@ def _registered(control: ControlHttpClient) -> list[NodeInfo]:
 
     answer = control.ListNodes(ListNodesRequest())
     return [node for node in answer.nodes_info if node.status != _UNREGISTERED]
-
-
-@contextmanager
-def _control(folder: ServerFolder) -> Iterator[ControlHttpClient]:
-    """A client of the SuperLink's Control API. Imported here: most commands need no Flower."""
-    from flwr.supercore.control import ControlHttpClient
-
-    port = read_federation(folder.federation).server.port
-    with ControlHttpClient.from_server_address(
-        f"127.0.0.1:{port}", False, folder.ca.read_bytes(), []
-    ) as client:
-        yield client

@@ -20,7 +20,7 @@ from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
 from fedpriv.simulations.deploy.heartbeat import last_beat
 from fedpriv.simulations.deploy.processes import processes
 from fedpriv.simulations.deploy.roster import read_roster
-from fedpriv.simulations.deploy.run.cancelling import is_cancelled
+from fedpriv.simulations.deploy.run.closed import is_cancelled
 from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.deploy.run.presence import Attendance, Presence, attendance, node_names
 from fedpriv.simulations.deploy.run.submission import known_run, result_of

@@ -41,7 +41,7 @@ class Sighting:
 
 def sightings(folder: ServerFolder) -> tuple[Sighting, ...]:
     """The nodes that the SuperLink knows."""
-    with _client(folder) as client:
+    with control_client(folder) as client:
         answer = client.ListNodes(ListNodesRequest())
     return tuple(
         Sighting(
@@ -62,7 +62,7 @@ def state_of(folder: ServerFolder, run: str) -> str:
 
     One that it does not know, because its database is another one, is as good as finished.
     """
-    with _client(folder) as client:
+    with control_client(folder) as client:
         try:
             answer = client.ListRuns(ListRunsRequest(run_id=int(run)))
         except httpx.HTTPStatusError as error:
@@ -80,12 +80,12 @@ def is_open(folder: ServerFolder, run: str) -> bool:
 
 def end_run(folder: ServerFolder, run: str) -> None:
     """Have the SuperLink end a run, and drop its messages."""
-    with _client(folder) as client:
+    with control_client(folder) as client:
         client.StopRun(StopRunRequest(run_id=int(run)))
 
 
 @contextmanager
-def _client(folder: ServerFolder) -> Iterator[ControlHttpClient]:
+def control_client(folder: ServerFolder) -> Iterator[ControlHttpClient]:
     """A client on the loopback, which is all that the SuperLink lets control it.
 
     Raises:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.protocol.errands import MOST_SEATS, Cancel, Cancelled
+from fedpriv.simulations.deploy.run.closed import CANCELLED, is_cancelled
 from fedpriv.simulations.deploy.run.errands import DONE, PATIENCE, send
 from fedpriv.simulations.run.files import PRIVATE, private, read_json, write_json
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from fedpriv.federation.engines.courier import Patience
     from fedpriv.federation.engines.seals import Seal
 
-CANCELLED = "cancelled.json"
 _SEATS = "seats.json"
 
 
@@ -34,20 +34,6 @@ def note_seat(directory: Path, run: bytes) -> None:
     path = private(directory) / _SEATS
     known = read_json(path) if path.exists() else []
     write_json(path, [*known, run.hex()][-MOST_SEATS:])
-
-
-def is_cancelled(directory: Path) -> bool:
-    """Whether the run of a directory was cancelled."""
-    return (directory / PRIVATE / CANCELLED).exists()
-
-
-def require_not_cancelled(directory: Path) -> None:
-    """Refuse to go on with a run that was cancelled."""
-    if is_cancelled(directory):
-        raise ValueError(
-            f"the run in {str(directory)!r} was cancelled, for good: the parties have left it. "
-            "Start a new run."
-        )
 
 
 def record(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run that was closed for good: nothing of it is asked for, or released, again."""
+"""A run that was closed for good, cancelled or otherwise: nothing of it is asked for again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from fedpriv.simulations.run.files import PRIVATE, private
 if TYPE_CHECKING:
     from pathlib import Path
 
+CANCELLED = "cancelled.json"
+"""In the private folder of a run that was cancelled; see `cancelling`."""
 _CLOSED = "closed.txt"
 
 
@@ -18,11 +20,22 @@ def close_run(directory: Path, why: str) -> None:
     replace_file(private(directory) / _CLOSED, f"{why}\n")
 
 
+def is_cancelled(directory: Path) -> bool:
+    """Whether the run of a directory was cancelled."""
+    return (directory / PRIVATE / CANCELLED).exists()
+
+
+def why_closed(directory: Path) -> str:
+    """Why the run of a directory was closed, in a sentence; empty if it was not."""
+    if is_cancelled(directory):
+        return "it was cancelled, and the parties have left it."
+    path = directory / PRIVATE / _CLOSED
+    return path.read_text().strip() if path.exists() else ""
+
+
 def require_open(directory: Path) -> None:
     """Raise `ValueError` with the reason if the run of a directory was closed."""
-    path = directory / PRIVATE / _CLOSED
-    if path.exists():
+    if why := why_closed(directory):
         raise ValueError(
-            f"the run in {str(directory)!r} was closed for good: {path.read_text().strip()} "
-            "Start a new one."
+            f"the run in {str(directory)!r} was closed for good: {why} Start a new one."
         )

@@ -21,7 +21,7 @@ from fedpriv.simulations.deploy.federation_budget import federation_ledger, ledg
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
-from fedpriv.simulations.deploy.run.cancelling import note_seat, require_not_cancelled
+from fedpriv.simulations.deploy.run.cancelling import note_seat
 from fedpriv.simulations.deploy.run.closed import require_open
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.seats import seats_of
@@ -83,9 +83,8 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     folder = ServerFolder(place.parent)
     preparing = partial(prepare_deployed, sizes=roster.sizes)
     kept = output / PRIVATE / place.name
-    require_not_cancelled(output)
+    require_open(output)
     if sessions.started(output):
-        require_open(output)
         _require_same(kept, roster)
         book = ledger_path(folder)  # the whole directory may have been moved
         session = sessions.reopen(

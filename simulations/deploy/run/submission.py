@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr
-from fedpriv.simulations.deploy.run.cancelling import require_not_cancelled
 from fedpriv.simulations.deploy.run.closed import require_open
 from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.engines.flower_app import PROJECT
@@ -61,11 +60,10 @@ def submit(directory: Path, folder: ServerFolder) -> Submitted:
     """Hand the run of a directory to Flower: a new one, or one that was interrupted.
 
     Raises:
-        ValueError: The run is being served, or was cancelled, or Flower refuses it.
+        ValueError: The run is being served, or was closed, or Flower refuses it.
     """
-    require_not_cancelled(directory)
-    end_earlier(directory, folder)
     require_open(directory)
+    end_earlier(directory, folder)
     write_app(directory, folder)
     answer = call(submission(directory, folder))
     run = str(answer["run-id"])

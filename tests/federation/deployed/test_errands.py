@@ -196,7 +196,7 @@ def test_a_cancelled_run_is_left_for_good(step: str, tmp_path: Path) -> None:
         "roster": str(deployment.server / "roster.toml"),
         "output": str(out),
     }
-    with pytest.raises(ValueError, match="was cancelled, for good"):
+    with pytest.raises(ValueError, match="closed for good: it was cancelled"):
         open_session(config)
     (out / "private" / "cancelled.json").rename(tmp_path / "hidden")
     with pytest.raises(RuntimeError, match="this run was cancelled, for good"):

@@ -24,7 +24,8 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 
 from fedpriv.federation.engines.courier import envelope, opened
-from fedpriv.simulations.deploy.membership import Reconciled, _control, nodes, reconcile
+from fedpriv.simulations.deploy.flower.control import control_client
+from fedpriv.simulations.deploy.membership import Reconciled, nodes, reconcile
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
 from fedpriv.simulations.run.files import read_json
 from tests.simulations.deploy import forged_replies
@@ -272,7 +273,7 @@ def test_an_expelled_key_is_refused_at_once_and_a_stranger_unregistered(live: Fl
     expelled, party = live.nodes[2], live.deployment.parties[2]
     expelled.beat()  # its connection stays open
     roster = read_roster(live.server.roster)
-    with _control(live.server) as control:
+    with control_client(live.server) as control:
         _, stranger = generate_key_pairs()
         number = control.RegisterNode(
             RegisterNodeRequest(public_key=public_key_to_bytes(stranger))
