@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.history import Record, Round
     from fedpriv.simulations.run.session import Session
 
+    OnRound = Callable[[Record, Round], None]
+
 PROGRESS = "fedpriv-progress"
 """How a line of the log that tells about progress begins."""
 FAILURE = f"{PRIVATE}/failure.txt"
@@ -47,7 +49,7 @@ def main(grid: Grid, context: Context) -> None:
     carry_on: Callable[[], object]
     if config.get("roster"):  # parties on machines of their own
         session, roster = deployed_server.open_session(config)
-        carry_on = partial(_serve, session, roster, grid, context)
+        carry_on = partial(_serve, session, roster, grid, context, on_round=_tell)
     else:
         session = _session(str(config["output"]), str(config["experiment"]))
         carry_on = partial(
@@ -64,9 +66,12 @@ def main(grid: Grid, context: Context) -> None:
         raise
 
 
-def _serve(session: Session, roster: Roster, grid: Grid, context: Context) -> None:
+def _serve(
+    session: Session, roster: Roster, grid: Grid, context: Context, *, on_round: OnRound
+) -> None:
+    """Serve a deployed run; a server that cannot sign for it fails like one that cannot finish."""
     seal = deployed_server.seal_of(context.run_config, roster, flower=context.run_id)
-    deployed_server.serve(session, roster, grid, seal=seal, on_round=_tell)
+    deployed_server.serve(session, roster, grid, seal=seal, on_round=on_round)
 
 
 def _session(output: str, experiment: str) -> Session:
