@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.history import Record, Round
     from fedpriv.simulations.run.session import Session
 
+    OnRound = Callable[[Record, Round], None]
+
 PROGRESS = "fedpriv-progress"
 """How a line of the log that tells about progress begins."""
 FAILURE = f"{PRIVATE}/failure.txt"

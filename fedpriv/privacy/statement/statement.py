@@ -69,7 +69,6 @@ class Statement:
                 "accountant": self.plan.accountant,
                 "accountant_version": self.accountant_version,
             },
-            "releases": self.releases,
             "run": asdict(self.facts),
             "plan": self.plan.to_dict(),
             **({} if self.facts.simulated else {"releases": self._releases()}),

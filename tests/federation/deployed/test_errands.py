@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 RUN, ROUND = bytes(range(32)), {"round": 0, "party": 0}
 NAMES = FOUR["names"]
+TWICE = {"epsilon": 8.0}  # enough for a run that is cancelled, and another one
 PATIENCE = Patience(arrival=0.2, reply=30.0, poll=0.01)  # whoever is there answers at once
 CLEAR: dict[str, Any] = {
     **FOUR,
@@ -168,7 +169,8 @@ def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["answer", "reveal"])
 def test_a_cancelled_run_is_left_for_good(step: str, tmp_path: Path) -> None:
-    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    deployment = Deployment(folder=tmp_path, **FOUR, budget=TWICE)
+    out = tmp_path / "server" / "runs" / "a"
     interrupted(deployment, out, step=step, away="west")
     spent = {name: paid(deployment, name) for name in NAMES}
     assert any(seat.stat().st_size for seat in seats(deployment, "north"))
@@ -224,7 +226,8 @@ def test_a_cancelled_run_is_left_for_good(step: str, tmp_path: Path) -> None:
 def test_cancelling_does_not_make_a_party_new(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    deployment = Deployment(folder=tmp_path, **FOUR, budget=TWICE)
+    out = tmp_path / "server" / "runs" / "a"
     interrupted(deployment, out, step="reveal", away="west")
     cancelling.record(out)
     done("cancel", deployment, out)

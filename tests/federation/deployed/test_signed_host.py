@@ -38,6 +38,7 @@ from fedpriv.federation.protocol.wire import (
 )
 from fedpriv.secagg.errors import BadSignature, MalformedMessage
 from fedpriv.secagg.messages import Advertise
+from fedpriv.simulations.deploy.epochs import pin
 from fedpriv.simulations.deploy.keys import identity_private, read_identity, write_private
 from fedpriv.simulations.deploy.roster import write_roster
 from fedpriv.simulations.deploy.run.server import open_session
@@ -217,7 +218,9 @@ def test_another_text_of_the_experiment_is_another_instruction(line: Line) -> No
 
 def test_a_party_in_another_epoch_of_the_roster_hears_nothing_of_this_one(line: Line) -> None:
     roster = line.deployment.roster
-    write_roster(line.deployment.home("north") / "roster.toml", roster.successor())
+    home = line.deployment.home("north")
+    write_roster(home / "roster.toml", roster.successor())
+    pin(home / "state", roster.successor())
     assert "its roster is not" in line.say(JOIN).refusal
 
 

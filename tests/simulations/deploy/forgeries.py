@@ -19,7 +19,7 @@ from flwr.app import Message
 from fedpriv.federation.engines.courier import Courier, envelope, opened
 from fedpriv.federation.protocol.instruction import Instruction, reply_body, signed_reply
 from fedpriv.federation.protocol.wire import Announce, Joined, Reply, Request, unpack
-from fedpriv.simulations.deploy.flower import worker
+from fedpriv.simulations.deploy.flower import tasks
 from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.deploy.roster import read_roster
 from fedpriv.simulations.run.files import read_json, write_json
@@ -55,7 +55,7 @@ def rule(root: Path) -> None:
     """From here on this process, and every fork of it, carries out the orders in ``root``."""
     for owner, name, wrapper in (
         (Courier, "_push", _push),
-        (worker, "push_message", _push_message),
+        (tasks, "push_message", _push_message),
     ):
         setattr(owner, name, wrapper(getattr(owner, name), root))
 

@@ -91,7 +91,7 @@ def test_a_run_that_another_one_overtakes_ends_early_and_says_so(
     result = json.loads((out / "result.json").read_text())
     assert (result["cut_short"], result["rounds"]) == (True, 2)
     statement = json.loads((out / "statement.json").read_text())
-    assert statement["releases"] == 2
+    assert statement["run"]["releases_made"] == 2
     assert any("ended early, after 2 releases" in line for line in statement["warnings"])
     assert statement["guarantee"]["epsilon"] == pytest.approx(1.5, rel=1e-6)  # of the whole plan
     text = (out / "statement.txt").read_text()
