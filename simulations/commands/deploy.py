@@ -1,4 +1,4 @@
-"""`fedpriv deploy`: found a federation and join it; `deploy_members` and `deploy_run` run it."""
+"""`fedpriv deploy`: found a federation and join it; beside this, one file per kind of command."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedpriv.simulations.commands.deploy_members import Directory, Server, party, server, stop
+from fedpriv.simulations.commands.deploy_roster import accept, add, expel, rotate
 from fedpriv.simulations.commands.deploy_run import run
 from fedpriv.simulations.commands.deploy_runs import attest, cancel, handover
 from fedpriv.simulations.commands.deploy_status import recover, status
@@ -22,8 +23,9 @@ def register(app: typer.Typer) -> None:
         help="Real servers and parties: keys, certificates, processes, runs.",
         no_args_is_help=True,
     )
-    members = (init, join, bundle, add, renew, server, party, status, stop, recover)
-    for command in (*members, run, cancel, attest, handover):
+    members = (init, join, bundle, add, accept, expel, rotate, renew)
+    processes = (server, party, status, stop, recover)
+    for command in (*members, *processes, run, cancel, attest, handover):
         group.command()(command)
     app.add_typer(group)
 
@@ -110,27 +112,6 @@ def bundle(
     member = rebundle(folder, records=records)
     typer.echo(f"{member.name} states {member.records} records")
     typer.echo(f"send     {folder.bundle}   (public)")
-
-
-def add(
-    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE.toml...")],
-    server: Server = Path(),
-) -> None:
-    """Put parties that joined into the roster, at the coordinator: the next epoch.
-
-    [bold]Example[/]:
-
-        fedpriv deploy add north.toml south.toml --server clinics/server
-    """
-    from fedpriv.simulations.deploy import changes
-
-    roster = changes.add(bundles, server)
-    for member in roster.seats:
-        known = "unknown" if member.records is None else member.records
-        typer.echo(f"party    {member.name}, records: {known}")
-    typer.echo(f"epoch    {roster.epoch}")
-    typer.echo(f"roster   {roster.fingerprint}")
-    typer.echo("Send roster.toml to every party, and compare this fingerprint by telephone.")
 
 
 def renew(server: Server = Path()) -> None:

@@ -105,6 +105,8 @@ def read_bundle(path: Path, *, federation: str) -> Member:
             f"{federation!r}."
         )
     member = Member.from_dict(values.get("party", {}))
+    if member.expelled is not None or (member.rotation is not None and member.rotation.epoch):
+        raise ValueError(f"bundle {str(path)!r} states an epoch, which only a roster does.")
     try:
         key = Ed25519PublicKey.from_public_bytes(member.identity)
         key.verify(b64decode(values["proof"], validate=True), _signed(member, federation))

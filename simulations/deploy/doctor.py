@@ -23,7 +23,16 @@ from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
 from fedpriv.simulations.deploy.founding import releasable_records
 from fedpriv.simulations.deploy.processes import processes
-from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster
+from fedpriv.simulations.deploy.roster_checks import (
+    accepted,
+    complete,
+    node_keys,
+    own_identity,
+    own_node_key,
+    own_seat,
+    pinned_server,
+    server_identity,
+)
 from fedpriv.simulations.deploy.thresholds import thresholds
 
 if TYPE_CHECKING:
@@ -36,7 +45,6 @@ if TYPE_CHECKING:
     from fedpriv.privacy.budget import Budget
     from fedpriv.simulations.deploy.checks import Examination
     from fedpriv.simulations.deploy.folders import Folder, ServerFolder
-    from fedpriv.simulations.deploy.roster import Roster
 
 FLOWER = "1.41."
 _SOON_DAYS = 30
@@ -65,10 +73,10 @@ def _server(folder: ServerFolder, *, now: datetime) -> Iterator[Examination]:
         lambda: _permissions(folder.key, folder.identity, folder.secret),
         _AGAIN,
     )
-    yield "identity", lambda: _server_identity(folder), _AGAIN
-    yield "roster", lambda: _complete(folder), "add every party: `fedpriv deploy add BUNDLE`."
+    yield "identity", lambda: server_identity(folder), _AGAIN
+    yield "roster", lambda: complete(folder), "add every party: `fedpriv deploy add BUNDLE`."
     yield "thresholds", lambda: thresholds(folder), _FEWER
-    yield "node keys", lambda: _node_keys(folder), "run `fedpriv deploy add BUNDLE` again."
+    yield "node keys", lambda: node_keys(folder), "run `fedpriv deploy add BUNDLE` again."
     yield "port", lambda: _port(folder, section.listens_on, section.port), "choose another port."
     yield (
         "ledger",
@@ -86,9 +94,10 @@ def _party(folder: PartyFolder, *, network: bool, now: datetime) -> Iterator[Exa
         lambda: _permissions(folder.node_key, folder.identity, folder.secret),
         "run `fedpriv deploy join` again, and have the new bundle added.",
     )
-    yield "server identity", lambda: _pinned_server(folder), "get the roster of the federation."
-    yield "identity", lambda: _identity(folder), "get the roster that your bundle was added to."
-    yield "node key", lambda: _node_key(folder), "get the roster that your bundle was added to."
+    yield "roster", lambda: accepted(folder), "accept it: `fedpriv deploy accept ROSTER.toml`."
+    yield "server identity", lambda: pinned_server(folder), "get the roster of the federation."
+    yield "identity", lambda: own_identity(folder), "get the roster that your bundle was added to."
+    yield "node key", lambda: own_node_key(folder), "get the roster that your bundle was added to."
     yield "thresholds", lambda: thresholds(folder), _FEWER
     yield "schema", lambda: _schema(folder), "correct the schema with all parties."
     yield "records", lambda: _records(folder), "correct the file, or the schema with all parties."
@@ -154,31 +163,6 @@ def _permissions(*secrets: Path) -> str:
     return f"{len(secrets)} secret files, readable by their owner alone"
 
 
-def _complete(folder: Folder) -> str:
-    roster = read_roster(folder.roster)
-    if not roster.seats:
-        raise Fault("nobody is in the roster", "add every party: `fedpriv deploy add BUNDLE`.")
-    records = sum(roster.sizes)
-    return (
-        f"{len(roster.seats)} parties, {records} records, epoch {roster.epoch}, fingerprint "
-        f"{roster.fingerprint}"
-    )
-
-
-def _node_keys(folder: ServerFolder) -> str:
-    expected = {member.name: member.node for member in read_roster(folder.roster).seats}
-    present = {path.stem: path.read_text().strip() for path in folder.nodes.glob("*.pub")}
-    different = sorted(
-        name for name in expected | present if expected.get(name) != present.get(name)
-    )
-    if different:
-        raise Fault(
-            f"nodes/ and roster.toml differ for {', '.join(different)}",
-            "run `fedpriv deploy add BUNDLE` again, or delete the file of a party that left.",
-        )
-    return f"{len(present)} keys, those of the roster"
-
-
 def _policy(folder: PartyFolder) -> str:
     file = read_party(folder.policy)
     policy = file.policy
@@ -199,54 +183,6 @@ def _pinned(folder: PartyFolder, now: datetime) -> str:
     return validity
 
 
-def _server_identity(folder: ServerFolder) -> str:
-    roster, key = read_roster(folder.roster), keys.read_identity(folder.identity)
-    if keys.identity_public(key) != roster.server:
-        raise Fault(
-            "the roster pins another identity for this server than identity.key",
-            "restore both from the same backup: parties carry out what the pinned one signs.",
-        )
-    return identity_fingerprint(roster.server)
-
-
-def _pinned_server(folder: PartyFolder) -> str:
-    file = read_party(folder.policy)
-    present = identity_fingerprint(read_roster(file.roster).server)
-    if present != file.policy.server_identity:
-        raise Fault(
-            f"the server of the roster is {present}, and policy.server_identity pins another one",
-            "find out, from another party and not from the server, which one is right.",
-        )
-    return present
-
-
-def _own(folder: PartyFolder) -> tuple[Roster, int]:
-    file = read_party(folder.policy)
-    roster = read_roster(file.roster)
-    return roster, roster.number(file.name)
-
-
-def _identity(folder: PartyFolder) -> str:
-    roster, number = _own(folder)
-    key = keys.read_identity(read_party(folder.policy).identity)
-    if keys.identity_public(key) != roster.identities[number]:
-        raise Fault(
-            "the roster pins another identity for this party than identity.key",
-            "have your bundle added, with --force if your key is new, and get the new roster.",
-        )
-    return f"party {number} of {_complete(folder)}"
-
-
-def _node_key(folder: PartyFolder) -> str:
-    roster, number = _own(folder)
-    if keys.node_public(keys.read_node_key(folder.node_key)) != roster.seats[number].node:
-        raise Fault(
-            "the roster has another node key for this party than node.key",
-            "have your bundle added, with --force if your key is new, and get the new roster.",
-        )
-    return "the one of the roster"
-
-
 def _schema(folder: PartyFolder) -> str:
     from fedpriv.data import read_schema, refusing_features, require_releasable
 
@@ -264,7 +200,7 @@ def _schema(folder: PartyFolder) -> str:
 
 def _records(folder: PartyFolder) -> str:
     file = read_party(folder.policy)
-    records, (roster, number) = releasable_records(file), _own(folder)
+    records, (roster, number) = releasable_records(file), own_seat(folder)
     count, stated = len(records), roster.seats[number].records
     fixed = file.adjacency is Adjacency.REPLACE_ONE
     if stated is None or (count != stated if fixed else count > stated):

@@ -42,6 +42,21 @@ class Folder:
         return self.root / "worker.secret"
 
     @property
+    def identity(self) -> Path:
+        """The private identity, which signs what the member says."""
+        return self.root / "identity.key"
+
+    @property
+    def identity_public(self) -> Path:
+        """Its public part, which the roster has."""
+        return self.root / "identity.pub"
+
+    @property
+    def pending(self) -> Path:
+        """New keys, until the roster has them."""
+        return self.root / "pending"
+
+    @property
     def flower(self) -> Path:
         """Flower's home: nothing is read from or written to the user's own."""
         return self.root / "flower"
@@ -75,16 +90,6 @@ class ServerFolder(Folder):
     def key(self) -> Path:
         """Its private key."""
         return self.root / "server.key"
-
-    @property
-    def identity(self) -> Path:
-        """The private identity, which signs instructions to the parties."""
-        return self.root / "identity.key"
-
-    @property
-    def identity_public(self) -> Path:
-        """Its public part, which the roster has."""
-        return self.root / "identity.pub"
 
     @property
     def federation(self) -> Path:
@@ -145,16 +150,6 @@ class PartyFolder(Folder):
     def node_public(self) -> Path:
         """Its public part."""
         return self.root / "node.pub"
-
-    @property
-    def identity(self) -> Path:
-        """The private identity."""
-        return self.root / "identity.key"
-
-    @property
-    def identity_public(self) -> Path:
-        """Its public part."""
-        return self.root / "identity.pub"
 
     @property
     def bundle(self) -> Path:

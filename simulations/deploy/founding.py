@@ -29,6 +29,7 @@ from fedpriv.simulations.deploy.certificates import (
     read_certificate,
 )
 from fedpriv.simulations.deploy.changes import publish
+from fedpriv.simulations.deploy.epochs import forget
 from fedpriv.simulations.deploy.federation import FederationFile, read_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, server_folder
 from fedpriv.simulations.deploy.programs import write_connection
@@ -217,6 +218,8 @@ def _found_server(
     folder.federation.write_text(_federation_text(values))
     folder.runs.mkdir(exist_ok=True)
     folder.nodes.mkdir(exist_ok=True)
+    for stale in folder.rosters.glob("*.toml"):
+        stale.unlink()  # of the federation that was here before
     write_connection(folder)
     _script(folder.start, templates.start_script("server"))
     folder.unit.write_text(templates.unit("server", folder))
@@ -253,6 +256,7 @@ def _settle(
     if invited.schema is not None:
         folder.schema.write_text(invited.schema)
     keys.private_folder(folder.root / "state")
+    forget(folder.root / "state")
     _script(folder.start, templates.start_script("party"))
     folder.unit.write_text(templates.unit("party", folder))
     text = templates.party_checklist(

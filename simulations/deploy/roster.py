@@ -69,10 +69,10 @@ class Member:
     def __post_init__(self) -> None:
         require_name(self.name)
         _require_identity(f"identity of {self.name!r}", self.identity)
-        if not self.node.startswith(_NODE_KEY) or "\n" in self.node:
+        if not _is_node_key(self.node):
             raise ValueError(
                 f"node of {self.name!r} must be one line of a public EC key in OpenSSH format, "
-                f"beginning with {_NODE_KEY!r}."
+                f"beginning with {_NODE_KEY!r}, and without a comment."
             )
         if self.records is not None:
             require_count(records=self.records)
@@ -290,15 +290,25 @@ def read_roster(path: Path) -> Roster:
         raise ValueError(f"roster {str(path)!r}: {error}") from None
 
 
-def write_roster(path: Path, roster: Roster) -> None:
-    """Write a roster file, whole or not at all."""
+def write_roster(path: Path, roster: Roster, *, mode: int | None = None) -> None:
+    """Write a roster file, whole or not at all, with the permissions ``mode`` if it is given."""
     values = roster.to_dict()
     tables = [f"[[party]]\n{_lines(party)}" for party in values.pop("party")]
-    replace_file(path, "\n".join([_lines(values), *tables]))
+    replace_file(path, "\n".join([_lines(values), *tables]), mode=mode)
 
 
 def _lines(values: Mapping[str, Any]) -> str:
     return "".join(f"{key} = {to_toml_value(value, key=key)}\n" for key, value in values.items())
+
+
+def _is_node_key(line: str) -> bool:
+    """Whether a line has the one form of a node key: else two rows could have the same key."""
+    kind, _, text = line.partition(" ")
+    try:
+        canonical = b64encode(b64decode(text, validate=True)).decode()
+    except ValueError:
+        return False
+    return kind.startswith(_NODE_KEY) and text == canonical != ""
 
 
 def _require_identity(what: str, value: bytes) -> None:

@@ -18,6 +18,7 @@ from fedpriv.simulations.deploy.templates import LEVEL
 
 if TYPE_CHECKING:
     from fedpriv.simulations.deploy.folders import ServerFolder
+    from fedpriv.simulations.deploy.roster import Roster
 
 
 def thresholds(folder: ServerFolder | PartyFolder) -> str:
@@ -26,10 +27,19 @@ def thresholds(folder: ServerFolder | PartyFolder) -> str:
     Raises:
         ValueError: No sum of these parties is safe under that policy.
     """
+    return thresholds_of(folder, read_roster(folder.roster))
+
+
+def thresholds_of(folder: ServerFolder | PartyFolder, roster: Roster) -> str:
+    """What the masks would tolerate with another roster than the present one.
+
+    Raises:
+        ValueError: No sum of these parties is safe under the policy.
+    """
     asked = _asked(folder)
     if not asked.masked:
         return "none: answers travel in the clear"
-    return asked.parameters(len(read_roster(folder.roster).seats)).sentence()
+    return asked.parameters(len(roster.seats)).sentence()
 
 
 def _asked(folder: ServerFolder | PartyFolder) -> Protection:

@@ -27,8 +27,9 @@ from fedpriv.federation.deployed.signed import SignedHost
 from fedpriv.federation.party.host import Keys
 from fedpriv.federation.protocol.instruction import Place
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
+from fedpriv.simulations.deploy.epochs import accepted_roster
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
-from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster
+from fedpriv.simulations.deploy.roster import identity_fingerprint
 from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import catalogue, checked
@@ -98,7 +99,7 @@ class _Own:
         file = read_party(path)
         names = {f"policy.strategies[{i}]": name for i, name in enumerate(file.policy.strategies)}
         require_choice(catalogue(), **names)
-        roster = read_roster(file.roster)
+        roster = accepted_roster(file)
         _require_server(file, roster)
         return cls(file=file, roster=roster, identity=_identity(file, roster))
 

@@ -16,6 +16,7 @@ from fedpriv.federation.engines.local import FIRST_NODE, LocalGrid
 from fedpriv.federation.party.client_app import client_app
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.certificates import fingerprint, new_authority, read_certificate
+from fedpriv.simulations.deploy.epochs import pin
 from fedpriv.simulations.deploy.keys import (
     identity_private,
     identity_public,
@@ -122,6 +123,7 @@ class Deployment:
             home = private_folder(self.folder / "parties" / name)
             write_private(home / "identity.key", identity_private(key))
             write_roster(home / "roster.toml", self.roster)
+            self.accept(name)
             (home / "ca.crt").write_bytes(authority.certificate)
             (home / "schema.toml").write_text(SCHEMA)
             (home / "records.csv").write_text(_records(HELD[number], seed=number))
@@ -162,6 +164,10 @@ class Deployment:
         path = home / "party.toml"
         path.write_text(to_toml(values))
         return path
+
+    def accept(self, name: str) -> None:
+        """Have a party accept the roster, if need be into a new state directory."""
+        pin(private_folder(self.home(name) / "state"), self.roster)
 
     def home(self, name: str) -> Path:
         """A party's directory."""

@@ -329,7 +329,7 @@ def test_a_ledger_of_before_the_state_directory_is_taken_up(deployment: Deployme
     """A state directory that was lost: the ledger remembers what matters."""
     answer(deployment, plain(deployment))
     shutil.rmtree(deployment.home("north") / "state")
-    (deployment.home("north") / "state").mkdir(mode=0o700)
+    deployment.accept("north")
     with pytest.raises(QueryRefused, match="answered already"):
         answer(deployment, plain(deployment))
     answer(deployment, plain(deployment, 1))
@@ -399,6 +399,7 @@ def test_under_add_remove_the_number_of_records_decides_nothing(tmp_path: Path) 
     answer(deployment, plain(deployment, event=event))
     assert opened(deployment).size == 45
     shutil.rmtree(deployment.home("north") / "state")
+    deployment.accept("north")
     (deployment.home("north") / "north.ledger").unlink()
     edit(deployment, "\n", "\n" + 6 * "50,0.5,yes\n")
     answer(deployment, plain(deployment, event=event))  # of 46 records, one more than stated

@@ -79,8 +79,8 @@ def test_the_documented_sequence_leads_to_a_federation_that_is_ready(
 def test_every_command_and_option_that_the_page_names_exists(fedpriv: Command) -> None:
     help_of = {
         name: fedpriv("deploy", name, "--help").out
-        for name in ("init", "join", "bundle", "add", "renew", "server", "party", "run", "status",
-                     "stop")
+        for name in ("init", "join", "bundle", "add", "accept", "expel", "rotate", "renew",
+                     "server", "party", "run", "status", "stop")
     }  # fmt: skip
     named = set(re.findall(r"`(?:fedpriv )?deploy ([a-z]+)", PAGE))
     assert named <= help_of.keys()

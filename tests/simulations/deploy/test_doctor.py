@@ -16,6 +16,7 @@ from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy import certificates, doctor, keys, reach
 from fedpriv.simulations.deploy.doctor import examine
+from fedpriv.simulations.deploy.epochs import forget
 from fedpriv.simulations.deploy.folders import read_node
 from fedpriv.simulations.deploy.roster import read_roster, write_roster
 from tests.simulations.deploy.conftest import LABEL
@@ -59,7 +60,7 @@ def broken_ledger(folder: PartyFolder) -> None:
 
 def lost_ledger(folder: PartyFolder) -> None:
     answers = folder.root / "state" / "answers"
-    answers.mkdir(parents=True)
+    answers.mkdir(parents=True, exist_ok=True)
     (answers / "run").touch()
 
 
@@ -77,7 +78,7 @@ PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
     "unknown key of the policy": (
         lambda f: edited(f.policy, "min_noise", "min_nois"),
         {"policy", "CA certificate", "identity", "node key", "schema", "records", "ledger"}
-        | {"thresholds", "server identity"},
+        | {"thresholds", "roster", "server identity"},
         "Did you mean 'min_noise'",
     ),
     "more colluders than the roster can bear": (
@@ -103,17 +104,27 @@ PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
     ),
     "not in the roster": (
         left_out_of_the_roster,
-        {"identity", "node key", "records", "thresholds"},  # too few are left for min_parties
+        {"roster", "identity", "node key", "records", "thresholds"},  # too few for min_parties
         "'north' is not in the roster",
+    ),
+    "a roster that was copied in": (
+        lambda f: write_roster(f.roster, read_roster(f.roster).successor()),
+        {"roster"},
+        "is not the roster that was accepted, epoch 4",
+    ),
+    "no roster accepted yet": (
+        lambda f: forget(f.root / "state"),
+        {"roster"},
+        "no roster was accepted by 'north' yet",
     ),
     "another server in the roster": (
         lambda f: write_roster(f.roster, replace(read_roster(f.roster), server=bytes(32))),
-        {"server identity"},
+        {"roster", "server identity"},
         "policy.server_identity pins another one",
     ),
     "no roster": (
         lambda f: f.roster.unlink(),
-        {"identity", "node key", "records", "thresholds", "server identity"},
+        {"roster", "identity", "node key", "records", "thresholds", "server identity"},
         "cannot be read",
     ),
     "no records": (lambda f: (f.root / "records.csv").unlink(), {"records"}, "records.csv"),

@@ -25,6 +25,9 @@ import pytest
 from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
+from fedpriv.simulations.deploy.epochs import pin
+from fedpriv.simulations.deploy.keys import private_folder
+from fedpriv.simulations.deploy.roster import read_roster
 from fedpriv.simulations.deploy.run.submission import call, new_run, submission, write_app
 from fedpriv.simulations.run.files import read_costs
 from fedpriv.simulations.server_app import FAILURE
@@ -218,6 +221,7 @@ def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without
         live.change(folder, budget=own)
         (folder.root / f"{folder.root.name}.ledger").unlink(missing_ok=True)
         rmtree(folder.root / "state", ignore_errors=True)
+        pin(private_folder(folder.root / "state"), read_roster(folder.roster))
     fates.patience(live.server.root, attempts=1)
     live.written("first")
     with full_disk(west) as rest:

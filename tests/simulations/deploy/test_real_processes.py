@@ -33,6 +33,7 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.simulations.deploy import certificates, keys
 from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.doctor import examine
+from fedpriv.simulations.deploy.epochs import pin
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
 from fedpriv.simulations.deploy.flower.tasks import Runtime
 from fedpriv.simulations.deploy.flower.worker import ACQUIRE
@@ -238,6 +239,7 @@ def test_an_impostor_behind_a_registered_node_is_left_out_of_the_sum(
         records=roster.members[2].records,
     )
     write_roster(impostor.roster, roster.successor(forged))
+    pin(keys.private_folder(impostor.root / "state"), read_roster(impostor.roster))
     experiment = written(served, name="pilot", rounds=1, level="semi-honest")
     with at_work(impostor):
         result = run(served, experiment)
