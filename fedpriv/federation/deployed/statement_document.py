@@ -19,12 +19,12 @@ from fedpriv.privacy.accountants import UnsupportedEvent, account
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import group_privacy
 from fedpriv.privacy.events import event_from_dict
-from fedpriv.privacy.mechanisms.shares import NoiseShare, SharedNoise
+from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.planning.written_plan import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger.composition import Block
 
 _SLACK = 1e-6  # relative: libraries of another machine round otherwise in the last digits
@@ -131,7 +131,8 @@ def releases_of(document: Mapping[str, Any]) -> Block:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise Unsound(f"its releases cannot be read: {error}") from None
-    if not block or not 0 < sum(count for _, count in block) <= _MOST_RELEASES:
+    counts = [count for _, count in block]
+    if not block or min(counts) < 1 or sum(counts) > _MOST_RELEASES:
         raise Unsound("it must state at least one release, and not too many.")
     return block
 
@@ -192,6 +193,9 @@ def _check_releases(document: Mapping[str, Any]) -> str:
     planned = sum(_whole(each["count"]) for each in statement["plan"]["mechanisms"])
     if made != planned:
         raise Unsound(f"it states {made} releases, and its plan has {planned}.")
+    costs = events_of(statement["plan"])
+    if costs is not None and costs != Counter(dict(block)):
+        raise Unsound("its releases are not what the noise of its plan costs.")
     stated = {statement["guarantee"]["adjacency"], statement["plan"]["adjacency"]}
     if stated | {event.adjacency.value for event, _ in block} != {block[0][0].adjacency.value}:
         raise Unsound("its parts speak of different adjacencies.")
@@ -272,15 +276,8 @@ def _check_shares(document: Mapping[str, Any]) -> str:
     masks = document["masks"] or {"minimum": 1, "colluders": 0}
     if share.minimum > masks["minimum"] or share.colluders < masks["colluders"]:
         raise Unsound("masks open smaller sums, or allow more colluders, than the noise is for.")
-    counted: Counter[Event] = Counter()
-    for each in statement["plan"]["mechanisms"]:
-        values = {name: value for name, value in each.items() if name not in ("name", "count")}
-        noise = SharedNoise(**{**values, "share": NoiseShare(**each["share"])})
-        if _told(noise.share) != told:
-            raise Unsound("its releases count on different numbers of honest shares.")
-        counted[noise.event()] += _whole(each["count"])
-    if counted != Counter(dict(releases_of(document))):
-        raise Unsound("its releases are not those of the shares of noise that it states.")
+    if any(_told(NoiseShare(**m["share"])) != told for m in statement["plan"]["mechanisms"]):
+        raise Unsound("its releases count on different numbers of honest shares.")
     return f"n_min = {share.honest} honest shares in every sum."
 
 

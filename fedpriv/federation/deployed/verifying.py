@@ -96,7 +96,10 @@ def _roster(signed: SignedStatement, members: tuple[Member, ...], roster: Pinned
             words="whose the keys are: they are taken from the statement itself. Give --roster.",
         )
     if signed.document["roster"] != roster.digest:
-        words = "the statement is of another roster, or of another epoch, than the one given."
+        words = (
+            f"the statement is of the roster {signed.document['roster']}, and the one given is "
+            f"another, or of another epoch: {roster.digest}."
+        )
     elif members != roster.members:
         words = "the statement names other parties or keys than the roster given."
     else:

@@ -27,6 +27,7 @@ from fedpriv.simulations.run.model_file import NAME
 from fedpriv.simulations.run.outcome import SIGNED
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -79,6 +80,7 @@ def collect(
     names: tuple[str, ...],
     seal: Seal,
     patience: Patience = PATIENCE,
+    spared: Collection[int] = (),
 ) -> dict[str, str]:
     """Ask every party that is there and has not signed to do so; what came of it, for each.
 
@@ -89,7 +91,9 @@ def collect(
         names: Of the parties, by number.
         seal: Signs requests, checks replies and knows which party a node is.
         patience: How long to wait.
+        spared: The parties that are not asked.
     """
+    done = {each.name for each in signed.parties}
     bare = SignedStatement(document=signed.document, server=signed.server)
     outcome = send(
         grid,
@@ -99,10 +103,10 @@ def collect(
         expected=Attested,
         seal=seal,
         patience=patience,
-        spared=[each.number for each in signed.parties],
+        spared={*spared, *(number for number, name in enumerate(names) if name in done)},
     )
     known = {each.name: each for each in members_of(signed.document)}
-    words = {**outcome.words, **{each.name: "signed" for each in signed.parties}}
+    words = {name: "signed" if name in done else said for name, said in outcome.words.items()}
     for number, said in outcome.results.items():
         signature = PartySignature(
             number=number,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PATIENCE = Patience(arrival=15.0, reply=60.0, poll=0.05)
 """Who is away is told another time: nobody waits for it."""
-ABSENT = "not there"
+ABSENT, SILENT = "not there", "no reply"
 DONE = "done"
 
 _Result = TypeVar("_Result", bound=Bound)
@@ -68,6 +68,7 @@ def send(
     results: dict[int, _Result] = {}
     words = dict.fromkeys(names, ABSENT)
     there = [node for node in nodes if node in seats and seats[node] not in spared]
+    words |= {names[seats[node]]: SILENT for node in there}
     for node, reply in courier.exchange(step, dict.fromkeys(there, request)):
         done = [
             each

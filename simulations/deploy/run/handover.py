@@ -9,6 +9,7 @@ from fedpriv.simulations.deploy.run.errands import DONE, PATIENCE, send
 from fedpriv.simulations.run.model_file import NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from flwr.serverapp import Grid
@@ -26,6 +27,7 @@ def hand_over(
     names: tuple[str, ...],
     seal: Seal,
     patience: Patience = PATIENCE,
+    spared: Collection[int] = (),
 ) -> dict[str, str]:
     """Send the model of a finished run to every party that is there; what came of it, for each.
 
@@ -50,5 +52,6 @@ def hand_over(
         expected=HandedOver,
         seal=seal,
         patience=patience,
+        spared=spared,
     )
     return {name: "has it" if said == DONE else said for name, said in outcome.words.items()}

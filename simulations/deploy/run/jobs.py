@@ -6,6 +6,7 @@ is there, once, and leaves what came of it in private/JOB-report.json.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from fedpriv.federation.engines.seals import ServerSeal
+    from fedpriv.privacy.statement.signed import SignedStatement
 
 _BRIEF = Patience(arrival=1.0, reply=30.0, poll=0.2)  # a run waits for it
 
@@ -56,12 +58,19 @@ def carry_out(
     else:
         began = read_roster(directory / PRIVATE / place.name)
         signed = signed_by_server(directory, began, seal.key)
-        words = collect(signed, directory, grid, names=names, seal=seal, patience=patience)
-        if job == "handover":
-            signed = read_statement(directory)
-            words = hand_over(signed, directory, grid, names=names, seal=seal, patience=patience)
+        # Who came later had no part in it: it is not asked, and not waited for.
+        later = [number for number, name in enumerate(names) if name not in began.names]
+        task = partial(collect if job == "attest" else _signed_and_handed, signed, directory, grid)
+        words = task(names=names, seal=seal, patience=patience, spared=later)
+        words = {name: said for name, said in words.items() if name in began.names}
     write_json(report_of(directory, job), words)
     return words
+
+
+def _signed_and_handed(signed: SignedStatement, directory: Path, grid: Grid, **how: Any) -> Words:
+    """Who was away when the run ended signs before it gets the model."""
+    collect(signed, directory, grid, **how)
+    return hand_over(read_statement(directory), directory, grid, **how)
 
 
 def tell_cancelled(

@@ -114,7 +114,8 @@ LIES: dict[str, tuple[str, Change]] = {
     "n_min": ("n_min", change("noise_shares", "n_min", to=4)),
     "no shares": ("n_min", change("noise_shares", to=None)),
     "fewer colluders in the noise": ("n_min", fewer_colluders),
-    "events of more noise": ("n_min", more_noise),
+    "more honest shares than events have": ("releases", fewer_colluders),
+    "events of more noise": ("releases", more_noise),
     "fewer releases": ("releases", change("statement", "releases", 0, 1, to=2)),
     "no releases": ("releases", change("statement", "releases", to=[])),
     "another adjacency": (
@@ -246,3 +247,11 @@ def test_a_ledger_is_known_by_its_signed_head(tmp_path: Path) -> None:
     assert verdict.sound
     assert "that of east" in next(f.words for f in verdict.findings if f.check == "ledger")
     assert RUN in next(f.words for f in verdict.findings if f.check == "statement")
+
+
+def test_less_noise_in_the_plan_than_in_the_events_is_caught() -> None:
+    document = SERVER_NOISE.document()
+    document["statement"]["plan"]["mechanisms"][0]["stddev"] /= 2
+    found = {each.check: each for each in verify(SERVER_NOISE.signed(document)).findings}
+    assert found["epsilon"].passed  # which the events alone decide
+    assert "not what the noise of its plan costs" in found["releases"].words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from fedpriv.federation.protocol.wire import Reply, Request
 from fedpriv.privacy.statement.signed import read_signed, sign_as_server
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.deploy.keys import read_identity
+from fedpriv.simulations.deploy.roster import write_roster
 from fedpriv.simulations.deploy.run import cancelling
 from fedpriv.simulations.deploy.run.jobs import carry_out, tell_cancelled
 from fedpriv.simulations.deploy.run.server import open_session
@@ -335,3 +337,13 @@ def test_every_strategy_is_attested(
     deployment.run(out, config=text)
     assert set(done("attest", deployment, out, config=text).values()) == {"signed"}
     assert verified(out, "--roster", deployment.server / "roster.toml", "--complete")[0] == 0
+
+
+def test_who_joined_the_federation_later_gets_nothing_of_a_run_before(tmp_path: Path) -> None:
+    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    assert set(done("attest", deployment, out).values()) == {"signed"}
+    began = deployment.roster.members[:-1]
+    write_roster(out / "private" / "roster.toml", replace(deployment.roster, members=began))
+    assert done("handover", deployment, out) == dict.fromkeys(NAMES[:-1], "has it")
+    assert not (deployment.home(NAMES[-1]) / "models").exists()
