@@ -101,7 +101,7 @@ def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> Non
         if tolerates := statement["trust"].get("tolerates"):
             typer.echo(tolerates)
         typer.echo(f"results: {submitted.directory}")
-    if result["cut_short"]:
+    if result.get("cut_short"):
         typer.echo(f"The run ended early: {result['stopped']}", err=True)
         raise typer.Exit(CUT_SHORT)
 

@@ -122,7 +122,7 @@ def run(
         for line in in_words(result, drawn_test=not session.prepared.own_test):
             typer.echo(line)
         typer.echo(f"results: {session.directory}")
-    if result["cut_short"]:
+    if result.get("cut_short"):
         raise typer.Exit(CUT_SHORT)
 
 

@@ -273,7 +273,7 @@ def carry_on(
         run=identity.run,
         ledger=real,
         server_also_sees=strategy.server_also_sees,
-        made=strategy.releases_made if strategy.cut_short else None,
+        made=strategy.round if strategy.cut_short else None,
     )
     if ledger is not None and not identity.release:
         note(session, ledger, result)

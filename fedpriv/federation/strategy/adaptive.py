@@ -20,7 +20,6 @@ from fedpriv._validate import require_count
 from fedpriv.federation.federation import Sum
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.privacy.budget import BudgetExceeded
-from fedpriv.privacy.ledger import BudgetRefusal
 from fedpriv.privacy.randomness import RandomStream
 
 if TYPE_CHECKING:
@@ -109,11 +108,6 @@ class AdaptiveStrategy(SumStrategy):
         """How many rounds the run has at most."""
         return self._most
 
-    @property
-    def releases_made(self) -> int:
-        """All that the plan admitted, parts of rounds included."""
-        return self.plan.rounds
-
     def learn(self, answer: Sum) -> None:
         """Make every release of the round that is made from this sum."""
         asked = self._asked
@@ -178,7 +172,6 @@ class AdaptiveStrategy(SumStrategy):
             if not self.plan.made:
                 raise
             self.stopped = str(refusal)
-            self.cut_short = isinstance(refusal, BudgetRefusal)  # else by its own plan
             return None
         self.plan, self._charged = plan, True
         return None if self._reservation is None else self._reservation.release
@@ -205,13 +198,11 @@ class AdaptiveStrategy(SumStrategy):
 
     def checkpoint(self) -> dict[str, Any]:
         """As for every strategy, and every release so far, so that the filter starts from them."""
-        ended = {"stopped": self.stopped, "cut_short": self.cut_short}
-        return {**super().checkpoint(), _HISTORY: self.plan.history(), **ended}
+        return {**super().checkpoint(), _HISTORY: self.plan.history(), "stopped": self.stopped}
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
         """Go back to a checkpoint of the same strategy."""
         super().restore(checkpoint)
         self.plan = self._empty.replayed(checkpoint[_HISTORY])
         self.stopped = str(checkpoint["stopped"])
-        self.cut_short = bool(checkpoint.get("cut_short", False))
         self._forget()

@@ -81,8 +81,9 @@ class SumStrategy(FlowerStrategy):
         task: The problem, with the λ in effect.
         plan: Noise and cost of every release; None for a strategy that promises nothing.
         stopped: Why the run ended before its last round; empty if it did not.
-        cut_short: Whether that was the ledger's doing, and no plan's: what was left when the run
-            began was spent by another one since.
+        cut_short: Whether the ledger refused a release of a fixed plan: what was left when the run
+            began was spent by another one since. Noise that is chosen on the way ends with the
+            budget, as planned.
     """
 
     name: ClassVar[str]
@@ -158,11 +159,6 @@ class SumStrategy(FlowerStrategy):
     @property
     def round(self) -> int:
         """How many releases were made."""
-        return self._round
-
-    @property
-    def releases_made(self) -> int:
-        """How many releases were made; more than one a round, if rounds have parts."""
         return self._round
 
     @property
