@@ -41,7 +41,7 @@ def fresh(place: Path) -> str:
     venv.create(place)
     (own,) = place.glob("lib/python*/site-packages")
     seen = [each for each in sys.path if Path(each).name == "site-packages"]
-    (own / "borrowed.pth").write_text("\n".join([*seen, ""]))
+    (own / "borrowed.pth").write_text("\n".join([str(ROOT), *seen, ""]))
     programs = place / Path(sysconfig.get_path("scripts")).name
     command = programs / "fedpriv"
     command.write_text(
