@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.engines.seals import Seal
 
-PATIENCE = Patience(arrival=15.0, reply=60.0, poll=0.05)
+PATIENCE = Patience(arrival=15.0, reply=120.0, poll=0.05)
 """Who is away is told another time: nobody waits for it."""
 ABSENT, SILENT = "not there", "no reply"
 DONE = "done"
