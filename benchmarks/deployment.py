@@ -34,14 +34,14 @@ from fedpriv.federation.engines.local import FIRST_NODE, LocalGrid
 from fedpriv.federation.engines.warm_up import load_kernels
 from fedpriv.federation.party.client_app import client_app
 from fedpriv.simulations.client_app import open_party
-from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.flower.supernode import POLL_SECONDS
 from fedpriv.simulations.deploy.founding import found, rebundle
-from fedpriv.simulations.deploy.membership import nodes, reconcile, wait_until_up
+from fedpriv.simulations.deploy.health.reach import free_port
+from fedpriv.simulations.deploy.members.changes import add
+from fedpriv.simulations.deploy.members.membership import nodes, reconcile, wait_until_up
 from fedpriv.simulations.deploy.processes import start, stop, tail
 from fedpriv.simulations.deploy.programs import party_programs, server_programs
-from fedpriv.simulations.deploy.reach import free_port
 from fedpriv.simulations.deploy.run.server import open_session, seal_of, serve
 from fedpriv.simulations.deploy.run.submission import follow, new_run, submit
 from fedpriv.simulations.experiment.file import read_experiment

@@ -1,7 +1,7 @@
 """Simulations, the `fedpriv` command line, experiments, deployment and reports.
 
 - `api`: the Python interface, which `import fedpriv` opens to.
-- `cli`, `commands`: the command line, one file per subcommand.
+- `cli`, `commands`: the command line, one file for each subject.
 - `experiment`: the experiment file, and the data, model and strategy that it names.
 - `run`: one run, from records to the files of a release.
 - `compare`: strategies side by side, with intervals, findings and a report.
@@ -9,6 +9,8 @@
 - `public`: what may look at public data: tuning, probing, training of protectors.
 - `deploy`: a federation of real processes.
 - `server_app`, `client_app`: the two ends of a Flower App.
+- `figures`, `schedule_pictures`: what is drawn; `refusals`, `signals`, `safe_path`: errors that a
+  command prints, Ctrl-C, and where Python may import from.
 
 Imported as `fedpriv.simulations`; may import everything else. Start with `run.prepare`.
 """

@@ -16,7 +16,6 @@ from rich.markup import escape
 from fedpriv.simulations.commands import (
     accounting,
     compare,
-    deploy,
     doctor,
     ledger,
     listing,
@@ -26,6 +25,7 @@ from fedpriv.simulations.commands import (
     schedule,
     verify,
 )
+from fedpriv.simulations.commands.deploy import founding as deploy
 
 # Of new objects. With Python's own 700, half a second of start-up goes into looking for garbage
 # among modules that were just imported.

@@ -14,9 +14,10 @@ from fedpriv._durable import replace_file
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.simulations.deploy.folders import ServerFolder
-from fedpriv.simulations.deploy.roster import read_roster
-from fedpriv.simulations.deploy.run import evaluation, jobs
+from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.deploy.run import server as deployed_server
+from fedpriv.simulations.deploy.run.jobs import dispatch as jobs
+from fedpriv.simulations.deploy.run.jobs import evaluation
 from fedpriv.simulations.deploy.run.lock import served
 from fedpriv.simulations.deploy.run.presence import WatchedGrid, node_names
 from fedpriv.simulations.engines.parties import grid_experiment, grid_federation
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from flwr.app.user_config import UserConfig
 
     from fedpriv.federation.federation import Federation
-    from fedpriv.simulations.deploy.roster import Roster
+    from fedpriv.simulations.deploy.members.roster import Roster
     from fedpriv.simulations.run.history import Record, Round
     from fedpriv.simulations.run.session import Session
 

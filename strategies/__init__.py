@@ -3,7 +3,8 @@
 Imported as `fedpriv.strategies`. A new one is a file with an INFO and a `build`, named in _MODULES
 below; `common` has what several of them share. Strategies see sums only: they may not import what
 can hold the answer of one party. Start with `output_perturbation`. One of your own, in a file
-outside of fedpriv, derives from `NoisyGradients`: docs/own-strategy.md.
+outside of fedpriv, derives from `NoisyGradients`: docs/own-strategy.md. `accuracy` is none of the
+catalogue: it evaluates a deployed model privately.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Secure aggregation: the server learns the sum of the parties' answers, and nothing else of them.
 
 No I/O, no clock, no global randomness: `Party` and `Server` are pure state machines over frozen
-messages. docs/secure-aggregation.md states what holds against whom.
+messages. docs/secure-aggregation.md states what holds against whom. Start with `thresholds` (how
+many must answer, may collude, may be missing) and `round`, then `party` and `server`; `rules` and
+`screening` are what each of them refuses, `recovery` opens the sum.
 """
 
 from fedpriv.secagg.errors import SecureAggregationError

@@ -1,1 +1,5 @@
-"""The subcommands of `fedpriv`, one file for each subject."""
+"""The subcommands of `fedpriv`, one file for each subject; those of `fedpriv deploy` in a folder.
+
+A command parses, calls one function, and prints. Start with `run`; `output` and `progress` are what
+they print with.
+"""

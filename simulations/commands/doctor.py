@@ -34,8 +34,8 @@ def doctor(
 
         fedpriv doctor clinics/parties/north
     """
-    from fedpriv.simulations.deploy.doctor import examine
     from fedpriv.simulations.deploy.folders import member_folder
+    from fedpriv.simulations.deploy.health.doctor import examine
 
     folder = member_folder(member)
     checks = examine(folder, network=not offline)

@@ -52,7 +52,7 @@ def verify(
     from fedpriv.federation.deployed.verifying import verify as verified
     from fedpriv.privacy.ledger import Ledger, LedgerError
     from fedpriv.privacy.statement.signed import NotCanonical
-    from fedpriv.simulations.deploy.run.statement_file import pinned, read_statement
+    from fedpriv.simulations.deploy.run.jobs.statement_file import pinned, read_statement
 
     trusted = None if roster is None else pinned(roster)
     try:

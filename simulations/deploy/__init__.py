@@ -1,6 +1,12 @@
-"""Deployment: founding, joining, keys, certificates, processes and checks of a federation.
+"""Deployment: a federation of real processes, from its founding to its second day.
 
-`run` is what happens in a deployed run, `flower` what is patched or replaced in Flower. Start with
-`founding` and `roster`; then `changes` and `epochs`, who is added, expelled or has new keys, and
-which roster a party accepts; then `programs`, the commands as they are run.
+- here: `founding` it, its file (`federation`) and budget, `folders`, `keys`, `certificates`,
+  `templates`; the `programs` that run, and `processes` that outlive the command.
+- `members`: the roster, its epochs, and who is added, expelled or has new keys.
+- `run`: a deployed run, and in `run.jobs` what comes after one.
+- `flower`: what is patched or replaced in Flower; how long a task may take.
+- `health`: doctor, status, heartbeats, recovery after a crash.
+- `backups`: what a backup contains, and when one may be put back.
+
+May import everything else. Start with `founding`, then `members.roster` and `programs`.
 """

@@ -26,7 +26,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from fedpriv._toml import read_toml
 from fedpriv.simulations.deploy.certificates import LOCAL_NAMES, SERVER_DAYS
-from fedpriv.simulations.deploy.roster import require_name
+from fedpriv.simulations.deploy.members.roster import require_name
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.sections import Count, Section, Sequence
 

@@ -15,12 +15,6 @@ from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.federation.deployed.policy import parse_party, read_party
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.simulations.deploy import keys, templates
-from fedpriv.simulations.deploy.bundles import (
-    Invitation,
-    invitation,
-    read_invitation,
-    write_bundle,
-)
 from fedpriv.simulations.deploy.certificates import (
     Issued,
     fingerprint,
@@ -28,13 +22,19 @@ from fedpriv.simulations.deploy.certificates import (
     new_server,
     read_certificate,
 )
-from fedpriv.simulations.deploy.changes import publish
-from fedpriv.simulations.deploy.epochs import forget
 from fedpriv.simulations.deploy.federation import FederationFile, read_federation
 from fedpriv.simulations.deploy.federation_budget import budget_table
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, server_folder
+from fedpriv.simulations.deploy.members.bundles import (
+    Invitation,
+    invitation,
+    read_invitation,
+    write_bundle,
+)
+from fedpriv.simulations.deploy.members.changes import publish
+from fedpriv.simulations.deploy.members.epochs import forget
+from fedpriv.simulations.deploy.members.roster import Member, Roster, identity_fingerprint
 from fedpriv.simulations.deploy.programs import write_connection
-from fedpriv.simulations.deploy.roster import Member, Roster, identity_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

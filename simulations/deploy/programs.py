@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from fedpriv._toml import to_toml
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import read_node
-from fedpriv.simulations.deploy.heartbeat import heartbeat_file
+from fedpriv.simulations.deploy.health.heartbeat import heartbeat_file
 from fedpriv.simulations.safe_path import SAFE_PATH, installed_program, own_root, python_module
 
 if TYPE_CHECKING:

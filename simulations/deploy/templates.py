@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.protocol.level import Level
     from fedpriv.simulations.deploy.federation import FederationFile
     from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
-    from fedpriv.simulations.deploy.roster import Roster
+    from fedpriv.simulations.deploy.members.roster import Roster
 
 LEVEL: Level = "active"
 """What is proposed to the parties, if the federation file says nothing."""

@@ -13,12 +13,12 @@ from fedpriv.federation.deployed.policy import read_party
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import PartyFolder
-from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.deploy.templates import LEVEL
 
 if TYPE_CHECKING:
     from fedpriv.simulations.deploy.folders import ServerFolder
-    from fedpriv.simulations.deploy.roster import Roster
+    from fedpriv.simulations.deploy.members.roster import Roster
 
 
 def thresholds(folder: ServerFolder | PartyFolder) -> str:

@@ -1,4 +1,5 @@
 """Simulated parties as Flower nodes: in this process, or on Ray.
 
-The federations themselves are in `fedpriv.federation.engines`.
+The federations themselves are in `fedpriv.federation.engines`. Start with `parties`; `ray` runs
+them on Flower's simulation runtime.
 """

@@ -1,7 +1,8 @@
 """One run: from the experiment to records, a strategy, releases, and the files written.
 
-Start with `launch`, then `prepare` and `session` (started, saved in a checkpoint, taken up again,
-finished). `outcome` states which files and fields a release consists of; `files` writes them and
-the checkpoint, `history` has what is in it, `model_file` what prediction needs, `evaluation`
-accuracy.
+Start with `launch`, then `prepare` and `session` (started, taken up again, finished; it decides
+when a checkpoint is written: every round of a release). `outcome` states which files and fields a
+release consists of; `files` writes them and the checkpoint, `history` has what is in it,
+`model_file` what prediction needs, `evaluation` accuracy. A few modules more than elsewhere: they
+are the steps of one thing, in one place.
 """

@@ -1,6 +1,8 @@
 """A deployed party: policy, refusals, ledger and journal, on a disk of its own.
 
-May import `fedpriv.federation.party`. Start with `party` (the order of an answer, each step durable
-before the next), then `guard` (every rule by which it refuses), `policy` (``party.toml``) and
-`signed` (whom it hears).
+May import `fedpriv.federation.party`. Start with `signed` (whom it hears), then `party` (the order
+of an answer, each step durable before the next), `guard` (the policy's rules on run, query and
+cost; `party`, `host` and `signed` add their own), `policy` (``party.toml``) and `journal` (what it
+must not forget). What comes after a run: `errands` (it is cancelled, its model is handed over),
+`attesting` (when a party signs a statement) and `verifying` (whether a signed one holds).
 """

@@ -1,7 +1,7 @@
 """Learned protection: networks that choose noise and steps, their files, and their training.
 
 It knows no privacy: who uses a protector charges for what it chooses. See
-`docs/learned-protection.md`.
+`docs/learned-protection.md`. Start with `protector`; `checkpoint` is the file of a trained one.
 """
 
 from fedpriv.learning.protector.auxiliary import AuxiliaryTask

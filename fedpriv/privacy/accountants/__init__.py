@@ -1,4 +1,8 @@
-"""Accountants: each composes events into (ε, δ), always from above."""
+"""Accountants: each composes events into (ε, δ), always from above.
+
+Start with `base` (what an accountant is, and `account`), then `choice`, which takes the tightest
+that applies; one file for each of the others.
+"""
 
 from fedpriv.privacy.accountants.base import Accountant, UnsupportedEvent
 from fedpriv.privacy.accountants.basic import AdvancedAccountant, BasicAccountant

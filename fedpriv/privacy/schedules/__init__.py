@@ -1,4 +1,7 @@
-"""Noise schedules: how much noise each round gets, within one budget for all of them."""
+"""Noise schedules: how much noise each round gets, within one budget for all of them.
+
+Start with `schedule`, then `kinds`, their table; `allocation` splits a budget in proportion.
+"""
 
 from fedpriv.privacy.schedules.allocation import gain, least_noise, scaled_noise
 from fedpriv.privacy.schedules.descent import Descent, best_rounds

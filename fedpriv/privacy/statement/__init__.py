@@ -1,4 +1,8 @@
-"""The privacy statement: what a run guarantees, for a privacy officer to sign."""
+"""The privacy statement: what a run guarantees, for a privacy officer to sign.
+
+Start with `statement` (what it says) and `facts` (what it is made from); `text` and `registry` are
+its forms, `signed` its signatures.
+"""
 
 from fedpriv.privacy.statement.facts import LedgerFacts, RunFacts, TrustModel
 from fedpriv.privacy.statement.registry import to_registry_yaml

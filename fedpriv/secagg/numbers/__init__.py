@@ -1,1 +1,4 @@
-"""Real answers as integers of a ring: fixed point, its rounding, and fast exact sums."""
+"""Real answers as integers of a ring: fixed point, its rounding, and fast exact sums.
+
+Start with `fixed_point`.
+"""

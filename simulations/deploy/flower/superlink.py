@@ -37,10 +37,13 @@ from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
 from starlette.middleware import Middleware
 
-from fedpriv.simulations.deploy.flower.admission import FLEET, Signed, refusal
-from fedpriv.simulations.deploy.flower.bodies import Bodies, Limits
-from fedpriv.simulations.deploy.flower.completeness import complete_instructions, complete_replies
-from fedpriv.simulations.deploy.flower.fleet_rules import (
+from fedpriv.simulations.deploy.flower.gates.admission import FLEET, Signed, refusal
+from fedpriv.simulations.deploy.flower.gates.bodies import Bodies, Limits
+from fedpriv.simulations.deploy.flower.gates.completeness import (
+    complete_instructions,
+    complete_replies,
+)
+from fedpriv.simulations.deploy.flower.gates.fleet_rules import (
     belonging,
     confirming,
     handed,

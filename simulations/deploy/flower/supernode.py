@@ -45,7 +45,7 @@ from fedpriv.simulations.deploy.flower.pace import Pace
 from fedpriv.simulations.deploy.flower.patches import put_in_place
 from fedpriv.simulations.deploy.flower.run_config import ConfigRefused, own_config
 from fedpriv.simulations.deploy.folders import PartyFolder
-from fedpriv.simulations.deploy.heartbeat import Beat, Heart, heartbeat_file
+from fedpriv.simulations.deploy.health.heartbeat import Beat, Heart, heartbeat_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

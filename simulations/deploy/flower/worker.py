@@ -10,7 +10,7 @@ Every task is a fork of a process that has imported everything and, for a party,
 memory: nothing but what Flower stores goes from one message to the next, and no time is spent on
 starting Python or on reading what has not changed. The process itself starts no thread, and handles
 nothing that others sent: it waits for the fork, says in a file what that does
-(`fedpriv.simulations.deploy.heartbeat`), ends it at its deadline, and tells the node.
+(`fedpriv.simulations.deploy.health.heartbeat`), ends it at its deadline, and tells the node.
 
 The parts of Flower used here are internal to it; pyproject.toml pins the version.
 """
@@ -38,7 +38,7 @@ from fedpriv.simulations.deploy.flower.deadlines import MAX_SECONDS, PULL_SECOND
 from fedpriv.simulations.deploy.flower.forks import Note, in_a_fork
 from fedpriv.simulations.deploy.flower.pace import Pace
 from fedpriv.simulations.deploy.flower.tasks import TURNS, Duty, Role, Runtime, give_up
-from fedpriv.simulations.deploy.heartbeat import Beat, Heart
+from fedpriv.simulations.deploy.health.heartbeat import Beat, Heart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

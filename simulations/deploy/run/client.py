@@ -27,9 +27,9 @@ from fedpriv.federation.deployed.signed import SignedHost
 from fedpriv.federation.party.host import Keys
 from fedpriv.federation.protocol.instruction import Place
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
-from fedpriv.simulations.deploy.epochs import accepted_roster
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
-from fedpriv.simulations.deploy.roster import identity_fingerprint
+from fedpriv.simulations.deploy.members.epochs import accepted_roster
+from fedpriv.simulations.deploy.members.roster import identity_fingerprint
 from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import catalogue, checked
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from fedpriv.data import Schema
     from fedpriv.federation.deployed.policy import PartyFile
-    from fedpriv.simulations.deploy.roster import Roster
+    from fedpriv.simulations.deploy.members.roster import Roster
 
 
 def open_signed(

@@ -19,8 +19,8 @@ from flwr.serverapp import Grid
 from flwr.supercore import log
 from httpx import HTTPError
 
-from fedpriv.simulations.deploy.heartbeat import replace_lightly
-from fedpriv.simulations.deploy.membership import nodes
+from fedpriv.simulations.deploy.health.heartbeat import replace_lightly
+from fedpriv.simulations.deploy.members.membership import nodes
 from fedpriv.simulations.run.files import PRIVATE, private
 
 if TYPE_CHECKING:

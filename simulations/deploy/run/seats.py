@@ -1,9 +1,9 @@
 """Seats of a deployment: which party each registered node is, by its key, never by its word.
 
-`fedpriv.simulations.deploy.membership.register` notes, for every node key that it registers with
-the SuperLink, the number that the SuperLink gave it. The roster has the node key of every party.
-Joined by the key, they say which party a node is. A node that is in one of them only has no seat,
-and gets no message.
+`reconcile` of `fedpriv.simulations.deploy.members.membership` notes, for every node key that it
+registers with the SuperLink, the number that the SuperLink gave it. The roster has the node key of
+every party. Joined by the key, they say which party a node is. A node that is in one of them only
+has no seat, and gets no message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedpriv.simulations.run.files import read_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fedpriv.simulations.deploy.roster import Roster
+    from fedpriv.simulations.deploy.members.roster import Roster
 
 
 def seats_of(notes: Path, roster: Roster) -> dict[int, int]:

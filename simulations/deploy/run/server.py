@@ -20,9 +20,9 @@ from fedpriv.federation.strategy.adaptive import AdaptiveStrategy
 from fedpriv.simulations.deploy.federation_budget import federation_ledger, ledger_path
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
-from fedpriv.simulations.deploy.roster import read_roster, write_roster
-from fedpriv.simulations.deploy.run.cancelling import note_seat
+from fedpriv.simulations.deploy.members.roster import read_roster, write_roster
 from fedpriv.simulations.deploy.run.closed import require_open
+from fedpriv.simulations.deploy.run.jobs.cancelling import note_seat
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.seats import seats_of
 from fedpriv.simulations.engines.parties import protection
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
-    from fedpriv.simulations.deploy.roster import Roster
+    from fedpriv.simulations.deploy.members.roster import Roster
     from fedpriv.simulations.run.history import Record, Round
     from fedpriv.simulations.run.prepare import Prepared
     from fedpriv.simulations.run.session import Session

@@ -16,7 +16,6 @@ from fedpriv.federation.engines.local import FIRST_NODE, LocalGrid
 from fedpriv.federation.party.client_app import client_app
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.certificates import fingerprint, new_authority, read_certificate
-from fedpriv.simulations.deploy.epochs import pin
 from fedpriv.simulations.deploy.keys import (
     identity_private,
     identity_public,
@@ -25,7 +24,13 @@ from fedpriv.simulations.deploy.keys import (
     private_folder,
     write_private,
 )
-from fedpriv.simulations.deploy.roster import Member, Roster, identity_fingerprint, write_roster
+from fedpriv.simulations.deploy.members.epochs import pin
+from fedpriv.simulations.deploy.members.roster import (
+    Member,
+    Roster,
+    identity_fingerprint,
+    write_roster,
+)
 from fedpriv.simulations.deploy.run.client import open_signed
 from fedpriv.simulations.deploy.run.server import open_session, seal_of, serve
 from fedpriv.simulations.run.files import read_costs, write_json

@@ -22,7 +22,7 @@ from fedpriv.federation.engines.local import LocalGrid
 from fedpriv.federation.party.client_app import client_app
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger import Ledger, LedgerError
-from fedpriv.simulations.deploy.roster import Roster, write_roster
+from fedpriv.simulations.deploy.members.roster import Roster, write_roster
 from fedpriv.simulations.deploy.run.server import open_session
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.run.prepare import build_strategy

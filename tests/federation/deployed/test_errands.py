@@ -18,9 +18,9 @@ from fedpriv.federation.protocol.wire import Reply, Request
 from fedpriv.privacy.statement.signed import read_signed, sign_as_server
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.deploy.keys import read_identity
-from fedpriv.simulations.deploy.roster import write_roster
-from fedpriv.simulations.deploy.run import cancelling
-from fedpriv.simulations.deploy.run.jobs import carry_out, tell_cancelled
+from fedpriv.simulations.deploy.members.roster import write_roster
+from fedpriv.simulations.deploy.run.jobs import cancelling
+from fedpriv.simulations.deploy.run.jobs.dispatch import carry_out, tell_cancelled
 from fedpriv.simulations.deploy.run.server import open_session
 from fedpriv.simulations.run.outcome import SIGNED
 from tests.federation.deployed.deployments import FOUR, Deployment

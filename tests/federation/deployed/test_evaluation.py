@@ -12,7 +12,7 @@ from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.ledger import Kind, Ledger, LedgerMismatch
 from fedpriv.simulations.deploy.folders import ServerFolder
-from fedpriv.simulations.deploy.run import evaluation
+from fedpriv.simulations.deploy.run.jobs import evaluation
 from tests.federation.deployed.deployments import FOUR, HELD, PATIENCE, Deployment, _records
 
 if TYPE_CHECKING:

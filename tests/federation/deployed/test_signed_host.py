@@ -38,9 +38,9 @@ from fedpriv.federation.protocol.wire import (
 )
 from fedpriv.secagg.errors import BadSignature, MalformedMessage
 from fedpriv.secagg.messages import Advertise
-from fedpriv.simulations.deploy.epochs import pin
 from fedpriv.simulations.deploy.keys import identity_private, read_identity, write_private
-from fedpriv.simulations.deploy.roster import write_roster
+from fedpriv.simulations.deploy.members.epochs import pin
+from fedpriv.simulations.deploy.members.roster import write_roster
 from fedpriv.simulations.deploy.run.server import open_session
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.run.files import write_json

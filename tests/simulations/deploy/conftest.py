@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from fedpriv._toml import to_toml
-from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
 from fedpriv.simulations.deploy.founding import found, rebundle
+from fedpriv.simulations.deploy.health.reach import free_port
+from fedpriv.simulations.deploy.members.changes import add
 from fedpriv.simulations.deploy.processes import start, stop
 from fedpriv.simulations.deploy.programs import Program
-from fedpriv.simulations.deploy.reach import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

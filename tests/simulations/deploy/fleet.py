@@ -42,10 +42,10 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from fedpriv.federation.engines.courier import envelope
-from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
 from fedpriv.simulations.deploy.founding import found, rebundle
-from fedpriv.simulations.deploy.membership import reconcile, wait_until_up
+from fedpriv.simulations.deploy.members.changes import add
+from fedpriv.simulations.deploy.members.membership import reconcile, wait_until_up
 from fedpriv.simulations.deploy.processes import start, stop, tail
 from fedpriv.simulations.deploy.programs import server_programs
 from fedpriv.simulations.deploy.run.submission import new_run, submit

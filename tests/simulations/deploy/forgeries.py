@@ -21,7 +21,7 @@ from fedpriv.federation.protocol.instruction import Instruction, reply_body, sig
 from fedpriv.federation.protocol.wire import Announce, Joined, Reply, Request, unpack
 from fedpriv.simulations.deploy.flower import tasks
 from fedpriv.simulations.deploy.keys import read_identity
-from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.run.files import read_json, write_json
 from tests.simulations.deploy import fates
 

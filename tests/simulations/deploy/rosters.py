@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fedpriv.simulations.deploy.roster import Member, Roster
-from fedpriv.simulations.deploy.rotation import rotation
+from fedpriv.simulations.deploy.members.roster import Member, Roster
+from fedpriv.simulations.deploy.members.rotation import rotation
 
 
 def node_line(number: int) -> str:

@@ -17,11 +17,11 @@ import numpy as np
 from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
 from fedpriv.simulations.deploy.founding import found, rebundle
-from fedpriv.simulations.deploy.membership import reconcile, wait_until_up
+from fedpriv.simulations.deploy.members.changes import add
+from fedpriv.simulations.deploy.members.membership import reconcile, wait_until_up
 from fedpriv.simulations.deploy.processes import Process, processes, stop, tail
 from fedpriv.simulations.deploy.programs import party_programs, server_programs
 from fedpriv.simulations.deploy.run.submission import Submitted, new_run, result_of, submit

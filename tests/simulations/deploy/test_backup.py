@@ -15,11 +15,11 @@ from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.protocol.wire import Ask
 from fedpriv.privacy.ledger import LedgerMismatch
-from fedpriv.simulations.deploy.archive import Archive, read_archive, write_archive
-from fedpriv.simulations.deploy.backup import back_up
+from fedpriv.simulations.deploy.backups.archive import Archive, read_archive, write_archive
+from fedpriv.simulations.deploy.backups.backup import back_up
+from fedpriv.simulations.deploy.backups.newest import Assurance, Ready
+from fedpriv.simulations.deploy.backups.restore import restore
 from fedpriv.simulations.deploy.folders import PartyFolder, member_folder
-from fedpriv.simulations.deploy.newest import Assurance, Ready
-from fedpriv.simulations.deploy.restore import restore
 from tests.federation.deployed.deployments import Deployment
 from tests.federation.deployed.test_deployed_party import CLEAR, RUN, answer, ask, join, query
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fedpriv.simulations.deploy import reach
-from fedpriv.simulations.deploy.checks import Fault
 from fedpriv.simulations.deploy.folders import Folder, PartyFolder, ServerFolder
+from fedpriv.simulations.deploy.health import reach
+from fedpriv.simulations.deploy.health.checks import Fault
 from fedpriv.simulations.deploy.logs import MOST_BYTES, rotate, rotated
 from fedpriv.simulations.deploy.programs import flwr, party_programs, server_programs
 from fedpriv.simulations.deploy.templates import unit

@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedpriv.simulations.deploy.doctor import examine
 from fedpriv.simulations.deploy.folders import PartyFolder, server_folder
+from fedpriv.simulations.deploy.health.doctor import examine
 from fedpriv.simulations.deploy.run.submission import new_run
 from fedpriv.simulations.experiment.file import read_experiment
 from tests.simulations.deploy.conftest import NAMES

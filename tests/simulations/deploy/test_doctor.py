@@ -14,12 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fedpriv.federation.deployed.journal import Journal, LedgerMark
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.deploy import certificates, keys, reach
-from fedpriv.simulations.deploy.doctor import examine
-from fedpriv.simulations.deploy.epochs import forget
+from fedpriv.simulations.deploy import certificates, keys
 from fedpriv.simulations.deploy.flower import patches
 from fedpriv.simulations.deploy.folders import read_node
-from fedpriv.simulations.deploy.roster import read_roster, write_roster
+from fedpriv.simulations.deploy.health import reach
+from fedpriv.simulations.deploy.health.doctor import examine
+from fedpriv.simulations.deploy.members.epochs import forget
+from fedpriv.simulations.deploy.members.roster import read_roster, write_roster
 from tests.simulations.deploy.conftest import LABEL
 
 if TYPE_CHECKING:

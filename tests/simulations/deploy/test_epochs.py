@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedpriv.simulations.deploy.epochs import chain_changes, require_successor
-from fedpriv.simulations.deploy.roster import (
+from fedpriv.simulations.deploy.members.epochs import chain_changes, require_successor
+from fedpriv.simulations.deploy.members.roster import (
     Member,
     Roster,
     identity_fingerprint,
@@ -19,7 +19,7 @@ from fedpriv.simulations.deploy.roster import (
     read_roster,
     write_roster,
 )
-from fedpriv.simulations.deploy.rotation import Rotation, require_signed, rotation
+from fedpriv.simulations.deploy.members.rotation import Rotation, require_signed, rotation
 from tests.simulations.deploy.rosters import Chain, node_line
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from fedpriv.data import DataError
 from fedpriv.federation.deployed.policy import read_party
-from fedpriv.simulations.deploy.bundles import invitation
 from fedpriv.simulations.deploy.certificates import (
     CA_DAYS,
     days_left,
@@ -29,7 +28,6 @@ from fedpriv.simulations.deploy.certificates import (
     new_server,
     read_certificate,
 )
-from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import NODE_PORT, parse_federation, read_federation
 from fedpriv.simulations.deploy.folders import read_node
 from fedpriv.simulations.deploy.founding import found, join, rebundle, renew
@@ -41,7 +39,13 @@ from fedpriv.simulations.deploy.keys import (
     too_open,
     write_private,
 )
-from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster, write_roster
+from fedpriv.simulations.deploy.members.bundles import invitation
+from fedpriv.simulations.deploy.members.changes import add
+from fedpriv.simulations.deploy.members.roster import (
+    identity_fingerprint,
+    read_roster,
+    write_roster,
+)
 from fedpriv.simulations.deploy.templates import party_values
 from tests.simulations.deploy.conftest import LABEL, NAMES, Founder, federation_values
 

@@ -15,9 +15,9 @@ import pytest
 
 import fedpriv
 from fedpriv._toml import to_toml
-from fedpriv.simulations.deploy import doctor
-from fedpriv.simulations.deploy.checks import Fault
 from fedpriv.simulations.deploy.flower import patches
+from fedpriv.simulations.deploy.health import doctor
+from fedpriv.simulations.deploy.health.checks import Fault
 
 ROOT = Path(fedpriv.__file__).parents[1]
 PARTS = patches.read_parts()

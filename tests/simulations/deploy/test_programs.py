@@ -16,10 +16,11 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from fedpriv._validate import require_choice
-from fedpriv.simulations.deploy import membership, processes
+from fedpriv.simulations.deploy import processes
 from fedpriv.simulations.deploy.flower.superlink import FleetOnly
 from fedpriv.simulations.deploy.flower.tasks import note_failure, require_run_directory
 from fedpriv.simulations.deploy.folders import Folder, party_folder, read_node, server_folder
+from fedpriv.simulations.deploy.members import membership
 from fedpriv.simulations.deploy.processes import Process, start, stop
 from fedpriv.simulations.deploy.programs import Program, flwr, party_programs, server_programs
 from fedpriv.simulations.run.files import write_json

@@ -30,7 +30,7 @@ from flwr.supercore.primitives.asymmetric import (
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from starlette.responses import PlainTextResponse
 
-from fedpriv.simulations.deploy.flower.bodies import Bodies, Limits
+from fedpriv.simulations.deploy.flower.gates.bodies import Bodies, Limits
 from tests.simulations.deploy.fleet import superlink
 
 if TYPE_CHECKING:

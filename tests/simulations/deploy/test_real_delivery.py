@@ -15,11 +15,11 @@ from unittest.mock import patch
 
 import pytest
 
-from fedpriv.simulations.deploy import reach
-from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
 from fedpriv.simulations.deploy.founding import found, rebundle
-from fedpriv.simulations.deploy.membership import reconcile, wait_until_up
+from fedpriv.simulations.deploy.health import reach
+from fedpriv.simulations.deploy.members.changes import add
+from fedpriv.simulations.deploy.members.membership import reconcile, wait_until_up
 from fedpriv.simulations.deploy.processes import start, stop
 from fedpriv.simulations.deploy.programs import party_programs
 from fedpriv.simulations.server_app import FAILURE

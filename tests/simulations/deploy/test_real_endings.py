@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fedpriv.simulations.deploy.flower import control
+from fedpriv.simulations.deploy.health.recovery import recover
+from fedpriv.simulations.deploy.health.status import member_status
 from fedpriv.simulations.deploy.processes import processes
-from fedpriv.simulations.deploy.recovery import recover
 from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.deploy.run.submission import submit
 from fedpriv.simulations.deploy.sessions import look_at
-from fedpriv.simulations.deploy.status import member_status
 from tests.simulations.deploy import fates
 from tests.simulations.deploy.standing import FOUR, standing, wait_until
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fedpriv.simulations.deploy.folders import PartyFolder
-    from fedpriv.simulations.deploy.recovery import Finding
+    from fedpriv.simulations.deploy.health.recovery import Finding
+    from fedpriv.simulations.deploy.health.status import Status
     from fedpriv.simulations.deploy.run.submission import Submitted
-    from fedpriv.simulations.deploy.status import Status
     from tests.simulations.deploy.standing import Standing
 
 REPLY_SECONDS = 12.0  # the server's patience; a message lives for twice as long

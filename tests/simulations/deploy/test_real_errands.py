@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.deploy.processes import stop
-from fedpriv.simulations.deploy.run.jobs import report_of
+from fedpriv.simulations.deploy.run.jobs.dispatch import report_of
 from fedpriv.simulations.server_app import FAILURE
 from tests.simulations.deploy import fates
 from tests.simulations.deploy.standing import FOUR, HELD, Standing, standing, wait_until

@@ -25,8 +25,8 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 
 from fedpriv.federation.engines.courier import envelope, opened
 from fedpriv.simulations.deploy.flower.control import control_client
-from fedpriv.simulations.deploy.membership import Reconciled, nodes, reconcile
-from fedpriv.simulations.deploy.roster import read_roster, write_roster
+from fedpriv.simulations.deploy.members.membership import Reconciled, nodes, reconcile
+from fedpriv.simulations.deploy.members.roster import read_roster, write_roster
 from fedpriv.simulations.run.files import read_json
 from tests.simulations.deploy import forged_replies
 from tests.simulations.deploy.fleet import Node, answer_to, fleet, status

@@ -25,9 +25,9 @@ import pytest
 from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.deploy.epochs import pin
 from fedpriv.simulations.deploy.keys import private_folder
-from fedpriv.simulations.deploy.roster import read_roster
+from fedpriv.simulations.deploy.members.epochs import pin
+from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.deploy.run.submission import call, new_run, submission, write_app
 from fedpriv.simulations.run.files import read_costs
 from fedpriv.simulations.server_app import FAILURE

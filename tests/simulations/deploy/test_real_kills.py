@@ -18,7 +18,7 @@ from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.party.client_app import STEPS
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.deploy.membership import wait_until_up
+from fedpriv.simulations.deploy.members.membership import wait_until_up
 from fedpriv.simulations.deploy.run.client import open_signed
 from fedpriv.simulations.deploy.run.public_facts import bounds_of, prepare_deployed
 from fedpriv.simulations.deploy.run.submission import submit

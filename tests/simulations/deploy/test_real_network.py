@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fedpriv._toml import to_toml
-from fedpriv.simulations.deploy.changes import add
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.folders import read_node
 from fedpriv.simulations.deploy.founding import found, rebundle
+from fedpriv.simulations.deploy.members.changes import add
 from fedpriv.simulations.safe_path import installed_program
 from tests.simulations.deploy.conftest import NAMES, SCHEMA, SIZES, federation_values, write_records
 from tests.simulations.deploy.networks import ADDRESSES, GATE_INSIDE, networks, why_not

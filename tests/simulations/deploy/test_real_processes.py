@@ -31,19 +31,24 @@ from fedpriv._toml import to_toml
 from fedpriv.data import Dataset, Records, bound, partition, read_schema, read_table
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.simulations.deploy import certificates, keys
-from fedpriv.simulations.deploy.changes import add
-from fedpriv.simulations.deploy.doctor import examine
-from fedpriv.simulations.deploy.epochs import pin
 from fedpriv.simulations.deploy.federation import parse_federation, read_federation
 from fedpriv.simulations.deploy.flower.tasks import Runtime
 from fedpriv.simulations.deploy.flower.worker import ACQUIRE
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, read_node
 from fedpriv.simulations.deploy.founding import found, rebundle
-from fedpriv.simulations.deploy.membership import Reconciled, nodes, reconcile, wait_until_up
+from fedpriv.simulations.deploy.health.doctor import examine
+from fedpriv.simulations.deploy.health.reach import free_port
+from fedpriv.simulations.deploy.members.changes import add
+from fedpriv.simulations.deploy.members.epochs import pin
+from fedpriv.simulations.deploy.members.membership import (
+    Reconciled,
+    nodes,
+    reconcile,
+    wait_until_up,
+)
+from fedpriv.simulations.deploy.members.roster import Member, read_roster, write_roster
 from fedpriv.simulations.deploy.processes import processes, start, stop, tail
 from fedpriv.simulations.deploy.programs import CONNECTION, flwr, party_programs, server_programs
-from fedpriv.simulations.deploy.reach import free_port
-from fedpriv.simulations.deploy.roster import Member, read_roster, write_roster
 from fedpriv.simulations.deploy.run.public_facts import bounds_of, prepare_deployed
 from fedpriv.simulations.deploy.run.submission import follow, new_run, submit
 from fedpriv.simulations.experiment.file import Experiment, read_experiment

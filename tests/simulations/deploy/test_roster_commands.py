@@ -10,18 +10,29 @@ import pytest
 
 from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import read_party
-from fedpriv.simulations.deploy import epochs, keys, pending
-from fedpriv.simulations.deploy.bundles import read_invitation
-from fedpriv.simulations.deploy.changes import add, all_epochs, expel, open_runs, rotate_server
-from fedpriv.simulations.deploy.doctor import examine
-from fedpriv.simulations.deploy.epochs import accept, accepted_roster
+from fedpriv.simulations.deploy import keys
 from fedpriv.simulations.deploy.federation import parse_federation
 from fedpriv.simulations.deploy.founding import found, join
-from fedpriv.simulations.deploy.membership import nodes, wait_until_up
-from fedpriv.simulations.deploy.new_keys import rotate_party
+from fedpriv.simulations.deploy.health.doctor import examine
+from fedpriv.simulations.deploy.members import epochs, pending
+from fedpriv.simulations.deploy.members.bundles import read_invitation
+from fedpriv.simulations.deploy.members.changes import (
+    add,
+    all_epochs,
+    expel,
+    open_runs,
+    rotate_server,
+)
+from fedpriv.simulations.deploy.members.epochs import accept, accepted_roster
+from fedpriv.simulations.deploy.members.membership import nodes, wait_until_up
+from fedpriv.simulations.deploy.members.new_keys import rotate_party
+from fedpriv.simulations.deploy.members.roster import (
+    identity_fingerprint,
+    read_roster,
+    write_roster,
+)
 from fedpriv.simulations.deploy.processes import processes, tail
 from fedpriv.simulations.deploy.programs import server_programs
-from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster, write_roster
 from fedpriv.simulations.deploy.run.submission import new_run
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.files import private
@@ -30,9 +41,9 @@ from tests.simulations.deploy.conftest import NAMES, Founder, federation_values
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fedpriv.simulations.deploy.epochs import Accepted
     from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
-    from fedpriv.simulations.deploy.roster import Roster
+    from fedpriv.simulations.deploy.members.epochs import Accepted
+    from fedpriv.simulations.deploy.members.roster import Roster
     from tests.simulations.conftest import Command
     from tests.simulations.deploy.conftest import Starter
 

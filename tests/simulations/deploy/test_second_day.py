@@ -14,9 +14,9 @@ import pytest
 
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.deploy.folders import PartyFolder
+from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.deploy.processes import processes, stop
-from fedpriv.simulations.deploy.roster import read_roster
-from fedpriv.simulations.deploy.run.jobs import report_of
+from fedpriv.simulations.deploy.run.jobs.dispatch import report_of
 from fedpriv.simulations.server_app import FAILURE
 from tests.federation.deployed.prices import charged, require_right_to_the_digit
 from tests.simulations.deploy import fates

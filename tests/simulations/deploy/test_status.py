@@ -15,16 +15,21 @@ from flwr.common.constant import ErrorCode
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedpriv.federation.engines.courier import envelope
-from fedpriv.simulations.commands import deploy_status
-from fedpriv.simulations.deploy import status as statuses
+from fedpriv.simulations.commands.deploy import status as deploy_status
 from fedpriv.simulations.deploy.flower.control import Sighting
-from fedpriv.simulations.deploy.heartbeat import Beat, Heart, heartbeat_file, last_beat
-from fedpriv.simulations.deploy.membership import NodeState
+from fedpriv.simulations.deploy.health import status as statuses
+from fedpriv.simulations.deploy.health.heartbeat import Beat, Heart, heartbeat_file, last_beat
+from fedpriv.simulations.deploy.health.status import (
+    member_status,
+    party_state,
+    run_status,
+    worker_state,
+)
+from fedpriv.simulations.deploy.members.membership import NodeState
 from fedpriv.simulations.deploy.programs import Program
 from fedpriv.simulations.deploy.run import presence
 from fedpriv.simulations.deploy.run.lock import served
 from fedpriv.simulations.deploy.run.presence import Presence, WatchedGrid, attendance, node_names
-from fedpriv.simulations.deploy.status import member_status, party_state, run_status, worker_state
 from fedpriv.simulations.run.files import private, write_json
 
 if TYPE_CHECKING:

@@ -1,0 +1,218 @@
+"""Private evaluation of a deployed model: noisy counts of right answers on held-out records.
+
+A job on the directory of a run that has ended. Every party whose policy names the query kind
+``accuracy`` counts on the records of its own ``party.test``, never on those that it learned from;
+the counts go through the same secure sum, with noise at the server or in shares, as in the run. It
+is a release like any other: charged in the ledger of the federation and in that of every party.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv._toml import read_toml
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.shares import Sharing
+from fedpriv.privacy.randomness import RandomStream
+from fedpriv.privacy.rounding import rounded_up
+from fedpriv.simulations.deploy.federation_budget import ledger_path
+from fedpriv.simulations.deploy.folders import ServerFolder
+from fedpriv.simulations.deploy.members.roster import read_roster
+from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
+from fedpriv.simulations.deploy.run.server import PATIENCE, deployed_federation
+from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.run.files import PRIVATE, private, read_json, write_json
+from fedpriv.simulations.run.ledgers import require_known, require_room
+from fedpriv.simulations.run.prepare import train
+from fedpriv.strategies import accuracy
+from fedpriv.strategies.common.building import Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flwr.serverapp import Grid
+
+    from fedpriv.federation.engines.courier import Patience
+    from fedpriv.federation.engines.seals import ServerSeal
+    from fedpriv.federation.strategy.base import Run
+    from fedpriv.simulations.run.prepare import Prepared
+    from fedpriv.strategies.accuracy import Accuracy
+
+JOB = "evaluate"
+"""What the run config calls it."""
+_TERMS, _TOKEN_BYTES = "evaluation.json", 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What an evaluation may cost, fixed when it is asked for.
+
+    Attributes:
+        run: Its name in all ledgers: that of the run, and a random part.
+        epsilon: ε of the release.
+        delta: δ of the release.
+    """
+
+    run: str
+    epsilon: float
+    delta: float
+
+
+def propose(
+    directory: Path, folder: ServerFolder, *, epsilon: float, delta: float | None = None
+) -> Terms:
+    """Check that a run can be evaluated and paid for, and write down the terms.
+
+    An evaluation with the same terms that was begun and not finished is taken up again, and charged
+    once.
+
+    Args:
+        directory: Of the run.
+        folder: The server's.
+        epsilon: What the evaluation may cost.
+        delta: Its δ; that of the run, if not given.
+
+    Raises:
+        ValueError: The run has no result, or the ledger of the federation has no room for it.
+    """
+    if not (directory / "result.json").exists():
+        raise ValueError(f"{str(directory)!r} must be a run that has ended: it has no result.json.")
+    prepared = _prepared(directory, folder)
+    share = prepared.experiment.privacy.delta if delta is None else delta
+    begun = _begun(directory)
+    if begun is not None and (begun.epsilon, begun.delta) == (epsilon, share):
+        return begun
+    name = read_json(private(directory) / "run.json")["run"]
+    run = f"{name}-evaluation-{secrets.token_hex(_TOKEN_BYTES)}"
+    terms = Terms(run=run, epsilon=epsilon, delta=share)
+    plan = _strategy(prepared, terms, directory).plan
+    with Ledger.open(ledger_path(folder), read_only=True) as ledger:
+        _require_latest(ledger, directory)
+        require_room(ledger, plan, run=run)
+    write_json(private(directory) / _TERMS, asdict(terms))
+    return terms
+
+
+def carry_out(
+    run_config: Mapping[str, Any], grid: Grid, *, seal: ServerSeal, patience: Patience = PATIENCE
+) -> dict[str, Any]:
+    """Evaluate on the nodes of a grid, as was proposed; the result, which is in a file then."""
+    directory = Path(str(run_config["output"]))
+    folder = ServerFolder(Path(str(run_config["roster"])).parent)
+    terms = _begun(directory)
+    if terms is None:
+        raise ValueError(f"no evaluation was asked for in {str(directory)!r}.")
+    prepared, roster = _prepared(directory, folder), read_roster(folder.roster)
+    strategy = _strategy(prepared, terms, directory)
+    adjacency = prepared.experiment.privacy.adjacency
+    with Ledger.open(ledger_path(folder), adjacency=adjacency) as ledger:
+        _require_latest(ledger, directory)
+        require_room(ledger, strategy.plan, run=terms.run)
+        strategy.attach(_run(terms, ledger))
+        parties = deployed_federation(prepared, roster, grid, seal=seal, patience=patience)
+        train(strategy, parties, lambda _query, _answer: True)
+        result = _result(strategy, terms, directory, head=ledger.head)
+    write_json(result_path(directory, terms), result)
+    (directory / PRIVATE / _TERMS).unlink()
+    return result
+
+
+def result_path(directory: Path, terms: Terms) -> Path:
+    """Where the result of an evaluation is, or will be."""
+    return directory / f"evaluation-{terms.run.rpartition('-')[2]}.json"
+
+
+def in_words(result: Mapping[str, Any]) -> list[str]:
+    """The result for people; bounds are rounded up."""
+    share = "unknown" if result["accuracy"] is None else f"{100 * result['accuracy']:.2f} %"
+    return [
+        (
+            f"accuracy {share}, between {100 * result['low']:.2f} and {100 * result['high']:.2f} % "
+            f"with a confidence of {100 * result['confidence']:g} % over the noise, on about "
+            f"{max(0.0, result['records']):.0f} held-out records"
+        ),
+        result["statement"],
+    ]
+
+
+def _begun(directory: Path) -> Terms | None:
+    path = directory / PRIVATE / _TERMS
+    return Terms(**read_json(path)) if path.exists() else None
+
+
+def _require_latest(ledger: Ledger, directory: Path) -> None:
+    """Refuse a ledger that does not know the run: an older copy, or another one."""
+    stated = read_json(directory / "statement.json")["ledger"]
+    require_known(ledger, rows=stated["rows"], head=stated["head"])
+
+
+def _prepared(directory: Path, folder: ServerFolder) -> Prepared:
+    experiment = parse_experiment(read_toml(directory / "config.toml", "experiment"))
+    return prepare_deployed(experiment, sizes=read_roster(folder.roster).sizes)
+
+
+def _run(terms: Terms, ledger: Ledger | None = None) -> Run:
+    from fedpriv.federation.strategy.base import Run
+
+    return Run(
+        name=terms.run, noise=lambda _round: RandomStream.from_os(), ledger=ledger, release=True
+    )
+
+
+def _strategy(prepared: Prepared, terms: Terms, directory: Path) -> Accuracy:
+    privacy, task = prepared.experiment.privacy, prepared.task
+    sharing = None
+    if privacy.noise_at == "parties":
+        sharing = Sharing(
+            parties=task.parties,
+            dropout=prepared.experiment.run.dropout,
+            colluding=privacy.colluding,
+            law="auto" if privacy.share_law == "polya" else privacy.share_law,
+        )
+    setup = Setup(
+        task=task,
+        adjacency=Adjacency(privacy.adjacency),
+        run=_run(terms),
+        allowance=Budget(epsilon=terms.epsilon, delta=terms.delta),
+        sharing=sharing,
+    )
+    with np.load(directory / "model.npz") as arrays:
+        theta = np.array(arrays["theta"], dtype=np.float64)
+    return accuracy.build(setup, theta)
+
+
+def _result(strategy: Accuracy, terms: Terms, directory: Path, *, head: str) -> dict[str, Any]:
+    """What is published; it follows from the noisy counts and from public facts alone."""
+    plan = strategy.plan
+    if plan is None or strategy.counts is None:
+        raise RuntimeError("the evaluation was cut short: nothing was released.")
+    (mechanism,) = plan.mechanisms
+    shared = isinstance(mechanism, SharedNoise)
+    # With shares, all parties may have brought one: the widest that the noise can be.
+    stddev = mechanism.stddev_of(plan.parties) if shared else mechanism.noise_stddev  # type: ignore[attr-defined]
+    found = accuracy.estimate(strategy.counts, noise_stddev=stddev)
+    epsilon, delta = rounded_up(plan.epsilon), rounded_up(plan.budget.delta)
+    return {
+        **asdict(found),
+        "run": terms.run,
+        "evaluates": directory.name,
+        "epsilon": plan.epsilon,
+        "delta": plan.budget.delta,
+        "adjacency": plan.adjacency.value,
+        "noise_at": plan.noise_at,
+        "parties": plan.parties,
+        "ledger_head": head,
+        "statement": (
+            f"evaluation {terms.run}: {plan.released}; (epsilon, delta) = ({epsilon}, {delta}) for "
+            f"one held-out record ({plan.adjacency.value}), by {plan.method}; noise by the "
+            f"{'parties' if shared else 'server'}; the accuracy is computed from the counts alone"
+        ),
+    }
