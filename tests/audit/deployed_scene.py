@@ -133,6 +133,7 @@ class Scene:
         shutil.rmtree(home / "state", ignore_errors=True)
         for path in home.glob("north.ledger*"):
             path.unlink()
+        self.deployment.accept("north")
         (home / "records.csv").write_text("\n".join((self.header, *table, "")))
 
     def ask(self, table: Table, query: Query, *, seed: int = 0) -> Seen:

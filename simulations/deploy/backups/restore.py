@@ -40,6 +40,7 @@ from fedpriv.simulations.deploy.backups.newest import Seen, made_ready
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, member_folder
 from fedpriv.simulations.deploy.keys import PRIVATE_FILE, private_folder
+from fedpriv.simulations.deploy.members.epochs import has_accepted
 from fedpriv.simulations.deploy.processes import processes
 from fedpriv.simulations.deploy.run.closed import close_run
 from fedpriv.simulations.deploy.run.submission import result_of
@@ -100,7 +101,13 @@ def _party(archive: Archive, folder: PartyFolder, assurance: Assurance) -> tuple
         journal.leave(*joined, ledger=ready.end)
         ready.exchange()
         journal.mark(ready.end)
-    return (*ready.said, "every run that this party took part in was left for good")
+    said = [*ready.said, "every run that this party took part in was left for good"]
+    if not has_accepted(file.state):
+        said.append(
+            "which roster was accepted is lost: ask another party for its fingerprint, and run "
+            "`fedpriv deploy accept` again"
+        )
+    return tuple(said)
 
 
 def _server(archive: Archive, folder: ServerFolder, assurance: Assurance) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ def accepted_roster(file: PartyFile) -> Roster:
         ValueError: None was accepted yet, or the file is another one.
     """
     place = file.state / _PIN
-    if not place.exists():
+    if not has_accepted(file.state):
         raise ValueError(
             f"no roster was accepted by {file.name!r} yet: compare its fingerprint with another "
             f"party, then run `{_ACCEPT}`."
@@ -168,6 +168,11 @@ class Accepted:
 def pin(state: Path, roster: Roster) -> None:
     """Remember in a party's state that it has accepted a roster."""
     write_roster(state / _PIN, roster, mode=keys.PRIVATE_FILE)
+
+
+def has_accepted(state: Path) -> bool:
+    """Whether a party's state knows which roster it has accepted."""
+    return (state / _PIN).exists()
 
 
 def forget(state: Path) -> None:

@@ -248,7 +248,7 @@ def fleet(root: Path) -> Iterator[Fleet]:
 
 def _founded(root: Path) -> Deployment:
     (root / "clinics.toml").write_text(SCHEMA)
-    values = federation_values(schema=str(root / "clinics.toml"))
+    values = federation_values(schema=str(root / "clinics.toml"), budget={"epsilon": 1e6})
     founded = found(parse_federation(values), root / "deployment")
     for number, folder in enumerate(founded.parties):
         write_records(folder.root / "records.csv", SIZES[number], seed=number)

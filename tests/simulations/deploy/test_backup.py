@@ -53,7 +53,14 @@ def saved(deployment: Deployment, name: str = "north.backup", **options: Any) ->
 
 
 def put_back(deployment: Deployment, backup: Path, **said: Any) -> tuple[str, ...]:
-    return restore(backup, deployment.home("north"), Assurance(**said))
+    """Restore the party, which accepts its roster again if it has forgotten which."""
+    told = restore(backup, deployment.home("north"), Assurance(**said))
+    if "deploy accept" in told[-1]:
+        with pytest.raises(ValueError, match="no roster was accepted by 'north' yet"):
+            deployment.host("north")
+        deployment.accept("north")
+        told = told[:-1]
+    return told
 
 
 def head(deployment: Deployment) -> str:
@@ -352,10 +359,11 @@ def server(tmp_path: Path) -> Deployment:
     """A server with one finished run, and one that was begun."""
     tmp_path.chmod(0o700)
     rounds = {"strategy": {"rounds": 1}}
-    deployment = Deployment(folder=tmp_path, experiment={**CLEAR["experiment"], **rounds},
-                            policy=CLEAR["policy"])  # fmt: skip
-    (deployment.server / "federation.toml").write_text(
-        'version = 1\nname = "study"\n[server]\naddress = "localhost"\n[[party]]\nname = "north"\n'
+    deployment = Deployment(
+        folder=tmp_path,
+        experiment={**CLEAR["experiment"], **rounds},
+        policy=CLEAR["policy"],
+        budget={"epsilon": 8.0},
     )
     (deployment.server / "server.crt").write_text("")
     deployment.run(deployment.server / "runs" / "first")

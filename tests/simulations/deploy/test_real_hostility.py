@@ -290,5 +290,6 @@ def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without
     for folder in rich:
         assert len(live.reserved(folder)) == 1
         assert any("what is left of this party's budget" in each for each in refusals(live, folder))
-    assert len([each for each in refusals(live, west) if "ledger does not take" in each]) == 2
+    # To both runs, and to the statement of the first, which it would have to look up there.
+    assert len([each for each in refusals(live, west) if "ledger does not take" in each]) > 2
     assert "party west: " in live.log(west)  # its owner is told more
