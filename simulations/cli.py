@@ -66,11 +66,17 @@ def _root(
 
 def main() -> None:
     """Run the command line; errors about input are one message and exit status 2, never a trace."""
-    gc.set_threshold(_COLLECT_AFTER)
     try:
         app()
     except ValueError as error:
         Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
+
+
+def program() -> None:
+    """The installed program `fedpriv`: the command line, in a process that does nothing else."""
+    gc.set_threshold(_COLLECT_AFTER)
+    try:
+        main()
     finally:
         gc.freeze()  # or its end looks for garbage among all modules, for most of a second

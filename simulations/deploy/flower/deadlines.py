@@ -10,15 +10,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from fedpriv.federation.deployed.policy import read_party
+from fedpriv.federation.deployed.policy import MOST_SECONDS, read_party
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from flwr.app import Metadata
 
-MAX_SECONDS = 900.0
-"""What a party allows whose file says nothing, or cannot be read."""
 PULL_SECONDS = 60.0
 """For the content of a message, once it was announced."""
 
@@ -28,11 +26,11 @@ class Overdue(Exception):
 
 
 def max_seconds(party: Path) -> float:
-    """How long a task may take at the party of this file."""
+    """How long a task may take at the party of this file, or of one that cannot be read."""
     try:
-        return float(getattr(read_party(party).policy, "max_seconds", MAX_SECONDS))
+        return read_party(party).policy.max_seconds
     except ValueError:  # whoever needs the file reports it
-        return MAX_SECONDS
+        return MOST_SECONDS
 
 
 def require_in_time(left: float) -> None:

@@ -27,7 +27,8 @@ from flwr.supercore.fab import Fab
 from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
 
-from fedpriv.simulations.deploy.flower.deadlines import MAX_SECONDS, seconds_left
+from fedpriv.federation.deployed.policy import MOST_SECONDS
+from fedpriv.simulations.deploy.flower.deadlines import seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +62,7 @@ class PartyState(InMemoryNodeState):
 
     def __init__(self, object_store: ObjectStore) -> None:
         super().__init__(object_store)
-        self.most = MAX_SECONDS
+        self.most = MOST_SECONDS
         self._newest: int | None = None
         self._asked: dict[int, Asked] = {}
 

@@ -33,8 +33,9 @@ from flwr.supercore.auth import load_superexec_auth_secret
 from flwr.supercore.constant import TaskType
 from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
 
+from fedpriv.federation.deployed.policy import MOST_SECONDS
 from fedpriv.simulations.deploy.flower.ahead import Ahead
-from fedpriv.simulations.deploy.flower.deadlines import MAX_SECONDS, PULL_SECONDS, max_seconds
+from fedpriv.simulations.deploy.flower.deadlines import PULL_SECONDS, max_seconds
 from fedpriv.simulations.deploy.flower.forks import Note, in_a_fork
 from fedpriv.simulations.deploy.flower.pace import Pace
 from fedpriv.simulations.deploy.flower.tasks import TURNS, Duty, Role, Runtime, give_up
@@ -107,7 +108,7 @@ def work(
             time.sleep(_RETRY_SECONDS)
             continue
         if acquired.HasField("task") and acquired.token:
-            most = MAX_SECONDS if party is None else max_seconds(party)
+            most = MOST_SECONDS if party is None else max_seconds(party)
             duty = Duty(app=app, runtime=runtime, most=most, runs=runs)
             _take(role, duty, acquired.token, heart)
             pace.came()
