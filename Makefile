@@ -43,7 +43,7 @@ stress: $(STAMP) ## the deep form of the tests that have one: every way to make 
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit
 	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/ledger/test_ledger_kill.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py tests/test_wheel.py
-	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/simulations/deploy/test_real_network.py
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/simulations/deploy/test_real_network.py tests/simulations/deploy/test_real_delivery.py
 
 flower-next: $(STAMP) ## the deployment tests against the newest Flower
 	$(BIN)/python -m tests.newest_flower

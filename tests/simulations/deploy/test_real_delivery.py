@@ -51,6 +51,8 @@ class Delivered:
 
 @pytest.fixture(scope="module")
 def delivered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivered]:
+    if os.environ.get("FEDPRIV_STRESS") != "1":
+        pytest.skip("minutes; FEDPRIV_STRESS=1, or make stress")
     if reason := containers.why_not():
         pytest.skip(reason)
     root = tmp_path_factory.mktemp("delivery")

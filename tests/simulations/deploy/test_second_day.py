@@ -148,6 +148,9 @@ def test_the_second_day(live: Standing, fedpriv: Command) -> None:
         return all(told[name] == "left it" for name in NAMES)
 
     wait_until(left, what="the parties that are there")
+    seats = json.loads((third / "private" / "seats.json").read_text())
+    for home in live.parties:  # keys, masks and shares are gone
+        assert not any((home.root / "state" / "seats" / run).stat().st_size for run in seats)
     refused = fedpriv("deploy", "run", "--resume", third, "--server", server.root)
     assert refused.code == 2
     assert "closed for good: it was cancelled" in refused.message
@@ -159,6 +162,8 @@ def test_the_second_day(live: Standing, fedpriv: Command) -> None:
     assert day.at_server("handover", first) == (0, dict.fromkeys(NAMES, "has it"))
     (model,) = (live.party("north").root / "models").iterdir()
     assert day.verified(model, epoch=epoch)["sound"]
+    roster, own = server.rosters / f"{epoch:04}.toml", day.books()["north"]
+    assert fedpriv("verify", model, "--roster", roster, "--ledger", own).code == 0
     done = fedpriv("predict", model, live.party("north").root / "records.csv", "--json")
     assert len(done.json()["prediction"]) == SIZES[0]
     assert before == {name: charged(path) for name, path in day.books().items()}
