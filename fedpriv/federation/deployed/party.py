@@ -122,14 +122,15 @@ class DeployedParty:
         event = check_terms(query, self._engagement, file.policy, file.adjacency)
         with _faults(file.name), self._ledger() as ledger:
             self._require_not_left(ledger, query)
-            given = recalled(query, journal.given(query.run))
+            roster = self._engagement.roster
+            given = recalled(query, journal.given(query.run), roster=roster)
             _require_one_draw(query, given, _foreseen(ledger, query, event))
             if given is not None and not given.pending and not query.joint_fit:
                 reservation, vector = _reserve(ledger, query, event), given.vector
             else:
                 records = self._held_out(ledger) if query.held_out else self._checked(ledger)
                 if given is None:
-                    given = _begun(query)
+                    given = _begun(query, roster)
                     journal.give(query.run, given)
                 reservation = _reserve(ledger, query, event)
                 party = self._party(records, given.secret if given.pending else None)
@@ -272,12 +273,12 @@ class DeployedParty:
             )
 
 
-def _begun(query: Query) -> Given:
+def _begun(query: Query, roster: bytes) -> Given:
     """A release before anything is computed: its one draw, unless it has no randomness."""
     salt = os.urandom(SALT_BYTES)
     if query.joint_fit:
-        return Given.to(query, salt=salt)
-    return Given.to(query, salt=salt, secret=os.urandom(SECRET_BYTES))
+        return Given.to(query, salt=salt, roster=roster)
+    return Given.to(query, salt=salt, secret=os.urandom(SECRET_BYTES), roster=roster)
 
 
 def _foreseen(ledger: Ledger, query: Query, event: Event) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,9 +128,7 @@ def test_what_was_released_is_not_drawn_again_after_a_crash(tmp_path: Path) -> N
         values, deployment.grid(config), seal=deployment.seal(config), patience=PATIENCE
     )
     evaluation.result_path(out, terms).unlink()  # as if it had been killed before it was written
-    (out / "private" / "evaluation.json").write_text(
-        json.dumps({"run": terms.run, "epsilon": terms.epsilon, "delta": terms.delta})
-    )
+    (out / "private" / "evaluation.json").write_text(json.dumps(asdict(terms)))
     before = [charges(path) for path in books(deployment)]
     assert evaluation.propose(out, folder, epsilon=2.0) == terms
     second = evaluation.carry_out(
