@@ -57,7 +57,7 @@ EXPERIMENT: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A server and four parties, at work."""
+    """A server and its parties, at work."""
 
     root: Path
     server: ServerFolder
@@ -181,14 +181,14 @@ def model(directory: Path) -> Any:
 
 
 @contextmanager
-def standing(**policy: Any) -> Iterator[Standing]:
-    """Found a federation of four, start it, and end every process of it whatever happens."""
+def standing(names: tuple[str, ...] = FOUR, **policy: Any) -> Iterator[Standing]:
+    """Found a federation, start it, and end every process of it whatever happens."""
     with ExitStack() as stack:
         place = MEMORY if MEMORY.is_dir() else None
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place)))
         (root / "clinics.toml").write_text(SCHEMA)
         values = federation_values(
-            FOUR,
+            names,
             schema=str(root / "clinics.toml"),
             budget={"epsilon": 1e6, "composition": "rdp"},
             policy=policy,

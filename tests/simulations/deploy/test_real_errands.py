@@ -77,7 +77,7 @@ def test_the_end_of_two_runs(live: Standing) -> None:
     resumed = CliRunner().invoke(
         app, ["deploy", "run", "--resume", str(second), "--server", str(server.root)]
     )
-    assert "was cancelled, for good" in str(resumed.exception)
+    assert "closed for good: it was cancelled" in str(resumed.exception)
 
     # Whoever comes back is told, gets the model, and pays nothing for either.
     live.start(away)
