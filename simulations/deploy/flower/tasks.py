@@ -35,8 +35,10 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, 
 from fedpriv.federation.engines.courier import opened
 from fedpriv.federation.protocol.instruction import reply_body
 from fedpriv.federation.protocol.wire import Reply
+from fedpriv.simulations.deploy.flower import replies
 from fedpriv.simulations.deploy.flower.deadlines import require_in_time, seconds_left
 from fedpriv.simulations.deploy.flower.forks import Note
+from fedpriv.simulations.deploy.flower.patches import put_in_place
 from fedpriv.simulations.deploy.flower.run_config import own_config
 
 if TYPE_CHECKING:
@@ -126,6 +128,7 @@ def carry_out_run(duty: Duty, token: str, tell: Tell) -> None:
     """Carry out one run with the server's own code."""
     runtime = duty.runtime
     client = runtime.client(RuntimeTokenHttpInterceptor(token))
+    put_in_place(replies.changes())
     grid = HttpGrid(runtime.address, runtime.insecure, runtime.certificates, token=token)
     status, details = SubStatus.FAILED, "stopped"
     with _beating(client):
