@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import Error, Message, RecordDict
 from flwr.app.message import make_message
 from flwr.common.constant import ErrorCode
-from flwr.common.serde import metadata_from_proto
+from flwr.common.serde_utils import metadata_from_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.supercore.inflatable.inflatable_object import get_object_body
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.superlink.grid import http_grid
-from flwr.superlink.grid.http_grid import inflate_object_from_contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable

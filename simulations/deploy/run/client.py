@@ -137,6 +137,8 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
                 identity=own.identity,
                 roster=roster.digest.hex(),
                 server=roster.server,
+                run=engagement.run,
+                protection=engagement.protection,
             ),
         ),
     )

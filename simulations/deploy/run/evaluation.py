@@ -110,9 +110,12 @@ def carry_out(
     directory = Path(str(run_config["output"]))
     folder = ServerFolder(Path(str(run_config["roster"])).parent)
     terms = _begun(directory)
-    if terms is None:
-        raise ValueError(f"no evaluation was asked for in {str(directory)!r}.")
-    prepared, roster = _prepared(directory, folder), read_roster(folder.roster)
+    roster = read_roster(folder.roster)
+    if terms is None or terms.roster != roster.digest.hex():
+        raise ValueError(
+            f"no evaluation was asked for in {str(directory)!r}, or the roster has changed since."
+        )
+    prepared = _prepared(directory, folder)
     strategy = _strategy(prepared, terms, directory)
     adjacency = prepared.experiment.privacy.adjacency
     with Ledger.open(ledger_path(folder), adjacency=adjacency) as ledger:
