@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from fedpriv._durable import replace_file
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.deploy import keys
@@ -168,6 +169,21 @@ class Accepted:
 def pin(state: Path, roster: Roster) -> None:
     """Remember in a party's state that it has accepted a roster."""
     write_roster(state / _PIN, roster, mode=keys.PRIVATE_FILE)
+
+
+def pinned_text(state: Path) -> str:
+    """The roster that is pinned in a party's state, for its backup; empty if none is."""
+    place = state / _PIN
+    return place.read_text() if place.exists() else ""
+
+
+def pin_again(state: Path, text: str) -> None:
+    """Pin what `pinned_text` gave, where the state that had it is lost: never in a newer's place.
+
+    Only its successors are accepted then, as before the loss.
+    """
+    if text and not (state / _PIN).exists():
+        replace_file(state / _PIN, text, mode=keys.PRIVATE_FILE)
 
 
 def forget(state: Path) -> None:

@@ -36,6 +36,7 @@ from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.deploy.archive import read_archive
 from fedpriv.simulations.deploy.backup import HOME, IDENTITY, LEDGERS, RUNS
+from fedpriv.simulations.deploy.epochs import pin_again
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, member_folder
 from fedpriv.simulations.deploy.keys import PRIVATE_FILE, private_folder
@@ -97,6 +98,7 @@ def _party(archive: Archive, folder: PartyFolder, assurance: Assurance) -> tuple
                 f"{str(file.ledger)!r} has all that the backup has, and the state directory agrees "
                 "with it: nothing is lost, and nothing was changed."
             )
+        pin_again(file.state, str(archive.facts.get("roster", "")))
         journal.leave(*joined, ledger=ready.end)
         ready.exchange()
         journal.mark(ready.end)

@@ -33,6 +33,7 @@ from flwr.superlink.grid import HttpGrid
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from fedpriv.federation.engines.courier import opened
+from fedpriv.federation.exchange_report import one_line
 from fedpriv.federation.protocol.instruction import reply_body
 from fedpriv.federation.protocol.wire import Reply
 from fedpriv.simulations.deploy.flower import replies
@@ -107,7 +108,7 @@ def answer_message(duty: Duty, token: str, tell: Tell) -> None:
         message, context, _run, _code = pull_task_input(client)
         metadata = message.metadata
         left = seconds_left(metadata, most=duty.most)
-        step = metadata.message_type.removeprefix("query.")
+        step = one_line(metadata.message_type.removeprefix("query."))
         seconds = left if left > 0 else _REPLY_SECONDS
         tell(Note(run=str(metadata.run_id), step=step, seconds=seconds))
         status, details = SubStatus.COMPLETED, ""

@@ -352,10 +352,11 @@ def server(tmp_path: Path) -> Deployment:
     """A server with one finished run, and one that was begun."""
     tmp_path.chmod(0o700)
     rounds = {"strategy": {"rounds": 1}}
-    deployment = Deployment(folder=tmp_path, experiment={**CLEAR["experiment"], **rounds},
-                            policy=CLEAR["policy"])  # fmt: skip
-    (deployment.server / "federation.toml").write_text(
-        'version = 1\nname = "study"\n[server]\naddress = "localhost"\n[[party]]\nname = "north"\n'
+    deployment = Deployment(
+        folder=tmp_path,
+        experiment={**CLEAR["experiment"], **rounds},
+        policy=CLEAR["policy"],
+        budget={"epsilon": 8.0},
     )
     (deployment.server / "server.crt").write_text("")
     deployment.run(deployment.server / "runs" / "first")

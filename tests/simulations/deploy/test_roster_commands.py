@@ -12,16 +12,21 @@ import pytest
 from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.deploy import changes, epochs, keys, pending
+from fedpriv.simulations.deploy.backup import back_up
 from fedpriv.simulations.deploy.bundles import read_invitation
 from fedpriv.simulations.deploy.changes import add, all_epochs, expel, open_runs, rotate_server
 from fedpriv.simulations.deploy.doctor import examine
 from fedpriv.simulations.deploy.epochs import accept, accepted_roster
 from fedpriv.simulations.deploy.federation import parse_federation
+from fedpriv.simulations.deploy.federation_budget import federation_ledger
+from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.founding import found, join
 from fedpriv.simulations.deploy.membership import nodes, wait_until_up
 from fedpriv.simulations.deploy.new_keys import rotate_party
+from fedpriv.simulations.deploy.newest import Assurance
 from fedpriv.simulations.deploy.processes import processes, tail
 from fedpriv.simulations.deploy.programs import server_programs
+from fedpriv.simulations.deploy.restore import restore
 from fedpriv.simulations.deploy.roster import identity_fingerprint, read_roster, write_roster
 from fedpriv.simulations.deploy.run.submission import new_run
 from fedpriv.simulations.experiment.file import read_experiment
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedpriv.simulations.deploy.epochs import Accepted
-    from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
+    from fedpriv.simulations.deploy.folders import PartyFolder
     from fedpriv.simulations.deploy.roster import Roster
     from tests.simulations.conftest import Command
     from tests.simulations.deploy.conftest import Starter
@@ -361,6 +366,19 @@ def test_two_changes_at_once_are_two_epochs(
     assert four.roster.names == ("north", "south", "west", "centre")
     north = four.homes["north"]
     accept(north, all_epochs(four.server), fingerprint=four.roster.fingerprint)
+
+
+def test_a_server_that_is_put_back_on_an_empty_machine_has_the_rosters_of_all_epochs(
+    four: Consortium, tmp_path: Path
+) -> None:
+    """A party that missed an epoch needs the roster of each, which only the server has."""
+    federation_ledger(four.server, four.server.runs)
+    backup, place = tmp_path / "server.backup", tmp_path / "elsewhere"
+    back_up(four.server, backup, keys=True)
+    restore(backup, place, Assurance(lost=True))
+    found = all_epochs(ServerFolder(place))
+    assert [roster.epoch for roster in found] == [1, 2]
+    assert found == all_epochs(four.server)
 
 
 def test_a_change_after_which_no_sum_is_safe_is_refused(four: Consortium, fedpriv: Command) -> None:
