@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -264,6 +264,18 @@ def test_nobody_sits_in_the_place_of_a_party_that_knows_its_own_key(four: Consor
     with pytest.raises(ValueError, match="somebody else would sit in this party's place"):
         accept(four.homes["north"], [forged], fingerprint=forged.fingerprint)
     assert four.held("north").epoch == 2
+
+
+@pytest.mark.parametrize("records", [5, 11])
+def test_nobody_states_the_records_of_a_party_but_itself(four: Consortium, records: int) -> None:
+    """Under add-remove the guarantee rests on the number, and nobody has signed it in a roster."""
+    row = four.roster.row("north")
+    forged = four.roster.successor(replace(row, records=records))
+    with pytest.raises(ValueError, match=f"states {records} records for 'north', which this party"):
+        accept(four.homes["north"], [forged], fingerprint=forged.fingerprint)
+    assert four.held("north") == four.roster
+    (said,) = accept(four.homes["south"], [forged], fingerprint=forged.fingerprint).changes
+    assert said == f"north has {records} records, after 10"
 
 
 @pytest.mark.parametrize("moment", ["install", "write_roster"])
