@@ -14,6 +14,11 @@ _MOST_REASONS = 16  # a party chooses its words: a server keeps so many of them
 _OTHER = "other reasons"
 
 
+def one_line(words: str) -> str:
+    """What somebody else said, as it may be shown: a terminal obeys what is not printable."""
+    return "".join(letter if letter.isprintable() else "?" for letter in words)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     """All exchanges of one kind.
@@ -107,7 +112,7 @@ class Tally:
         """Count a refusal, by its kind and by what the party said, on one line."""
         kind = words.partition(":")[0]
         self.reject(f"refused: {kind}" if kind.isidentifier() else "refused")
-        line = "".join(letter if letter.isprintable() else "?" for letter in words)
+        line = one_line(words)
         known = line in self._refusals or len(self._refusals) < _MOST_REASONS
         self._refusals[line if known else _OTHER] += 1
 

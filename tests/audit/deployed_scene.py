@@ -131,6 +131,7 @@ class Scene:
         """The table, at a party that has answered nothing yet."""
         home = self.deployment.home("north")
         shutil.rmtree(home / "state", ignore_errors=True)
+        self.deployment.accept("north")
         for path in home.glob("north.ledger*"):
             path.unlink()
         self.deployment.accept("north")

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from fedpriv.data import Files, read_table
-from fedpriv.federation.deployed import party as deployed_party
+from fedpriv.federation.deployed import own_tables
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.party import party as answering
 from fedpriv.federation.party.answers import draw_local_noise
@@ -158,7 +158,7 @@ def test_a_schema_that_leaves_a_fact_to_the_file_is_refused_on_both_and_found_if
     compare(scene, tables, case, answered=False)
     if fault == "party":  # a party without a record decides nothing any more, whatever the schema
         return
-    for module in (deployed_party, deployed_client):
+    for module in (own_tables, deployed_client):
         monkeypatch.setattr(module, "require_releasable", lambda *_, **__: None)
     assert {scene.ask(table, case[0]).answered for table in tables} == {True, False}
     with pytest.raises(AssertionError):

@@ -3,6 +3,8 @@
 A party believes nothing here that it can check. It signs a document if
 
 - its server signed it, and it is of the party's own roster, number and name;
+- it is of the experiment that the party is shown, whose hash is in the run's name, and states the
+  protection of that experiment, which is the one that the party answered under;
 - ε, the threshold and n_min follow from the rest of it (`statement_document.recomputed`);
 - its ledger has paid for at least one release of this run, under the same adjacency, and for none
   that is not stated: for every event at most as often as the document says. What the run cost its
@@ -15,7 +17,7 @@ It signs how many releases it paid for: who was missing from some sums says so.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.deployed.statement_document import (
@@ -26,6 +28,7 @@ from fedpriv.federation.deployed.statement_document import (
     run_of,
 )
 from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.protocol.level import Protection
 from fedpriv.privacy.ledger import Kind
 from fedpriv.privacy.ledger.reservations import allowances
 from fedpriv.privacy.statement.signed import PartySignature, sign_as_party
@@ -50,6 +53,8 @@ class Signatory:
         identity: Its private key.
         roster: The digest of its own roster, in hexadecimal digits.
         server: The server's public identity, as its own roster or policy pins it.
+        run: What the names of the runs of the experiment begin with that it is shown.
+        protection: What that experiment asks for.
     """
 
     number: int
@@ -57,6 +62,8 @@ class Signatory:
     identity: Ed25519PrivateKey
     roster: str
     server: bytes
+    run: str
+    protection: Protection
 
 
 def attest(signed: SignedStatement, ledger: LedgerView, signatory: Signatory) -> PartySignature:
@@ -76,6 +83,7 @@ def attest(signed: SignedStatement, ledger: LedgerView, signatory: Signatory) ->
     own = signatory.identity.public_key().public_bytes_raw()
     if (signatory.number, signatory.name, own) not in places:
         raise QueryRefused("the statement does not name this party as its roster does.")
+    _require_protection(document, signatory)
     for finding in recomputed(document):
         if not finding.passed:
             raise QueryRefused(f"the statement is wrong ({finding.check}): {finding.words}")
@@ -88,6 +96,20 @@ def attest(signed: SignedStatement, ledger: LedgerView, signatory: Signatory) ->
         rows=ledger.length,
         releases=require_paid(document, ledger),
     )
+
+
+def _require_protection(document: Mapping[str, Any], signatory: Signatory) -> None:
+    """Refuse masks that the run did not have: its own experiment says which ones it had."""
+    try:
+        name, masks = run_of(document), document["masks"]
+        stated = None if masks is None else {key: masks[key] for key in asdict(Protection())}
+    except (Unsound, KeyError, TypeError):
+        raise QueryRefused("the statement does not say how answers were protected.") from None
+    if name != signatory.run and not name.startswith(f"{signatory.run}-"):
+        raise QueryRefused("the statement is of another experiment than this party is shown.")
+    own = signatory.protection
+    if stated != (asdict(own) if own.masked else None):
+        raise QueryRefused("the statement tells of other masks than those of its experiment.")
 
 
 def require_by_server(signed: SignedStatement, server: bytes) -> None:

@@ -75,6 +75,7 @@ class Engagement:
         task: Model and loss as the run states them, with the sizes of the party's own roster.
         bounds: How features become vectors of bounded norm.
         protection: How answers are protected on the way to a sum.
+        roster: The digest of the party's own roster: runs and releases belong to one epoch of it.
     """
 
     strategy: str
@@ -82,6 +83,7 @@ class Engagement:
     task: Task
     bounds: Bounds
     protection: Protection
+    roster: bytes
 
 
 def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:

@@ -4,8 +4,9 @@ To what `PartyHost` insists on, a deployment adds:
 
 - A run is joined once, for good: the journal says so. With two places in a run, a party would sign
   two sets of survivors.
-- Every message is held against the policy, and comes under the experiment and the protection that
-  the run was joined under: a sum that was masked against an active server is opened against one.
+- Every message is held against the policy, and comes under the experiment, the protection and the
+  roster that the run was joined under: a sum that was masked against an active server is opened
+  against one.
 - No sum of fewer parties than the policy states is opened.
 - A release whose noise the parties bring is opened over one set of parties only
   (`fedpriv.federation.party.answered`), in whichever runs of the protocol it is asked for: a server
@@ -16,6 +17,10 @@ To what `PartyHost` insists on, a deployment adds:
   takes t signatures with 2t > m + c (`fedpriv.secagg.thresholds`), hence more than half of the
   m - c honest parties of the roster. Two openings have one of them in common, which refuses the
   second. ∎
+
+- A run, and every release of it, belongs to one epoch of the roster. In another one the numbers
+  above are of other parties: a server that expelled one had the same numbers opened again, and the
+  two sums differed by what a single party had sent.
 """
 
 from __future__ import annotations
@@ -81,10 +86,14 @@ class DeployedHost(PartyHost):
     def _place(self, run: bytes) -> Memory:
         """Refuses terms that the party did not agree to when it joined."""
         check_engagement(self.engagement, self.policy)
-        terms = sha256(repr((self.engagement.run, self.protection)).encode()).digest()
+        joined = (self.engagement.run, self.engagement.roster, self.protection)
+        terms = sha256(repr(joined).encode()).digest()
         memory = super()._place(run)
         if memory.terms not in (b"", terms):
-            raise WrongRound("The run was joined as another experiment, or under other protection.")
+            raise WrongRound(
+                "The run was joined as another experiment, or under other protection or another "
+                "epoch of the roster."
+            )
         return replace(memory, terms=terms)
 
     def _reply(self, results: tuple[Bound, ...], refusal: str) -> bytes:

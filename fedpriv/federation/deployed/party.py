@@ -33,10 +33,10 @@ from functools import cached_property
 from logging import getLogger
 from typing import TYPE_CHECKING
 
-from fedpriv.data import Files, bound, require_releasable, table_identity
-from fedpriv.data.tables.files import Version
+from fedpriv.data import Files, bound, table_identity
 from fedpriv.federation.deployed.guard import check_terms
 from fedpriv.federation.deployed.journal import LedgerMark
+from fedpriv.federation.deployed.own_tables import OwnTable
 from fedpriv.federation.party.answered import SALT_BYTES, Given, recalled
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.party import Party
@@ -49,7 +49,7 @@ from fedpriv.privacy.randomness import SECRET_BYTES, RandomStream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fedpriv.data import Dataset, Records
+    from fedpriv.data import Records
     from fedpriv.federation.deployed.guard import Engagement
     from fedpriv.federation.deployed.journal import Journal
     from fedpriv.federation.deployed.policy import PartyFile
@@ -122,14 +122,15 @@ class DeployedParty:
         event = check_terms(query, self._engagement, file.policy, file.adjacency)
         with _faults(file.name), self._ledger() as ledger:
             self._require_not_left(ledger, query)
-            given = recalled(query, journal.given(query.run))
+            roster = self._engagement.roster
+            given = recalled(query, journal.given(query.run), roster=roster)
             _require_one_draw(query, given, _foreseen(ledger, query, event))
             if given is not None and not given.pending and not query.joint_fit:
                 reservation, vector = _reserve(ledger, query, event), given.vector
             else:
                 records = self._held_out(ledger) if query.held_out else self._checked(ledger)
                 if given is None:
-                    given = _begun(query)
+                    given = _begun(query, roster)
                     journal.give(query.run, given)
                 reservation = _reserve(ledger, query, event)
                 party = self._party(records, given.secret if given.pending else None)
@@ -158,9 +159,7 @@ class DeployedParty:
         self._require_count(len(records))
         self._party(records, None)  # holds them against the task, and draws nothing
         with _unusable(self._file.name):
-            identity = table_identity(self._file.data)
-            if Version.of(self._file.data) != self._read[0]:
-                raise ValueError("its table was changed while it was read. Ask again.")
+            identity = self._read.identity()
         ledger.bind_data(identity)
         return records
 
@@ -175,32 +174,26 @@ class DeployedParty:
         if file.test is None:
             raise QueryRefused("this party names no held-out records in party.test.")
         with _unusable(file.name):
-            own, held_out = table_identity(file.data), table_identity(file.test)
+            table = OwnTable.read(file.test, schema=file.schema, files=self._files)
+            own, held_out = table_identity(file.data), table.identity()
             if own == held_out:
                 raise ValueError("party.test must be another table than party.data.")
-            table = self._files.table(file.test, schema=file.schema)
-            records = bound(table, self._engagement.bounds).train
+            records = bound(table.dataset, self._engagement.bounds).train
         self._party(records, None)
         ledger.bind_data(own)
         ledger.add_data(held_out, reason="party.test, held out for evaluation")
         return records
 
     @cached_property
-    def _read(self) -> tuple[Version | None, Dataset]:
-        """The version of the table before it was read, and what was read, by the rules."""
+    def _read(self) -> OwnTable:
         file = self._file
         with _unusable(file.name):
-            require_releasable(self._files.schema(file.schema), deployed=True)
-            version = Version.of(file.data)
-            dataset = self._files.table(file.data, schema=file.schema)
-            if dataset.schema is not None:  # which may have changed since the line above
-                require_releasable(dataset.schema, deployed=True)
-            return version, dataset
+            return OwnTable.read(file.data, schema=file.schema, files=self._files)
 
     @cached_property
     def _records(self) -> Records:
         with _unusable(self._file.name):
-            return bound(self._read[1], self._engagement.bounds).train
+            return bound(self._read.dataset, self._engagement.bounds).train
 
     def _require_count(self, count: int) -> None:
         """Under replace-one adjacency n_j is public; else how many there are decides nothing."""
@@ -272,12 +265,12 @@ class DeployedParty:
             )
 
 
-def _begun(query: Query) -> Given:
+def _begun(query: Query, roster: bytes) -> Given:
     """A release before anything is computed: its one draw, unless it has no randomness."""
     salt = os.urandom(SALT_BYTES)
     if query.joint_fit:
-        return Given.to(query, salt=salt)
-    return Given.to(query, salt=salt, secret=os.urandom(SECRET_BYTES))
+        return Given.to(query, salt=salt, roster=roster)
+    return Given.to(query, salt=salt, secret=os.urandom(SECRET_BYTES), roster=roster)
 
 
 def _foreseen(ledger: Ledger, query: Query, event: Event) -> str:

@@ -39,7 +39,7 @@ class Given(Packed):
 
     Attributes:
         release: Which release of the run the query serves.
-        query: What `digest_of` says of the query.
+        query: What `digest_of` says of the query, and of the roster that it came under.
         salt: Random, where a ledger keeps the digest, which must not tell the answer.
         secret: All randomness of the answer follows from it; zeros once the answer is here, and
             where it has no randomness.
@@ -73,11 +73,13 @@ class Given(Packed):
     opened: tuple[int, ...] = ()
 
     @classmethod
-    def to(cls, query: Query, *, salt: bytes, secret: bytes = _ERASED) -> Given:
+    def to(
+        cls, query: Query, *, salt: bytes, secret: bytes = _ERASED, roster: bytes = b""
+    ) -> Given:
         """What is known of the answer to ``query`` before it is computed."""
         return cls(
             release=query.round,
-            query=digest_of(query),
+            query=digest_of(query, roster=roster),
             salt=salt,
             secret=secret,
             vector=np.zeros(0, np.uint64),
@@ -126,18 +128,29 @@ class LatestAnswers:
         self._given[name] = given
 
 
-def digest_of(query: Query) -> bytes:
-    """What the one query of a release is known by; all exchanges of a joint fit are one."""
-    return _FIT if query.joint_fit else sha256(to_bytes(query)).digest()
+def digest_of(query: Query, *, roster: bytes = b"") -> bytes:
+    """What the one query of a release is known by; all exchanges of a joint fit are one.
+
+    The roster belongs to it where there are epochs of it: the numbers of parties, which `Given` has
+    of an opened sum, are other parties in another one.
+
+    Args:
+        query: The query.
+        roster: The digest of the roster that it is answered under; empty where there is only one.
+    """
+    asked = _FIT if query.joint_fit else sha256(to_bytes(query)).digest()
+    return sha256(roster + asked).digest() if roster else asked
 
 
-def recalled(query: Query, last: Given | None) -> Given | None:
+def recalled(query: Query, last: Given | None, *, roster: bytes = b"") -> Given | None:
     """What was begun or answered for this very query; None if it serves a later release.
 
     Raises:
-        QueryRefused: The release was begun or answered, or passed over, under another query.
+        QueryRefused: The release was begun or answered, or passed over, under another query or
+            another roster.
     """
-    if last is None or (last.release, last.query) == (query.round, digest_of(query)):
+    asked = digest_of(query, roster=roster)
+    if last is None or (last.release, last.query) == (query.round, asked):
         return last
     if query.round <= last.release:
         what = "begun" if last.pending else "answered"

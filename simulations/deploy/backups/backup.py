@@ -2,9 +2,10 @@
 
 What is in it follows from what `restore` does with it: every run that was open is left for good. So
 no protocol state is copied, no answer, no draw and no channel key, which would be secrets in a
-second place. Of a party's state there is what it must not forget: which runs it has joined. Of the
-server's runs there are those with a result, whole, and of the others that there were. With ``keys``
-the member's keys, certificates and settings are copied as well. Records never are.
+second place. Of a party's state there is what it must not forget: which runs it has joined, and the
+roster that it has accepted. Of the server's runs there are those with a result, whole, and of the
+others that there were. With ``keys`` the member's keys, certificates and settings are copied as
+well. Records never are.
 
 A party is held while it is copied: no message is handled meanwhile. Its ledger is copied by SQLite,
 log included, after its chain of hashes was checked, and its state keeps the head that was copied:
@@ -24,6 +25,7 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.backups.archive import Archive, write_archive
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import PartyFolder
+from fedpriv.simulations.deploy.members.epochs import pinned_text
 from fedpriv.simulations.deploy.run.submission import result_of
 from fedpriv.simulations.run.files import PRIVATE
 
@@ -91,7 +93,7 @@ def _party(folder: PartyFolder, *, keys: bool) -> tuple[Archive, tuple[Copied, .
     archive = Archive(
         role="party",
         name=file.name,
-        facts={"joined": joined},
+        facts={"joined": joined, "roster": pinned_text(file.state)},
         parts={
             f"{LEDGERS}/{copied.name}": data,
             **(dict(_home(folder.root)) if keys else {}),
@@ -112,7 +114,9 @@ def _server(folder: ServerFolder, *, keys: bool) -> tuple[Archive, tuple[Copied,
         raise ValueError(f"{str(folder.root)!r} has no ledger yet: there is nothing to back up.")
     if keys:
         parts.update(_home(folder.root))
-        parts.update(_home(folder.nodes, under=f"{HOME}/{folder.nodes.name}"))
+        for beside in (folder.nodes, folder.rosters):
+            if beside.is_dir():
+                parts.update(_home(beside, under=f"{HOME}/{beside.name}"))
     name = read_federation(folder.federation).name
     return Archive(role="server", name=name, facts={}, parts=parts), tuple(copied)
 

@@ -40,7 +40,7 @@ from fedpriv.simulations.deploy.backups.newest import Seen, made_ready
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, member_folder
 from fedpriv.simulations.deploy.keys import PRIVATE_FILE, private_folder
-from fedpriv.simulations.deploy.members.epochs import has_accepted
+from fedpriv.simulations.deploy.members.epochs import has_accepted, pin_again
 from fedpriv.simulations.deploy.processes import processes
 from fedpriv.simulations.deploy.run.closed import close_run
 from fedpriv.simulations.deploy.run.submission import result_of
@@ -98,6 +98,7 @@ def _party(archive: Archive, folder: PartyFolder, assurance: Assurance) -> tuple
                 f"{str(file.ledger)!r} has all that the backup has, and the state directory agrees "
                 "with it: nothing is lost, and nothing was changed."
             )
+        pin_again(file.state, str(archive.facts.get("roster", "")))
         journal.leave(*joined, ledger=ready.end)
         ready.exchange()
         journal.mark(ready.end)

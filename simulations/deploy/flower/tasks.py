@@ -33,10 +33,13 @@ from flwr.superlink.grid import HttpGrid
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from fedpriv.federation.engines.courier import opened
+from fedpriv.federation.exchange_report import one_line
 from fedpriv.federation.protocol.instruction import reply_body
 from fedpriv.federation.protocol.wire import Reply
+from fedpriv.simulations.deploy.flower import replies
 from fedpriv.simulations.deploy.flower.deadlines import require_in_time, seconds_left
 from fedpriv.simulations.deploy.flower.forks import Note
+from fedpriv.simulations.deploy.flower.patches import put_in_place
 from fedpriv.simulations.deploy.flower.run_config import own_config
 
 if TYPE_CHECKING:
@@ -105,7 +108,7 @@ def answer_message(duty: Duty, token: str, tell: Tell) -> None:
         message, context, _run, _code = pull_task_input(client)
         metadata = message.metadata
         left = seconds_left(metadata, most=duty.most)
-        step = metadata.message_type.removeprefix("query.")
+        step = one_line(metadata.message_type.removeprefix("query."))
         seconds = left if left > 0 else _REPLY_SECONDS
         tell(Note(run=str(metadata.run_id), step=step, seconds=seconds))
         status, details = SubStatus.COMPLETED, ""
@@ -126,6 +129,7 @@ def carry_out_run(duty: Duty, token: str, tell: Tell) -> None:
     """Carry out one run with the server's own code."""
     runtime = duty.runtime
     client = runtime.client(RuntimeTokenHttpInterceptor(token))
+    put_in_place(replies.changes())
     grid = HttpGrid(runtime.address, runtime.insecure, runtime.certificates, token=token)
     status, details = SubStatus.FAILED, "stopped"
     with _beating(client):

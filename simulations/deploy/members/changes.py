@@ -1,7 +1,8 @@
 """Changes of the roster at the coordinator: who is added, expelled, or has new keys.
 
 Each change makes the next epoch, which every party then accepts. None is made while a run is open,
-which is bound to its epoch: it could not go on.
+which is bound to its epoch: it could not go on. Each can be repeated after a crash, and two at once
+take turns.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from fedpriv.simulations.deploy.members.roster import (
     read_roster,
     write_roster,
 )
+from fedpriv.simulations.deploy.members.roster_lock import roster_held
 from fedpriv.simulations.deploy.members.rotation import rotation
 from fedpriv.simulations.deploy.run.closed import why_closed
 from fedpriv.simulations.deploy.thresholds import thresholds_of
@@ -51,9 +53,11 @@ def add(bundles: Iterable[Path], server: Path, *, lost: bool = False) -> Roster:
             no sum would be safe any more.
     """
     folder = server_folder(server)
-    name, roster = read_federation(folder.federation).name, read_roster(folder.roster)
+    name = read_federation(folder.federation).name
     read = [read_bundle(path, federation=name) for path in bundles]
-    return _change(folder, roster, *(_row(roster, member, lost=lost) for member in read))
+    with roster_held(folder):
+        roster = read_roster(folder.roster)
+        return _change(folder, roster, *(_row(roster, member, lost=lost) for member in read))
 
 
 def expel(name: str, server: Path) -> Roster:
@@ -63,9 +67,12 @@ def expel(name: str, server: Path) -> Roster:
         ValueError: It is not there, a run is open, or no sum would be safe any more.
     """
     folder = server_folder(server)
-    roster = read_roster(folder.roster)
-    roster.number(name)  # it must be there still
-    return _change(folder, roster, replace(roster.row(name), expelled=roster.epoch + 1))
+    with roster_held(folder):
+        roster = read_roster(folder.roster)
+        if roster.row(name).expelled == roster.epoch:  # a crash may have come between
+            return publish(folder, roster)
+        roster.number(name)  # it must be there still
+        return _change(folder, roster, replace(roster.row(name), expelled=roster.epoch + 1))
 
 
 def rotate_server(folder: ServerFolder) -> Roster:
@@ -74,7 +81,11 @@ def rotate_server(folder: ServerFolder) -> Roster:
     Raises:
         ValueError: The old identity is not that of the roster, or a run is open.
     """
-    roster = read_roster(folder.roster)
+    with roster_held(folder):
+        return _rotated(folder, read_roster(folder.roster))
+
+
+def _rotated(folder: ServerFolder, roster: Roster) -> Roster:
     if roster.server == pending.pending_identity(folder):  # a crash came between
         return _reinvited(folder, publish(folder, roster))
     old = read_identity(folder.identity)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from fedpriv._durable import replace_file
+from fedpriv._toml import read_toml
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.deploy import keys
@@ -175,6 +177,21 @@ def has_accepted(state: Path) -> bool:
     return (state / _PIN).exists()
 
 
+def pinned_text(state: Path) -> str:
+    """The roster that is pinned in a party's state, for its backup; empty if none is."""
+    place = state / _PIN
+    return place.read_text() if place.exists() else ""
+
+
+def pin_again(state: Path, text: str) -> None:
+    """Pin what `pinned_text` gave, where the state that had it is lost: never in a newer's place.
+
+    Only its successors are accepted then, as before the loss.
+    """
+    if text and not (state / _PIN).exists():
+        replace_file(state / _PIN, text, mode=keys.PRIVATE_FILE)
+
+
 def forget(state: Path) -> None:
     """Forget the accepted roster: the party joins anew, with other keys."""
     (state / _PIN).unlink(missing_ok=True)
@@ -207,6 +224,7 @@ def accept(folder: PartyFolder, rosters: Sequence[Roster], *, fingerprint: str) 
         old = read_roster(pinned) if pinned.exists() else None
         changes = chain_changes(old, rosters)
         _require_own(folder, file, new)
+        _require_own_records(folder, new.row(file.name), old)
         pin(file.state, new)
         write_roster(file.roster, new)
         new_keys = install(folder, new.row(file.name).identity, file.identity)
@@ -238,6 +256,25 @@ def chain_changes(old: Roster | None, rosters: Sequence[Roster]) -> tuple[str, .
     for before, after in pairwise(chain):
         require_successor(before, after)
     return tuple(changes)
+
+
+def _require_own_records(folder: PartyFolder, row: Member, old: Roster | None) -> None:
+    """Refuse a number of records that the party itself has not stated.
+
+    Nobody signs it in the roster. Under add-remove adjacency a guarantee is proved up to twice the
+    stated number: a coordinator that states a smaller one would take the ground from under it.
+    """
+    if not folder.bundle.exists():
+        return
+    known = {read_toml(folder.bundle, "bundle").get("party", {}).get("records")}
+    if old is not None:
+        known.add(old.row(row.name).records)
+    if row.records not in known:
+        raise ValueError(
+            f"the roster states {row.records} records for {row.name!r}, which this party has not "
+            f"stated: {str(folder.bundle)!r} has another number. Tell the coordinator, and the "
+            "other parties."
+        )
 
 
 def _require_own(folder: PartyFolder, file: PartyFile, roster: Roster) -> None:

@@ -18,6 +18,7 @@ from httpx import HTTPStatusError
 
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.members.roster import read_roster
+from fedpriv.simulations.deploy.members.roster_lock import roster_held
 from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ def reconcile(folder: ServerFolder) -> Reconciled:
     Raises:
         ValueError: The SuperLink refuses a key, for example one that was unregistered before.
     """
+    with roster_held(folder):  # or one of an older roster would come last
+        return _reconciled(folder)
+
+
+def _reconciled(folder: ServerFolder) -> Reconciled:
     from flwr.proto.control_pb2 import RegisterNodeRequest, UnregisterNodeRequest
 
     wanted = _wanted(folder)

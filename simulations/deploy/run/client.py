@@ -114,7 +114,7 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
     file, roster, number = own.file, own.roster, own.number
     schema = files.schema(file.schema)
     require_releasable(schema, deployed=True)
-    engagement = _engagement(config, schema, sizes=roster.sizes)
+    engagement = _engagement(config, schema, roster)
     journal = Journal(file.state)
     party = DeployedParty(
         file, size=roster.sizes[number], engagement=engagement, journal=journal, files=files
@@ -137,12 +137,14 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
                 identity=own.identity,
                 roster=roster.digest.hex(),
                 server=roster.server,
+                run=engagement.run,
+                protection=engagement.protection,
             ),
         ),
     )
 
 
-def _engagement(config: str, schema: Schema, *, sizes: tuple[int, ...]) -> Engagement:
+def _engagement(config: str, schema: Schema, roster: Roster) -> Engagement:
     values = parse_toml(config, "the experiment of the run")
     require_no_guest(values)  # before anything that it names is looked for
     experiment = checked(parse_experiment(values))
@@ -153,9 +155,10 @@ def _engagement(config: str, schema: Schema, *, sizes: tuple[int, ...]) -> Engag
     return Engagement(
         strategy=experiment.strategy.name,
         run=experiment.run_name,
-        task=public_task(experiment, schema, sizes=sizes),
+        task=public_task(experiment, schema, sizes=roster.sizes),
         bounds=bounds_of(experiment),
         protection=protection(experiment),
+        roster=roster.digest,
     )
 
 

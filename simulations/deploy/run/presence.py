@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from flwr.supercore import log
 from httpx import HTTPError
 
+from fedpriv.federation.exchange_report import one_line
 from fedpriv.simulations.deploy.health.heartbeat import replace_lightly
 from fedpriv.simulations.deploy.members.membership import nodes
 from fedpriv.simulations.run.files import PRIVATE, private
@@ -150,7 +151,7 @@ class WatchedGrid(Grid):
         if reply.has_error():
             if reply.error.code in _NOT_ITS_OWN:
                 return
-            error = (reply.error.reason or "unknown")[:_LONGEST_REASON]
+            error = one_line(reply.error.reason or "unknown")[:_LONGEST_REASON]
             self._missed.add(node)
         else:
             self._heard.add(node)

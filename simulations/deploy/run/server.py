@@ -21,6 +21,7 @@ from fedpriv.simulations.deploy.federation_budget import federation_ledger, ledg
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.members.roster import read_roster, write_roster
+from fedpriv.simulations.deploy.members.roster_lock import roster_held
 from fedpriv.simulations.deploy.run.closed import require_open
 from fedpriv.simulations.deploy.run.jobs.cancelling import note_seat
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
@@ -78,6 +79,11 @@ def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
     refused before anything is written if that has no room for all its releases.
     """
     place = Path(str(run_config["roster"]))
+    with roster_held(ServerFolder(place.parent)):  # no other epoch begins between
+        return _opened(run_config, place)
+
+
+def _opened(run_config: Mapping[str, Any], place: Path) -> tuple[Session, Roster]:
     roster, output = read_roster(place), Path(str(run_config["output"]))
     experiment = parse_experiment(parse_toml(str(run_config["config"]), "experiment"))
     folder = ServerFolder(place.parent)

@@ -139,6 +139,8 @@ class Scene:
             identity=self.keys[number],
             roster=ROSTER,
             server=self.server.public_key().public_bytes_raw(),
+            run=RUN,
+            protection=Protection(level="active"),
         )
 
     def ledger(

@@ -194,6 +194,10 @@ def test_a_party_signs_for_its_own_server_roster_and_name_only(tmp_path: Path) -
         "does not name this party": replace(own, identity=other),
         "name this party as": replace(own, name="east"),
         "party as its roster": replace(own, number=1),
+        "another experiment": replace(own, run=own.run[:-1]),
+        "other masks": replace(own, protection=replace(own.protection, level="semi-honest")),
+        "masks than those": replace(own, protection=replace(own.protection, corrupt=0.0)),
+        "tells of other": replace(own, protection=replace(own.protection, level="off")),
     }
     with SHARES.ledger(tmp_path / "north.ledger") as ledger:
         attest(SHARES.signed(), ledger, own)

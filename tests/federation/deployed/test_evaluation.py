@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from fedpriv.data import Files
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.ledger import Kind, Ledger, LedgerMismatch
@@ -17,6 +19,8 @@ from tests.federation.deployed.deployments import FOUR, HELD, PATIENCE, Deployme
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from fedpriv.data import Dataset
 
 QUERIES = ["gradient", "accuracy"]
 AT_PARTIES: dict[str, Any] = {
@@ -127,9 +131,7 @@ def test_what_was_released_is_not_drawn_again_after_a_crash(tmp_path: Path) -> N
         values, deployment.grid(config), seal=deployment.seal(config), patience=PATIENCE
     )
     evaluation.result_path(out, terms).unlink()  # as if it had been killed before it was written
-    (out / "private" / "evaluation.json").write_text(
-        json.dumps({"run": terms.run, "epsilon": terms.epsilon, "delta": terms.delta})
-    )
+    (out / "private" / "evaluation.json").write_text(json.dumps(asdict(terms)))
     before = [charges(path) for path in books(deployment)]
     assert evaluation.propose(out, folder, epsilon=2.0) == terms
     second = evaluation.carry_out(
@@ -160,6 +162,25 @@ def test_nobody_is_evaluated_on_the_records_that_a_model_was_learned_from(
         path.write_text(path.read_text().replace('test = "test.csv"\n', line, 1))
     before = [charges(path) for path in books(deployment)[1:]]
     with pytest.raises(RoundFailed):
+        evaluate(deployment, out, config)
+    assert [charges(path) for path in books(deployment)[1:]] == before
+
+
+def test_held_out_records_that_change_while_they_are_read_are_not_answered_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger would be of other people than the answer, as it would be in training."""
+    deployment, out, config = evaluated(tmp_path, AT_SERVER)
+    read = Files.table
+
+    def raced(self: Files, path: Path, *, schema: Path) -> Dataset:
+        dataset = read(self, path, schema=schema)
+        path.write_text(path.read_text() + "yes,1,1\n")
+        return dataset
+
+    monkeypatch.setattr(Files, "table", raced)
+    before = [charges(path) for path in books(deployment)[1:]]
+    with pytest.raises(RoundFailed, match="the records of this party cannot be used"):
         evaluate(deployment, out, config)
     assert [charges(path) for path in books(deployment)[1:]] == before
 

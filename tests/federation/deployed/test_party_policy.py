@@ -203,6 +203,7 @@ ENGAGEMENT = Engagement(
     task=TASK,
     bounds=Bounds(),
     protection=Protection(level="semi-honest"),
+    roster=bytes(32),
 )
 EVENT = GaussianEvent(relative_noise=2.0, adjacency=R)
 GRID = FixedPoint(step=2.0**-20, bits=64)

@@ -75,7 +75,7 @@ name = "gradient-perturbation"
 rounds = 1
 learning_rate = 1.0
 [privacy]
-epsilon = 1000.0
+epsilon = 1.0
 [run]
 engine = "deployment"
 secure_aggregation = "active"

@@ -71,7 +71,7 @@ def test_what_is_gone_or_has_changed_is_named(
     assert complaint in difference
 
 
-@pytest.mark.parametrize("program", ["superlink", "supernode"])
+@pytest.mark.parametrize("program", ["superlink", "supernode", "replies"])
 def test_whatever_a_program_replaces_is_listed_as_such(program: str) -> None:
     """A program lists in `changes` whatever it replaces."""
     module = import_module(f"fedpriv.simulations.deploy.flower.{program}")

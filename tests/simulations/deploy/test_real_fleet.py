@@ -7,10 +7,12 @@ before. See `test_real_bodies` for whoever is not registered.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from contextlib import closing
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,13 +20,14 @@ from flwr.app import Message
 from flwr.common.serde import message_to_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest
 from flwr.proto.fleet_pb2 import PushMessagesRequest
-from flwr.proto.message_pb2 import PushObjectRequest
+from flwr.proto.message_pb2 import ObjectTree, PushObjectRequest
 from flwr.proto.runtime_pb2 import PushAppMessagesRequest
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 
 from fedpriv.federation.engines.courier import envelope, opened
 from fedpriv.simulations.deploy.flower.control import control_client
+from fedpriv.simulations.deploy.flower.replies import changes
 from fedpriv.simulations.deploy.members.membership import Reconciled, nodes, reconcile
 from fedpriv.simulations.deploy.members.roster import read_roster, write_roster
 from fedpriv.simulations.run.files import read_json
@@ -302,3 +305,56 @@ def test_an_expelled_key_is_refused_at_once_and_a_stranger_unregistered(live: Fl
             reconcile(live.server)
     finally:
         write_roster(live.server.roster, roster)
+
+
+def packed(kind: str, body: bytes, *children: str) -> tuple[str, bytes]:
+    """An object as it travels, whether it can be read or not, and its id."""
+    content = f"{kind} {','.join(children)} {len(body)}".encode() + b"\0" + body
+    return sha256(content).hexdigest(), content
+
+
+def unreadable_record() -> list[tuple[str, bytes]]:
+    leaf = packed("ConfigRecord", b"\xff\xff")
+    return [leaf, packed("RecordDict", json.dumps({"fedpriv": leaf[0]}).encode(), leaf[0])]
+
+
+def broken_dictionary() -> list[tuple[str, bytes]]:
+    leaf = packed("ConfigRecord", b"")
+    return [leaf, packed("RecordDict", b"{", leaf[0])]
+
+
+def no_dictionary() -> list[tuple[str, bytes]]:
+    return [packed("ConfigRecord", b"")]
+
+
+@pytest.mark.parametrize("objects", [unreadable_record, broken_dictionary, no_dictionary])
+def test_a_reply_that_cannot_be_read_takes_no_other_with_it(
+    live: Fleet,
+    victim: Node,
+    hostile: Node,
+    objects: Callable[[], list[tuple[str, bytes]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It raised an error in the ServerApp, which lost all replies that had come with it."""
+    for owner, name, value in changes():
+        monkeypatch.setattr(owner, name, value)
+    own, awaited = received(live, hostile), received(live, victim)
+    header, made = message_to_proto(answer_to(own)), objects()
+    content = made[-1][0]
+    made.append(packed("Message", header.SerializeToString(), content))
+    header.metadata.message_id = made[-1][0]
+    tree = ObjectTree(object_id=made[0][0])
+    for identifier, _ in made[1:]:
+        tree = ObjectTree(object_id=identifier, children=[tree])
+    session = hostile.client.PushMessages(
+        PushMessagesRequest(node=hostile.named, messages_list=[header], message_object_trees=[tree])
+    ).session_id
+    for identifier, data in made:
+        assert hostile.push_object(data, identifier, run=live.run, session=session)
+    said = objects.__name__.encode()
+    victim.reply(answer_to(awaited, said))
+    replies = {each.metadata.reply_to_message_id: each for each in live.replies(own, awaited)}
+    assert opened(replies[awaited.metadata.message_id]) == said
+    unreadable = replies[own.metadata.message_id]
+    assert unreadable.metadata.src_node_id == hostile.number
+    assert unreadable.error.reason == "the reply cannot be read"

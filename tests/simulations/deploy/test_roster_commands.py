@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +12,15 @@ import pytest
 from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.deploy import keys
+from fedpriv.simulations.deploy.backups.backup import back_up
+from fedpriv.simulations.deploy.backups.newest import Assurance
+from fedpriv.simulations.deploy.backups.restore import restore
 from fedpriv.simulations.deploy.federation import parse_federation
+from fedpriv.simulations.deploy.federation_budget import federation_ledger
+from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.founding import found, join
 from fedpriv.simulations.deploy.health.doctor import examine
-from fedpriv.simulations.deploy.members import epochs, pending
+from fedpriv.simulations.deploy.members import changes, epochs, pending
 from fedpriv.simulations.deploy.members.bundles import read_invitation
 from fedpriv.simulations.deploy.members.changes import (
     add,
@@ -41,7 +47,7 @@ from tests.simulations.deploy.conftest import NAMES, Founder, federation_values
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder
+    from fedpriv.simulations.deploy.folders import PartyFolder
     from fedpriv.simulations.deploy.members.epochs import Accepted
     from fedpriv.simulations.deploy.members.roster import Roster
     from tests.simulations.conftest import Command
@@ -165,8 +171,7 @@ def test_who_is_expelled_leaves_no_gap_and_the_others_their_numbers(
         roster.number("south")
     with pytest.raises(ValueError, match="takes another name"):
         four.add("south")
-    with pytest.raises(ValueError, match="was expelled in epoch 4"):
-        expel("south", four.server.root)
+    assert expel("south", four.server.root) == roster  # once is for good
 
 
 def test_a_party_that_missed_an_epoch_needs_all_rosters_in_between(
@@ -272,6 +277,18 @@ def test_nobody_sits_in_the_place_of_a_party_that_knows_its_own_key(four: Consor
     assert four.held("north").epoch == 2
 
 
+@pytest.mark.parametrize("records", [5, 11])
+def test_nobody_states_the_records_of_a_party_but_itself(four: Consortium, records: int) -> None:
+    """Under add-remove the guarantee rests on the number, and nobody has signed it in a roster."""
+    row = four.roster.row("north")
+    forged = four.roster.successor(replace(row, records=records))
+    with pytest.raises(ValueError, match=f"states {records} records for 'north', which this party"):
+        accept(four.homes["north"], [forged], fingerprint=forged.fingerprint)
+    assert four.held("north") == four.roster
+    (said,) = accept(four.homes["south"], [forged], fingerprint=forged.fingerprint).changes
+    assert said == f"north has {records} records, after 10"
+
+
 @pytest.mark.parametrize("moment", ["install", "write_roster"])
 def test_accepting_again_mends_what_a_crash_left_half_done(
     four: Consortium, moment: str, monkeypatch: pytest.MonkeyPatch
@@ -331,6 +348,60 @@ def test_a_rotation_of_the_server_that_was_interrupted_is_finished_by_rotating_a
     assert rotate_server(four.server) == new
     assert new.server == keys.identity_public(keys.read_identity(four.server.identity))
     assert [check for check in examine(four.server) if not check.passed] == []
+
+
+def test_who_was_expelled_when_the_command_was_killed_is_expelled_by_repeating_it(
+    four: Consortium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys of its node stayed where they were, and the command said that it was done."""
+    with monkeypatch.context() as crash:
+        crash.setattr(pending, "install", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            expel("east", four.server.root)
+    assert (four.server.nodes / "east.pub").exists()
+    new = four.roster
+    assert expel("east", four.server.root) == new
+    assert not (four.server.nodes / "east.pub").exists()
+    four.join("centre")
+    four.add("centre")
+    with pytest.raises(ValueError, match="'east' was expelled in epoch 3"):
+        expel("east", four.server.root)
+
+
+def test_two_changes_at_once_are_two_epochs(
+    four: Consortium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both made epoch 3 of epoch 2, and what was written last undid the other."""
+    four.join("centre")
+    other = Thread(target=expel, args=("east", four.server.root))
+    feasible = changes._require_feasible
+
+    def meanwhile(folder: ServerFolder, old: Roster, new: Roster) -> None:
+        if not other.ident:
+            other.start()
+            other.join(0.5)  # it waits for its turn
+        feasible(folder, old, new)
+
+    monkeypatch.setattr(changes, "_require_feasible", meanwhile)
+    assert four.add("centre").epoch == 3
+    other.join()
+    assert four.roster.epoch == 4
+    assert four.roster.names == ("north", "south", "west", "centre")
+    north = four.homes["north"]
+    accept(north, all_epochs(four.server), fingerprint=four.roster.fingerprint)
+
+
+def test_a_server_that_is_put_back_on_an_empty_machine_has_the_rosters_of_all_epochs(
+    four: Consortium, tmp_path: Path
+) -> None:
+    """A party that missed an epoch needs the roster of each, which only the server has."""
+    federation_ledger(four.server, four.server.runs)
+    backup, place = tmp_path / "server.backup", tmp_path / "elsewhere"
+    back_up(four.server, backup, keys=True)
+    restore(backup, place, Assurance(lost=True))
+    found = all_epochs(ServerFolder(place))
+    assert [roster.epoch for roster in found] == [1, 2]
+    assert found == all_epochs(four.server)
 
 
 def test_a_change_after_which_no_sum_is_safe_is_refused(four: Consortium, fedpriv: Command) -> None:

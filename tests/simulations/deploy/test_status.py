@@ -233,7 +233,9 @@ def test_a_watched_grid_notes_who_owes_a_reply_and_names_who_is_missing(
     grid.push_messages(asked)
     parcels.replies = [
         Message(envelope(b"x"), reply_to=asked[0]),
-        Message(Error(ErrorCode.CLIENT_APP_CRASHED, "overdue" + "!" * 1000), reply_to=asked[1]),
+        Message(
+            Error(ErrorCode.CLIENT_APP_CRASHED, "overdue\x1b[2J" + "!" * 1000), reply_to=asked[1]
+        ),
         Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=asked[2]),
     ]
     assert len(list(grid.pull_messages([]))) == 3
@@ -244,6 +246,7 @@ def test_a_watched_grid_notes_who_owes_a_reply_and_names_who_is_missing(
     assert (north.asked, north.error) == (None, "")
     assert north.replied is not None
     assert (south.asked, len(south.error)) == (None, 80)
+    assert south.error.startswith("overdue?[2J!")  # it is shown in a terminal
     assert (west.replied, west.step) == (None, "answer")
     assert west.deadline is not None
     assert grid.missing() == ("south", "west")

@@ -271,7 +271,7 @@ def test_a_deployed_party_executes_nothing_that_a_server_names(
     for (section, option), value in names.items():
         lines[{"model": 1, "strategy": 2}[section]] += f'{option} = "{value}"\n'
     with pytest.raises(ValueError, match=re.escape("a deployment runs no code")):
-        _engagement("".join(lines), None, sizes=(1, 1))  # type: ignore[arg-type]
+        _engagement("".join(lines), None, None)  # type: ignore[arg-type]
     assert not mark.exists()
 
 

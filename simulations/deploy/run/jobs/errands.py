@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fedpriv.federation.engines.courier import Courier, Patience, WallClock
-from fedpriv.federation.exchange_report import Tally
+from fedpriv.federation.exchange_report import Tally, one_line
 from fedpriv.federation.protocol.wire import Request
 from fedpriv.secagg.round import RUN_BYTES, Bound
 
@@ -75,7 +75,8 @@ def send(
             for each in reply.messages
             if isinstance(each, expected) and each.run == request.run and each.party == seats[node]
         ]
-        said = f"refused: {reply.refusal}" if reply.refusal else "no answer to it"
+        refusal = one_line(reply.refusal)
+        said = f"refused: {refusal}" if refusal else "no answer to it"
         words[names[seats[node]]] = DONE if len(done) == 1 else said
         if len(done) == 1:
             results[seats[node]] = done[0]

@@ -59,11 +59,13 @@ class Terms:
         run: Its name in all ledgers: that of the run, and a random part.
         epsilon: ε of the release.
         delta: δ of the release.
+        roster: The digest of the roster that it began under: parties answer it under no other.
     """
 
     run: str
     epsilon: float
     delta: float
+    roster: str
 
 
 def propose(
@@ -71,8 +73,8 @@ def propose(
 ) -> Terms:
     """Check that a run can be evaluated and paid for, and write down the terms.
 
-    An evaluation with the same terms that was begun and not finished is taken up again, and charged
-    once.
+    An evaluation with the same terms that was begun and not finished, in the same epoch of the
+    roster, is taken up again, and charged once.
 
     Args:
         directory: Of the run.
@@ -87,12 +89,12 @@ def propose(
         raise ValueError(f"{str(directory)!r} must be a run that has ended: it has no result.json.")
     prepared = _prepared(directory, folder)
     share = prepared.experiment.privacy.delta if delta is None else delta
-    begun = _begun(directory)
-    if begun is not None and (begun.epsilon, begun.delta) == (epsilon, share):
+    begun, roster = _begun(directory), read_roster(folder.roster).digest.hex()
+    if begun is not None and (begun.epsilon, begun.delta, begun.roster) == (epsilon, share, roster):
         return begun
     name = read_json(private(directory) / "run.json")["run"]
     run = f"{name}-evaluation-{secrets.token_hex(_TOKEN_BYTES)}"
-    terms = Terms(run=run, epsilon=epsilon, delta=share)
+    terms = Terms(run=run, epsilon=epsilon, delta=share, roster=roster)
     plan = _strategy(prepared, terms, directory).plan
     with Ledger.open(ledger_path(folder), read_only=True) as ledger:
         _require_latest(ledger, directory)
@@ -108,9 +110,12 @@ def carry_out(
     directory = Path(str(run_config["output"]))
     folder = ServerFolder(Path(str(run_config["roster"])).parent)
     terms = _begun(directory)
-    if terms is None:
-        raise ValueError(f"no evaluation was asked for in {str(directory)!r}.")
-    prepared, roster = _prepared(directory, folder), read_roster(folder.roster)
+    roster = read_roster(folder.roster)
+    if terms is None or terms.roster != roster.digest.hex():
+        raise ValueError(
+            f"no evaluation was asked for in {str(directory)!r}, or the roster has changed since."
+        )
+    prepared = _prepared(directory, folder)
     strategy = _strategy(prepared, terms, directory)
     adjacency = prepared.experiment.privacy.adjacency
     with Ledger.open(ledger_path(folder), adjacency=adjacency) as ledger:
