@@ -19,11 +19,10 @@ the node, so that whoever makes it is that node.
 from __future__ import annotations
 
 import os
-from functools import partial
 from importlib import import_module
 from ipaddress import ip_address
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from flwr.common.constant import FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API
@@ -109,6 +108,11 @@ def returning(activate: Activate) -> Activate:
     return activated
 
 
+def served(**settings: Any) -> None:
+    """Serve with limits on the head of a request, and without a line of log for each of them."""
+    uvicorn.run(**settings | {"http": "h11", "ws": "none", "access_log": False})
+
+
 def changes() -> tuple[tuple[ModuleType, str, object], ...]:
     """The rules: the module of Flower's, the name in it, and what it becomes."""
     # Whatever comes first refuses first, and hands on what it lets through.
@@ -116,7 +120,7 @@ def changes() -> tuple[tuple[ModuleType, str, object], ...]:
     layers = (*gates, held_by_superlink())  # only who may ask is held
     fleet, runtime = fleet_handlers, runtime_handlers
     return (
-        (_PROGRAM, "uvicorn", SimpleNamespace(run=partial(uvicorn.run, http="h11", ws="none"))),
+        (_PROGRAM, "uvicorn", SimpleNamespace(run=served)),
         (extensions, "get_middleware", lambda: layers),
         (api, "_get_middleware", lambda: lean(_get_middleware())),
         (fleet, "activate_node", returning(fleet.activate_node)),

@@ -14,6 +14,7 @@ import pytest
 
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.deploy.folders import PartyFolder
+from fedpriv.simulations.deploy.health.reach import free_port
 from fedpriv.simulations.deploy.members.membership import nodes
 from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.deploy.processes import processes, stop
@@ -79,7 +80,8 @@ class Day:
         """A party on a machine of its own, with keys that nobody else has seen."""
         root, server = self.live.root / "elsewhere" / name, self.live.server
         root.parent.mkdir()
-        self.do("join", server.invitation, "--name", name, "--output", root)
+        port = free_port()
+        self.do("join", server.invitation, "--name", name, "--output", root, "--port", port)
         home = self.homes[name] = PartyFolder(root)
         write_records(home.root / "records.csv", records, seed=7)
         self.do("bundle", home.root)
