@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -88,21 +89,23 @@ class Segments:
     @cached_property
     def stacks(self) -> list[_Stack]:
         """The blocks that have records, by how far they are filled up: by their own length."""
-        lengths, shorter, stacks = self.blocks.diff(), 0, []
-        for height in _HEIGHTS:
-            for few in (lengths == height, (shorter < lengths) & (lengths < height)):
-                if bool(few.any()):
-                    stacks.append(self._stack(torch.nonzero(few).squeeze(1), height))
-            shorter = height
-        return stacks
+        lengths, found = self.blocks.diff(), []
+        for shorter, height in pairwise((0, *_HEIGHTS)):
+            found.append((height, lengths == height))
+            found.append((height, (shorter < lengths) & (lengths < height)))
+        return [
+            self._stack(torch.nonzero(some).squeeze(1), height)
+            for height, some in found
+            if bool(some.any())
+        ]
 
     def _stack(self, blocks: Tensor, height: int) -> _Stack:
         row, starts = torch.arange(height), self.blocks[blocks, None]
         filling = row >= self.blocks.diff()[blocks, None]
-        places: Tensor | slice = (starts + row).clamp(max=self.records - 1).flatten()
         first, last = int(starts[0]), int(starts[-1]) + height
-        if last - first == len(places) and not bool(filling.any()):
-            places = slice(first, last)
+        if last - first == filling.numel() and not bool(filling.any()):
+            return _Stack(blocks=blocks, places=slice(first, last), filling=filling)
+        places = (starts + row).clamp(max=self.records - 1).flatten()
         return _Stack(blocks=blocks, places=places, filling=filling)
 
     @cached_property

@@ -167,7 +167,9 @@ def _arrow(name: str, values: Any) -> Any:
 
 def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any]:
     pa = import_optional("pyarrow", extra="data")
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    # What is not UTF-8 is found column by column below: Python decodes some rows with the header,
+    # so that whether a byte of a column that nobody reads is refused would follow from its place.
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         first = next(csv.reader(file, delimiter=delimiter), None)
     if not first:
         raise DataError(f"{path.name} is empty: the first line must name the columns.")
