@@ -25,6 +25,7 @@ BLOCK = 128
 _HEIGHTS = (16, 32, 64, BLOCK)
 """To how many rows blocks are filled up: 16 numbers are whole vectors on all processors."""
 
+_ROWS_AT_ONCE = 1 << 12  # that are copied: bounds the memory, however short the blocks are
 _ALIGNED = 64  # bytes: as everything that PyTorch allocates
 
 
@@ -94,9 +95,10 @@ class Segments:
             found.append((height, lengths == height))
             found.append((height, (shorter < lengths) & (lengths < height)))
         return [
-            self._stack(torch.nonzero(some).squeeze(1), height)
+            self._stack(blocks, height)
             for height, some in found
-            if bool(some.any())
+            for blocks in torch.split(torch.nonzero(some).squeeze(1), _ROWS_AT_ONCE // height)
+            if len(blocks)
         ]
 
     def _stack(self, blocks: Tensor, height: int) -> _Stack:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedpriv.simulations.experiment.data
+import fedpriv.simulations.run.identity
 import fedpriv.simulations.run.release_rules
 from fedpriv.data.partition import KINDS
 from fedpriv.privacy.planning.objective import ObjectiveProblem
@@ -101,6 +102,9 @@ def test_a_label_that_is_not_declared_is_found(
     """Without its only positive record, a table was refused; with it, it was not."""
     monkeypatch.setattr(
         fedpriv.simulations.run.release_rules, "require_releasable_schema", lambda *_, **__: None
+    )
+    monkeypatch.setattr(
+        fedpriv.simulations.run.identity, "require_releasable", lambda *_, **__: None
     )
     case = Case(name="label", strategy=GRADIENTS, adjacency="add-remove")
     schema = case.schema()

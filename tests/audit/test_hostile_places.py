@@ -17,6 +17,7 @@ from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Softmax
 from fedpriv.learning.models import LinearModel, MlpModel, Model
+from fedpriv.learning.network import small_cnn
 from fedpriv.learning.threads import one_thread
 from tests.audit.examination import difference
 from tests.audit.test_hostile_tables import Wide
@@ -162,3 +163,21 @@ def test_the_sum_of_a_party_follows_from_its_own_records(
             )(theta)
             found.add(sums.value[1].numpy().tobytes())
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(("classes", "loss"), [(1, Logistic()), (3, Softmax(classes=3))])
+@one_thread()
+def test_an_image_has_the_same_gradient_and_norm_in_every_place(classes: int, loss: Loss) -> None:
+    rng, model = np.random.default_rng(0), small_cnn(shape=(1, 8, 8), classes=classes)
+    theta = model.initial(rng).float()
+    for _ in range(5):
+        image = torch.from_numpy(rng.normal(size=model.features).astype(np.float32))
+        found = set()
+        for count in (1, 3, 64, 193):
+            labels = torch.ones(count, dtype=torch.int64 if classes > 1 else torch.float32)
+            batch = RecordBatch(features=image.repeat(count, 1), labels=labels)
+            factors = model.gradient_factors(theta, batch, loss)
+            parts = [factor.rows() for factor in factors]
+            parts += [factor.squares()[:, None] for factor in factors]
+            found |= {line.numpy().tobytes() for line in torch.cat(parts, dim=1)}
+        assert len(found) == 1
