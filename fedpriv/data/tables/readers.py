@@ -167,8 +167,8 @@ def _arrow(name: str, values: Any) -> Any:
 
 def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any]:
     pa = import_optional("pyarrow", extra="data")
-    # Python decodes some rows with the header. Of these, what is not UTF-8 is found column by column
-    # below: else the place of a byte in a column that nobody reads would decide about the file.
+    # Python decodes some rows with the header. What is not UTF-8 in them is found by column, below:
+    # else the place of a byte in a column that nobody reads would decide about the file.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         first = next(csv.reader(file, delimiter=delimiter), None)
     if not first:
