@@ -22,7 +22,7 @@ from fedpriv.learning.clipping.dense import (
     Layer,
     dense_factors,
     dense_scores,
-    slopes,
+    filled_slopes,
 )
 from fedpriv.learning.clipping.factors import Dense
 from fedpriv.learning.segments import BLOCK
@@ -128,7 +128,7 @@ class LinearModel(Model):
         from fedpriv.learning.row_scores import row_scores  # it loads a compiler
 
         scores = row_scores(batch.features, theta.reshape(self.classes, self.width))
-        errors = slopes(loss, scores, batch.labels)
+        errors = filled_slopes(loss, scores, batch.labels)
         return (Dense(batch.features, errors, bias=False, input_squares=batch.squares),)
 
     def working_size(self, *, materialised: bool) -> int:

@@ -15,7 +15,7 @@ from torch.func import functional_call
 from torch.nn.functional import pad
 
 from fedpriv._validate import require_count
-from fedpriv.learning.clipping.dense import ROWS, slopes
+from fedpriv.learning.clipping.dense import ROWS, filled_slopes
 from fedpriv.learning.clipping.layers import (
     LayerPlan,
     layer_factors,
@@ -150,7 +150,7 @@ class NetworkModel(Model):
         theta, count = theta.to(batch.features.dtype), len(batch)
 
         def errors_at(scores: Tensor) -> Tensor:
-            return self._filled(slopes(loss, scores[:count], batch.labels))
+            return self._filled(filled_slopes(loss, scores[:count], batch.labels))
 
         with self._copies.one() as (module, plan):
             if plan is None:

@@ -11,14 +11,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 _SUM = 0  # the mode of torch.embedding_bag
 
 BLOCK = 128
 """Records summed in the precision of the data: long enough for fast matrix products."""
+
+_HEIGHTS = (16, 32, 64, BLOCK)
+"""To how many rows blocks are filled up: 16 numbers are whole vectors on all processors."""
+
+_ROWS_AT_ONCE = 1 << 12  # that are copied: bounds the memory, however short the blocks are
+_ALIGNED = 64  # bytes: as everything that PyTorch allocates
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Stack:
+    """Blocks that are multiplied together, filled up to one height h.
+
+    Attributes:
+        blocks: (b,), which of all blocks.
+        places: Their records (b·h), any in the place of the filling.
+        filling: (b, h), which of these are none.
+    """
+
+    blocks: Tensor
+    places: Tensor | slice
+    filling: Tensor
+
+    def of(self, rows: Tensor) -> Tensor:
+        """The rows of the blocks, (b, h, p), always stored alike."""
+        if isinstance(self.places, slice):
+            taken = rows[self.places]
+            taken = taken.clone() if taken.data_ptr() % _ALIGNED else taken
+        else:
+            taken = rows.index_select(0, self.places)
+        return taken.view(*self.filling.shape, -1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,13 +88,27 @@ class Segments:
         return torch.cat([starts, self.offsets[-1:]])
 
     @cached_property
-    def runs(self) -> list[tuple[int, int, slice]]:
-        """Neighbouring blocks of equal length: how many, records in each, records in all."""
-        lengths, counts = torch.unique_consecutive(self.blocks.diff(), return_counts=True)
-        stops = (lengths * counts).cumsum(0).tolist()
-        starts = [0, *stops[:-1]]
-        slices = [slice(start, stop) for start, stop in zip(starts, stops, strict=True)]
-        return list(zip(counts.tolist(), lengths.tolist(), slices, strict=True))
+    def stacks(self) -> list[_Stack]:
+        """The blocks that have records, by how far they are filled up: by their own length."""
+        lengths, found = self.blocks.diff(), []
+        for shorter, height in pairwise((0, *_HEIGHTS)):
+            found.append((height, lengths == height))
+            found.append((height, (shorter < lengths) & (lengths < height)))
+        return [
+            self._stack(blocks, height)
+            for height, some in found
+            for blocks in torch.split(torch.nonzero(some).squeeze(1), _ROWS_AT_ONCE // height)
+            if len(blocks)
+        ]
+
+    def _stack(self, blocks: Tensor, height: int) -> _Stack:
+        row, starts = torch.arange(height), self.blocks[blocks, None]
+        filling = row >= self.blocks.diff()[blocks, None]
+        first, last = int(starts[0]), int(starts[-1]) + height
+        if last - first == filling.numel() and not bool(filling.any()):
+            return _Stack(blocks=blocks, places=slice(first, last), filling=filling)
+        places = (starts + row).clamp(max=self.records - 1).flatten()
+        return _Stack(blocks=blocks, places=places, filling=filling)
 
     @cached_property
     def order(self) -> Tensor:
@@ -76,18 +122,25 @@ class Segments:
     def outer_sums(self, left: Tensor, right: Tensor) -> Tensor:
         """Σ leftᵢ ⊗ rightᵢ of every party, (m, k·p), by batched matrix products.
 
-        One product for each run of blocks of equal length: parties in order of size are fastest.
+        Every block has the same instructions, whatever stands beside it: else a record would change
+        the last digits of other parties' sums, which decide how they are rounded to a grid. A
+        product has others for numbers stored askew or in other rows, and for a single block. So
+        blocks are copied, filled up with zeros to multiples of 16 records and columns, and never
+        alone.
         """
         k, p = left.shape[1], right.shape[1]
-        if k == 1 and right.is_contiguous():
-            return self.weighted_sums(left.squeeze(1), right)
-        blocks = []
-        for count, length, records in self.runs:
-            whole = length * count == self.records
-            a, b = (left, right) if whole else (left[records], right[records])
-            lefts, rights = a.view(count, length, k), b.view(count, length, p)
-            blocks.append(torch.bmm(lefts.transpose(1, 2), rights).view(count, k * p))
-        return self._fold(blocks[0] if len(blocks) == 1 else torch.cat(blocks))
+        if k == 1:
+            return self.weighted_sums(left.squeeze(1), right.contiguous())
+        sums = left.new_zeros((len(self.blocks) - 1, k * p))
+        left, wide = left.contiguous(), pad(right.contiguous(), (0, -p % _HEIGHTS[0]))
+        for stack in self.stacks:
+            lefts = stack.of(left).masked_fill(stack.filling.unsqueeze(2), 0.0)
+            rights, count = stack.of(wide), len(stack.blocks)
+            if count == 1:
+                lefts, rights = lefts.repeat(2, 1, 1), rights.repeat(2, 1, 1)
+            products = torch.bmm(lefts.transpose(1, 2), rights)
+            sums[stack.blocks] = products[:count, :, :p].flatten(1)
+        return self._fold(sums)
 
     def sums(self, rows: Tensor) -> Tensor:
         """Σ rowᵢ of every party, float64 (m, d), in float64 throughout: for narrow rows."""

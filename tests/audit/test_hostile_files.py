@@ -85,6 +85,19 @@ def test_a_long_row_is_read_wherever_it_stands(before: int, tmp_path: Path) -> N
     assert rows_of(tmp_path, lines) == before + 6
 
 
+@pytest.mark.parametrize("before", [0, 1000, 2000])
+def test_bytes_that_nobody_reads_refuse_no_file_by_their_place(before: int, tmp_path: Path) -> None:
+    """Some rows were decoded with the header: a row less before it, and a file was refused."""
+    (tmp_path / "s.toml").write_text(SCHEMA)
+    lines = [b"a,y,t,note", *[b"0.5,1,u,x"] * before, b"0.5,1,u,\xff", b"0.5,1,u,x", b""]
+    (tmp_path / "t.csv").write_bytes(b"\n".join(lines))
+    dataset, _ = read_table(tmp_path / "t.csv", read_schema(tmp_path / "s.toml"))
+    assert len(dataset.train) == before + 2
+    (tmp_path / "t.csv").write_bytes(b"\n".join(lines).replace(b",u,\xff", b",\xff,u"))
+    with pytest.raises(DataError, match="not in UTF-8"):
+        read_table(tmp_path / "t.csv", read_schema(tmp_path / "s.toml"))
+
+
 def held(
     X: NDArray[np.float32], y: NDArray[np.float32], party: NDArray[np.int32], parties: int
 ) -> PartitionedDataset:

@@ -309,16 +309,17 @@ def _held(X: NDArray[np.float32], classes: int) -> PartitionedDataset:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("hidden", [(), (1,), (3,), (7, 4)], ids=str)
+@pytest.mark.parametrize("hidden", [(), (1,), (3,), (7, 20)], ids=str)
 @pytest.mark.parametrize("outputs", [1, 2, 10])
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh"])
 @one_thread()
 def test_a_row_has_the_same_scores_and_gradients_in_every_place(
-    outputs: int, hidden: tuple[int, ...], dtype: torch.dtype
+    activation: str, outputs: int, hidden: tuple[int, ...], dtype: torch.dtype
 ) -> None:
     """Among few and many, and wherever the first row of a batch lies in memory."""
     rng = np.random.default_rng(0)
     for width in (3, 17):
-        model: Model = MlpModel(widths=(width, *hidden, outputs), activation="relu")
+        model: Model = MlpModel(widths=(width, *hidden, outputs), activation=activation)
         if not hidden and outputs > 1:
             model = LinearModel(width=width, classes=outputs)
         loss: Loss = Softmax(classes=outputs) if outputs > 1 else Logistic()
@@ -333,9 +334,9 @@ def test_a_row_has_the_same_scores_and_gradients_in_every_place(
                 labels = torch.ones(count, dtype=torch.int64 if outputs > 1 else dtype)
                 batch = RecordBatch(features=features, labels=labels)
                 scores = model.scores(theta, features).reshape(count, outputs)
-                parts = [factor.rows() for factor in model.gradient_factors(theta, batch, loss)]
-                if outputs == 1:  # a sigmoid has a last digit of its own at the end of a batch
-                    parts = [part != 0 for part in parts]
+                factors = model.gradient_factors(theta, batch, loss)
+                parts = [factor.rows() for factor in factors]
+                parts += [factor.squares()[:, None] for factor in factors]
                 found |= {line.numpy().tobytes() for line in torch.cat([scores, *parts], 1)}
         assert len(found) == 1, (width, len(found))
 

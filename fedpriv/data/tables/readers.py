@@ -167,11 +167,15 @@ def _arrow(name: str, values: Any) -> Any:
 
 def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any]:
     pa = import_optional("pyarrow", extra="data")
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    # Python decodes some rows with the header. What is not UTF-8 in them is found by column, below:
+    # else the place of a byte in a column that nobody reads would decide about the file.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         first = next(csv.reader(file, delimiter=delimiter), None)
     if not first:
         raise DataError(f"{path.name} is empty: the first line must name the columns.")
-    header = [name.strip() for name in first]
+    # The header itself must be UTF-8.
+    decoded = [name.encode(errors="surrogateescape").decode() for name in first]
+    header = [name.strip() for name in decoded]
     _check_header(path.name, header, wanted)
     _check_quotes(path, delimiter)
     try:

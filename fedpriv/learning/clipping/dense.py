@@ -65,7 +65,7 @@ def dense_factors(
 ) -> tuple[Dense, ...]:
     """The gradient of every record, one factor per layer."""
     *inputs, scores = _forward(layers, activation, batch.features)
-    errors = slopes(loss, scores, batch.labels)
+    errors = filled_slopes(loss, scores, batch.labels)
     factors = []
     for depth in reversed(range(len(layers))):
         factors.append(
@@ -77,7 +77,7 @@ def dense_factors(
             )
         )
         if depth > 0:
-            back = _products(layers[depth].weights.T, errors, turned=True)
+            back = _products(layers[depth].weights.T, errors, turned=True)[: len(errors)]
             errors = activation.derivative(inputs[depth]).mul_(back)
     return tuple(reversed(factors))
 
@@ -95,25 +95,46 @@ def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
     return derivatives.masked_fill(~known.unsqueeze(1), nan)
 
 
+def filled_slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
+    """`slopes`, of each record by the same instructions, wherever it stands.
+
+    Elementwise functions have other instructions for the numbers that their vectors leave over: the
+    last digit of a sigmoid, which may decide whether a gradient is short, would follow from the
+    number of records. So the first record fills them up to a multiple of `ROWS`.
+    """
+    count = len(scores)
+    if missing := -count % ROWS:
+        scores = torch.cat([scores, scores[:1].expand(missing, -1)])
+        labels = torch.cat([labels, labels[:1].expand(missing)])
+    return slopes(loss, scores, labels)[:count]
+
+
 def _forward(layers: Sequence[Layer], activation: Activation, features: Tensor) -> list[Tensor]:
-    """The input of every layer, and the output of the last."""
-    values = [features]
+    """The input of every layer, and the output of the last.
+
+    Filled up with zeros on the way: activations have instructions for whole vectors, as well.
+    """
+    values, rows = [features], features
     for depth, layer in enumerate(layers):
         if depth > 0:
-            values[-1] = activation.value(values[-1])
-        output = _products(layer.weights, values[-1], turned=depth > 0)
-        values.append(output if layer.bias is None else output.add_(layer.bias))
+            rows = activation.value(rows)
+            values[-1] = rows[: len(features)]
+        rows = _products(layer.weights, rows, turned=depth > 0)
+        if layer.bias is not None:
+            rows.add_(layer.bias)
+        values.append(rows[: len(features)])
     return values
 
 
 def _products(weights: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
-    """rows·weightsᵀ, (n, k): each row by the same instructions, wherever it stands.
+    """rows·weightsᵀ, (N, k), N ≥ n: each row by the same instructions, wherever it stands.
 
     A matrix product has other instructions for the rows that its tiles leave over, for few rows,
     and for numbers stored in another order or askew: a record that leaves would change the last
     digits of others, which decide where a network bends. So rows are multiplied by multiples of
     `ROWS`, the last of them zeros, and always stored alike: coordinate by coordinate if
-    ``turned``, as the layers before left them, else record by record.
+    ``turned``, as the layers before left them, else record by record. The products of these zeros
+    are still there.
 
     (W·aᵀ)ᵀ rather than a·Wᵀ: a third faster where layers are narrow.
     """
@@ -123,7 +144,7 @@ def _products(weights: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
     if rest or not whole:
         last = rows.new_zeros((ROWS, rows.shape[1]))
         last[:rest] = rows[whole:]
-        pieces.append((weights @ _stored(last, turned=turned))[:, :rest])
+        pieces.append(weights @ _stored(last, turned=turned))
     return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)).T
 
 

@@ -17,6 +17,9 @@ _NARROW, _PIECE = 64, 1000  # columns
 def squared_norms(rows: Tensor, *, extra: float = 0.0) -> Tensor:
     """‖rowᵢ‖₂² + extra, (n,): float64 for wide rows, in the precision of the rows for narrow ones.
 
+    Row by row in memory: sums along columns would add up the last rows in another order, and which
+    gradients are counted as short would follow from the number of records.
+
     Guarantee. Whatever the order in which the hardware adds, p squares and p - 1 sums give ‖row‖²
     within a factor 1 ± pu to first order (Higham 2002, §3.1), hence the norm within pu/2. At most
     p = 1000 columns are added in the precision of the rows, u ≤ 2⁻²⁴; what follows until a weight
@@ -27,7 +30,7 @@ def squared_norms(rows: Tensor, *, extra: float = 0.0) -> Tensor:
     Squares overflow float32 from 2⁶⁴ on, so an infinite result asks for a second look in float64.
     NaN stays NaN.
     """
-    width = rows.shape[1]
+    rows, width = rows.contiguous(), rows.shape[1]
     if width <= _NARROW:
         squares = rows.square().sum(1)
     else:

@@ -1,0 +1,183 @@
+"""Hostile places: copies of one record, which a release must treat alike wherever they stand.
+
+Functions and sums of PyTorch take vectors of numbers at a time, and have other instructions for
+those that are left over at the end. A record that leaves makes others the last.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedpriv.learning.batch import RecordBatch
+from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
+from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Softmax
+from fedpriv.learning.models import LinearModel, MlpModel, Model
+from fedpriv.learning.network import small_cnn
+from fedpriv.learning.threads import one_thread
+from tests.audit.examination import difference
+from tests.audit.test_hostile_tables import Wide
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from tests.audit.neighbours import Case, Laboratory
+
+WIDTH, HIDDEN, SEED = 16, 20, 10
+"""Of the network, whose first weights are public."""
+
+COPIES = 64
+"""So many records that nothing is left over until one of them leaves."""
+
+MODEL = MlpModel(widths=(WIDTH, HIDDEN, 1), activation="sigmoid")
+THETA = MODEL.initial(np.random.default_rng(SEED)).float()
+
+
+def measured(loss: Loss, x: Tensor) -> Tensor:
+    """The squared gradient norms and the slopes, (2, n), of many copies, and of one fewer."""
+    found = []
+    for count in (COPIES, COPIES - 1):
+        batch = RecordBatch(features=x.repeat(count, 1), labels=torch.ones(count))
+        factors = MODEL.gradient_factors(THETA, batch, loss)
+        squares = torch.stack([factor.squares().double() for factor in factors]).sum(0)
+        found.append(torch.stack([squares, factors[-1].rows()[:, -1].double()]))
+    return torch.cat(found, dim=1)
+
+
+def spread(loss: Loss, row: int, x: Tensor) -> float:
+    values = measured(loss, x)[row]
+    return float(values.max() - values.min())
+
+
+def findings(
+    strategy: dict[str, Any],
+    model: dict[str, Any],
+    record: Tensor,
+    laboratory: Laboratory,
+    folder: Path,
+) -> list[str]:
+    """What one of many copies shows beside the noise, or by more than the noise hides."""
+    case: Case = Wide(
+        name="places",
+        columns=WIDTH,
+        strategy={**strategy, "rounds": 1, "learning_rate": 0.1, "seed": SEED},
+        adjacency="add-remove",
+        model={"name": "mlp", "hidden": [HIDDEN], "activation": "sigmoid", **model},
+        data={
+            "test_fraction": 0.0,
+            "intercept": 0.0,
+            "feature_norm": 8.0,
+            "records": [COPIES, 1, 1, 1, 1, 1, 1],
+        },
+    )
+    row = {f"x{i:02}": repr(float(value)) for i, value in enumerate(record)} | {"y": "1", "p": "a"}
+    rows = [dict(row) for _ in range(COPIES)]
+    one = laboratory.run(case, rows, folder / "one")
+    other = laboratory.run(case, rows[:-1], folder / "other", script=one)
+    assert (one.code, other.code) == (0, 0), one.said + other.said
+    return difference(case, one, other)
+
+
+@one_thread()
+def test_a_record_that_leaves_makes_no_other_gradient_short(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """The norms of the last 31 were added up in another order: a count moved by 32, not by 1."""
+    rng = np.random.default_rng(1)
+    drawn = torch.from_numpy(rng.uniform(-0.9, 0.9, (100, WIDTH)).astype(np.float32))
+    worst = max(drawn, key=partial(spread, Logistic(), 0))
+    squares = measured(Logistic(), worst)[0]
+    clip = float((squares.min() + squares.max()) / 2) ** 0.5
+    strategy = {"name": "adaptive-clipping", "clip": clip}
+    assert findings(strategy, {}, worst, laboratory, tmp_path) == []
+
+
+@one_thread()
+def test_a_record_that_leaves_flips_no_other_by_the_last_digit_of_a_sigmoid(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """At the bend of a hinge the last digit of the activations decided about a gradient."""
+    loss = HuberHinge(smoothing=1e-8)
+    worst = max(_at_the_bend(), key=partial(spread, loss, 1))
+    model = {"loss": "huber-svm", "smoothing": loss.smoothing}
+    strategy = {"name": "gradient-perturbation"}
+    assert findings(strategy, model, worst, laboratory, tmp_path) == []
+
+
+def _at_the_bend() -> Tensor:
+    """Records whose margin is 1 up to its last digits, at the first network."""
+    first, second = THETA[: HIDDEN * WIDTH].view(HIDDEN, WIDTH), THETA[-HIDDEN - 1 : -1]
+    rng = np.random.default_rng(2)
+    lengths = torch.from_numpy(rng.uniform(0.5, 0.9, (200, WIDTH)).astype(np.float32))
+    towards = (second @ first).sign() * lengths
+    low, high = torch.zeros(len(towards), 1), torch.ones(len(towards), 1)
+    for _ in range(30):
+        middle = (low + high) / 2
+        below = MODEL.scores(THETA, towards * middle)[:, None] < 1
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return towards * high
+
+
+@pytest.mark.parametrize("records", [7, 60, 128, 200])
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [
+        (MODEL, Logistic()),
+        (MlpModel(widths=(5, 7, 4, 3), activation="relu"), Softmax(classes=3)),
+        (LinearModel(width=9, classes=3), Softmax(classes=3)),
+    ],
+    ids=["network", "deep", "softmax"],
+)
+@one_thread()
+def test_the_sum_of_a_party_follows_from_its_own_records(
+    model: Model, loss: Loss, records: int
+) -> None:
+    """It is rounded to a grid, and the last digit may decide about a step, at every party.
+
+    Products in batches had other instructions by how many there were, and where numbers lay: one
+    record more at the first party changed the last digits of 58 % of 4000 others.
+    """
+    rng = np.random.default_rng(0)
+    most = records + 2 * records + 151
+    X = torch.from_numpy(rng.normal(size=(most, model.features)).astype(np.float32))
+    labels = rng.integers(0, 2, most) if loss.outputs > 1 else rng.choice([-1.0, 1.0], most)
+    y, theta = torch.from_numpy(labels), torch.from_numpy(rng.normal(size=model.dimension))
+    found = set()
+    for before in (0, 1, 3, records, 150):
+        for after in (0, 5, records, 2 * records + 1):
+            kept = torch.arange(records, records + before + records + after) % most
+            kept[before : before + records] = torch.arange(records)
+            batch = RecordBatch(
+                features=X[kept],
+                labels=y[kept],
+                offsets=torch.tensor([0, before, before + records, len(kept)]),
+            )
+            sums = ClippedGradient(
+                model=model, loss=loss, batch=batch, clipping=Clipping(clip_norm=1.0)
+            )(theta)
+            found.add(sums.value[1].numpy().tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(("classes", "loss"), [(1, Logistic()), (3, Softmax(classes=3))])
+@one_thread()
+def test_an_image_has_the_same_gradient_and_norm_in_every_place(classes: int, loss: Loss) -> None:
+    rng, model = np.random.default_rng(0), small_cnn(shape=(1, 8, 8), classes=classes)
+    theta = model.initial(rng).float()
+    for _ in range(5):
+        image = torch.from_numpy(rng.normal(size=model.features).astype(np.float32))
+        found = set()
+        for count in (1, 3, 64, 193):
+            labels = torch.ones(count, dtype=torch.int64 if classes > 1 else torch.float32)
+            batch = RecordBatch(features=image.repeat(count, 1), labels=labels)
+            factors = model.gradient_factors(theta, batch, loss)
+            parts = [factor.rows() for factor in factors]
+            parts += [factor.squares()[:, None] for factor in factors]
+            found |= {line.numpy().tobytes() for line in torch.cat(parts, dim=1)}
+        assert len(found) == 1
