@@ -6,7 +6,8 @@ is answered when something came; when nothing comes, there is one question every
 
 News wakes everyone who waits for its kind: whom it is for, Flower says when the request goes on.
 Nothing is decided here: a request goes on as it came, a little later. What must be checked about
-who asks is checked before, so that a stranger is not held.
+who asks is checked before, so that a stranger is not held. A request whose sender is gone does not
+go on: Flower would take the message that it is given for delivered.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.middleware import Middleware
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Coroutine, Mapping
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     Waiting = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
 
@@ -105,7 +106,11 @@ class Held:
         """Pass a request on, held or not, and say what it may have brought."""
         path = scope["path"] if scope["type"] == "http" else ""
         if path in self._held:
-            await self._hold((path, scope.get("client")), self._held[path])
+            body = await _body(receive)
+            hold = self._hold((path, scope.get("client")), self._held[path])
+            if not await _before_the_end(hold, receive):
+                return  # it would be given what nobody receives
+            receive = _again(body, receive)
         await self._app(scope, receive, send)
         for news in self._announced.get(path, ()):
             news.announce()
@@ -120,6 +125,40 @@ class Held:
         self._seen[who] = news.count  # before it looks: what comes meanwhile is news to it
         while len(self._seen) > _MOST:
             self._seen.popitem(last=False)
+
+
+async def _body(receive: Receive) -> list[Message]:
+    """The body of a request, in the parts in which it came."""
+    parts = [await receive()]
+    while parts[-1]["type"] == "http.request" and parts[-1].get("more_body", False):
+        parts.append(await receive())
+    return parts
+
+
+async def _before_the_end(waiting: Coroutine[Any, Any, None], receive: Receive) -> bool:
+    """Wait as long as the connection stands; whether it still does.
+
+    After its body, all that comes of a request is that its sender is gone.
+    """
+    wait, end = asyncio.create_task(waiting), asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait((wait, end), return_when=asyncio.FIRST_COMPLETED)
+        return not end.done()
+    finally:
+        for task in (wait, end):
+            task.cancel()
+        await asyncio.gather(wait, end, return_exceptions=True)
+
+
+def _again(parts: list[Message], receive: Receive) -> Receive:
+    """Receive what was received already, and then what comes."""
+    left = iter(parts)
+
+    async def received() -> Message:
+        part = next(left, None)
+        return await receive() if part is None else part
+
+    return received
 
 
 def held_by_superlink() -> Middleware:

@@ -24,6 +24,7 @@ class _App:
         self.reached: list[str] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert [await receive(), await receive()] == [_part(b"first", more=True), _part(b"second")]
         self.reached.append(scope["path"])
 
 
@@ -36,9 +37,18 @@ class _Server:
             self.app, held={ASK: self.news}, announced={BRING: (self.news,)}, seconds=seconds
         )
 
-    async def request(self, path: str, client: int = 1) -> None:
+    async def request(self, path: str, client: int = 1, gone: asyncio.Event | None = None) -> None:
+        """A request of two parts, whose sender is gone when ``gone`` is set."""
         scope = {"type": "http", "path": path, "client": ("127.0.0.1", client)}
-        await self._layer(scope, _nothing, _ignore)
+        parts = [_part(b"first", more=True), _part(b"second")]
+
+        async def receive() -> Message:
+            if parts:
+                return parts.pop(0)
+            await (gone or asyncio.Event()).wait()
+            return {"type": "http.disconnect"}
+
+        await self._layer(scope, receive, _ignore)
 
     async def held(self, client: int = 1) -> asyncio.Task[None]:
         """A request that waits: the task of it, once it does."""
@@ -49,8 +59,8 @@ class _Server:
         return task
 
 
-async def _nothing() -> Message:
-    return {"type": "http.request"}
+def _part(body: bytes, *, more: bool = False) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
 
 
 async def _ignore(_message: Message) -> None:
@@ -121,6 +131,26 @@ def test_news_of_another_thread_wakes_a_request() -> None:
         waiting = await server.held()
         Thread(target=server.news.announce).start()
         await waiting
+
+    server = _Server()
+    asyncio.run(story(server))
+    assert server.app.reached == [ASK, ASK]
+
+
+def test_a_request_whose_sender_is_gone_takes_nothing_from_those_who_come_back() -> None:
+    """A node that was killed while it was held lost the message that its successor came for."""
+
+    async def story(server: _Server) -> None:
+        await server.request(ASK)
+        gone = asyncio.Event()
+        waiting = asyncio.create_task(server.request(ASK, gone=gone))
+        while not server.news.awaited:
+            await asyncio.sleep(0)
+        gone.set()
+        await waiting
+        server.news.announce()
+        assert server.news.awaited == 0
+        await server.request(ASK, client=2)
 
     server = _Server()
     asyncio.run(story(server))
