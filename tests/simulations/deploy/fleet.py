@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import httpx
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
@@ -278,10 +279,11 @@ def _task(address: str, server: ServerFolder) -> Iterator[HttpGrid]:
         grid = HttpGrid(address, False, certificate, token=token)
         run = run_from_proto(task.run)
         grid.set_run(run)
-        TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, run.run_id
-        TaskIdentity.node_id = 1
+        # Of this process, in which other tests run as well.
+        known = {"_task_id": task.task_id, "_run_id": run.run_id, "_node_id": 1}
         try:
-            yield grid
+            with patch.multiple(TaskIdentity, **known):
+                yield grid
         finally:
             heart.stop()
             grid.close()
