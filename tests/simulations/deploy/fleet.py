@@ -280,7 +280,7 @@ def _task(address: str, server: ServerFolder) -> Iterator[HttpGrid]:
         run = run_from_proto(task.run)
         grid.set_run(run)
         # Of this process, in which other tests run as well.
-        known = {"_task_id": task.task_id, "_run_id": run.run_id, "_node_id": 1}
+        known: dict[str, Any] = {"_task_id": task.task_id, "_run_id": run.run_id, "_node_id": 1}
         try:
             with patch.multiple(TaskIdentity, **known):
                 yield grid
