@@ -43,7 +43,11 @@ def live() -> Iterator[Standing]:
         for number, folder in enumerate(made.parties):
             write_records(folder.root / "test.csv", SIZES[number], seed=100 + number)
             made.change(folder, party={"test": "test.csv"})
-        yield made
+        try:
+            yield made
+        finally:
+            for root in (made.root / "elsewhere").glob("*"):
+                stop(PartyFolder(root))  # who came later
 
 
 class Day:
