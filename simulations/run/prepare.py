@@ -141,6 +141,7 @@ def build_federation(
         workers=workers,
         dropouts=dropouts(prepared),
         first_round=done,
+        apart=release,
     )
 
 
