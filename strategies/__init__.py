@@ -20,6 +20,7 @@ from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.strategies import (
     adaptive_clipping,
     adaptive_gradient,
+    federated_averaging,
     gradient_perturbation,
     learned_protection,
     local_gradient_perturbation,
@@ -30,6 +31,7 @@ from fedpriv.strategies import (
     output_perturbation,
     pathak,
     pooled,
+    scaffold,
 )
 from fedpriv.strategies.common.building import Count, Positive, Rate, Setup, StrategyInfo
 from fedpriv.strategies.common.noisy_gradients import NoisyGradients, NoisyOptions
@@ -65,6 +67,8 @@ _MODULES = (
     adaptive_clipping,
     adaptive_gradient,
     learned_protection,
+    federated_averaging,
+    scaffold,
     local_output_perturbation,
     local_gradient_perturbation,
     local_objective_perturbation,

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.sampling import poisson_sample
@@ -156,7 +157,7 @@ class Trainees:
         step, bound = query.grid.step * unit, query.answer_bound(task, task.largest) * unit
         if query.control is None:
             return trainer.clipped_sum(
-                query.theta,
+                torch.tensor(query.theta),
                 key=query.key,
                 clip_norm=query.clip_norm,
                 weights=weights,
@@ -188,10 +189,12 @@ class Trainees:
         if control is None:
             raise ValueError("control must be given for control variates, got None.")
         before = self._variates_before(query, control)
-        updates = np.asarray(
-            trainer.updates(query.theta, key=query.key, joining=chosen, shift=control - before),
-            dtype=np.float64,
-        )
+        updates = trainer.updates(
+            torch.tensor(query.theta),
+            key=query.key,
+            joining=chosen,
+            shift=torch.from_numpy(control - before),
+        ).astype(np.float64)
         records = self._batch.segments.offsets.diff().tolist()
         steps = np.array([query.training.steps_with(count) for count in records])
         trained = chosen & (steps > 0) & np.isfinite(updates).all(axis=1)

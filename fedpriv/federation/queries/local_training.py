@@ -203,6 +203,11 @@ class LocalTrainingQuery(Query):
         return self.training.steps_with(task.largest)
 
     @property
+    def remembering(self) -> bool:
+        """With control variates, of which every party keeps its own."""
+        return self.control is not None
+
+    @property
     def key(self) -> int:
         """The 64-bit key of the orders in which parties go through their records."""
         return int(self._public("orders").words(1)[0])
