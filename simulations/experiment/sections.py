@@ -120,6 +120,8 @@ class PrivacySection(Section):
         epsilon: ε.
         delta: δ; 0 for a pure guarantee.
         adjacency: when two data sets are neighbours.
+        unit: whose privacy is protected: one record, all records of one person, or all records of
+            one party.
         noise_at: "server", who then sees exact sums; or "parties", each with a share of the noise,
             sized for ``run.dropout`` and ``colluding``.
         colluding: the largest fraction of the parties that tell the server all they know: masks
@@ -131,6 +133,7 @@ class PrivacySection(Section):
     epsilon: Positive = 1.0
     delta: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    unit: Literal["record", "person", "party"] = "record"
     noise_at: Literal["server", "parties"] = "server"
     colluding: Annotated[float, Field(ge=0, lt=1)] = DEFAULT_COLLUDING
     share_law: Literal["auto", "skellam", "discrete-gaussian", "polya"] = "auto"

@@ -132,10 +132,10 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
 
 def _same(one: Event, other: Event) -> bool:
     """Equal up to rounding: relative noise is a quotient, formed at other sizes."""
-    if type(one) is not type(other) or one.adjacency is not other.adjacency:
+    if (type(one), one.adjacency, one.unit) != (type(other), other.adjacency, other.unit):
         return False
     return all(
         isclose(getattr(one, field.name), getattr(other, field.name), rel_tol=1e-12)
         for field in fields(one)
-        if field.name != "adjacency"
+        if field.name not in ("adjacency", "unit")
     )
