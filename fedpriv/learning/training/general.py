@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -51,7 +51,7 @@ class GeneralTraining:
         key: np.uint64,
         chosen: NDArray[np.int64],
         shift: Tensor | None,
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.floating]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
         """The updates of some parties, a few at a time, with their indices."""
         size = self._together(chosen)
         with _differentiable(self._model) as scores, warnings.catch_warnings():

@@ -13,6 +13,7 @@ import torch
 
 from fedpriv._validate import require_positive
 from fedpriv.learning.clipping.clipped_sum import check_records, check_vector
+from fedpriv.learning.training.dense import DenseTraining
 from fedpriv.learning.training.general import GeneralTraining
 from fedpriv.learning.training.orders import checked_key
 from fedpriv.learning.training.parties import Parties
@@ -54,12 +55,14 @@ class LocalTrainer:
     settings: LocalSgd
     first_party: int = 0
     _parties: Parties = field(init=False)
-    _training: GeneralTraining = field(init=False)
+    _training: DenseTraining | GeneralTraining = field(init=False)
 
     def __post_init__(self) -> None:
         check_records(self.model, self.loss, self.batch)
         parties = Parties(batch=self.batch, loss=self.loss, first_party=self.first_party)
-        training = GeneralTraining(self.model, self.loss, parties, self.settings)
+        compiled = DenseTraining.can_train(self.model, self.loss)
+        way = DenseTraining if compiled else GeneralTraining
+        training = way(self.model, self.loss, parties, self.settings)
         object.__setattr__(self, "_parties", parties)
         object.__setattr__(self, "_training", training)
 
