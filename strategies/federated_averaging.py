@@ -1,5 +1,4 @@
-"""Federated averaging: parties train on their own for a while, and the mean of their updates is
-released.
+"""Federated averaging: parties train on their own, and the mean of their updates is released.
 
     for t = 1 … T:
         party j:  w ← θ; some epochs of SGD on its own records; u_j ← w - θ
@@ -113,7 +112,7 @@ class FederatedAveraging(UpdateStrategy):
             self._clip = self._followed(self._clip, float(release[-1]))
 
     def _followed(self, clip: float, below: float) -> float:
-        """C after a noisy share of the updates was not clipped; within reason, whatever the noise."""
+        """C after a noisy share of updates was not clipped; within reason, whatever the noise."""
         options, first = self._options, self._first_clip
         excess = min(1.0, max(0.0, below)) - options.clip_quantile
         power = min(log(_WIDEST), max(-log(_WIDEST), -options.clip_rate * excess))

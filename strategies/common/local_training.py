@@ -13,7 +13,7 @@ from fedpriv.learning.training.settings import LocalSgd
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.party import noise_multiplier, party_plan, update_noise
 from fedpriv.secagg import FixedPoint
-from fedpriv.strategies.common.building import Count, Positive, Rate
+from fedpriv.strategies.common.building import Count, Positive, Rate  # noqa: TC001 - pydantic
 from fedpriv.strategies.common.optimiser import OptimiserOptions
 from fedpriv.strategies.common.sharing import with_shares
 
@@ -78,7 +78,9 @@ class LocalOptions(OptimiserOptions):
             )
         return self
 
-    def local_training(self, task: Task, *, momentum: float = 0.0, proximal: float = 0.0) -> LocalSgd:
+    def local_training(
+        self, task: Task, *, momentum: float = 0.0, proximal: float = 0.0
+    ) -> LocalSgd:
         """What a party does between two exchanges."""
         steps, epochs = self.local_steps, self.local_epochs
         rate = self.local_learning_rate
@@ -195,7 +197,9 @@ def plan_updates(
     )
     counting = None
     if counted:
-        noise = _COUNT_NOISE * training_parties(task, options) if count_noise is None else count_noise
+        noise = (
+            _COUNT_NOISE * training_parties(task, options) if count_noise is None else count_noise
+        )
         counting = update_noise(multiplier, noise) / noise
     norm = answer_norm(counting)
     bound = max(total_weight(task, options), task.parties * (counting or 0.0) / 2)

@@ -84,9 +84,7 @@ class UpdateStrategy(SumStrategy):
             grid=update_grid(
                 task,
                 step=None if plan is None else plan.step,
-                bound=max(
-                    total_weight(task, options), task.parties * (self._counting or 0.0) / 2
-                ),
+                bound=max(total_weight(task, options), task.parties * (self._counting or 0.0) / 2),
                 clipped=self._clip is not None,
                 noise_reach=0.0 if mechanism is None else share_reach(mechanism, task),
             ),

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedpriv.data.partition import PartitionedDataset
 from fedpriv.federation.strategy.base import Run
 from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Logistic
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fedpriv.data.partition import PartitionedDataset
     from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.learning.models import Model
     from fedpriv.privacy.budget import Budget
@@ -123,7 +123,12 @@ class Plain:
             loss = torch.nn.functional.softplus(-scores * torch.tensor(own.y[rows])).mean()
             (gradient,) = torch.autograd.grad(loss, w)
             w = w.detach()
-            full = gradient + self.task.regulariser * w + self.proximal * (w - start) + torch.as_tensor(shift)
+            full = (
+                gradient
+                + self.task.regulariser * w
+                + self.proximal * (w - start)
+                + torch.as_tensor(shift)
+            )
             v = self.momentum * v + full
             w = w - self.rate * v
             steps += 1
@@ -147,7 +152,7 @@ class Plain:
         """FedAvg: ``step`` makes the next model from the last and the mean update."""
         for round_ in range(rounds):
             updates = [self.update(theta, j, round_)[0] for j in range(self.task.parties)]
-            mean = sum(w * u for w, u in zip(weights, updates, strict=True)) / sum(weights)
+            mean = np.average(updates, axis=0, weights=weights)
             theta = step(theta, mean)
         return theta
 

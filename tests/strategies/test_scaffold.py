@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,13 +12,15 @@ import pytest
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.party.guard import Policy
 from fedpriv.federation.party.party import Party
-from fedpriv.federation.task import Task
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import federated_averaging, scaffold
 from tests.federation.worlds import random_data, streams
 from tests.strategies.plain_training import MODELS, SIZES, WIDTH, Plain, make, task_of, trained
+
+if TYPE_CHECKING:
+    from fedpriv.federation.task import Task
 
 DATA = random_data(SIZES, WIDTH)
 
@@ -48,7 +50,7 @@ def test_its_fixed_point_is_the_joint_minimiser_where_federated_averaging_has_an
     """What control variates are for: parties whose data disagree, and many local steps."""
     task = task_of("logistic", regulariser=0.1)
     options: dict[str, Any] = {
-        "rounds": 400, "local_steps": 10, "batch_size": "all", "local_learning_rate": 1.0,
+        "rounds": 200, "local_steps": 10, "batch_size": "all", "local_learning_rate": 1.0,
     }  # fmt: skip
     X, y = DATA.dataset.train.X.astype(np.float64), DATA.dataset.train.y.astype(np.float64)
 
@@ -64,15 +66,13 @@ def test_its_fixed_point_is_the_joint_minimiser_where_federated_averaging_has_an
 def test_who_stays_out_keeps_its_variate() -> None:
     """With a cohort of one, c moves by a quarter of that party's change."""
     task = task_of("logistic")
-    strategy = make(
-        scaffold, task, rounds=3, cohort=1, weights="equal", local_learning_rate=0.5
-    )
+    strategy = make(scaffold, task, rounds=3, cohort=1, weights="equal", local_learning_rate=0.5)
     plain, world = Plain(task=task, data=DATA, rate=0.5), federation(task)
     theta, c = np.zeros(WIDTH), np.zeros(WIDTH)
     own = [np.zeros(WIDTH) for _ in SIZES]
     for round_ in range(3):
         query = strategy.ask()
-        (member,) = np.flatnonzero(query.trainees(4))
+        (member,) = np.flatnonzero(query.trainees(4)).tolist()
         update, steps = plain.update(theta, member, round_, c - own[member])
         new = own[member] - c - update / (steps * 0.5)
         theta, c = theta + update, c + (new - own[member]) / 4
@@ -132,8 +132,8 @@ def test_update_and_variate_are_clipped_as_one_vector() -> None:
         answer = query.grid.decode(party(number).answer(query)) * query.grid.step
         slack = sqrt(2 * WIDTH) / 2 * query.grid.step
         assert 0.99 <= np.linalg.norm(answer) <= 1 + slack
-        assert np.linalg.norm(answer[WIDTH:]) > 0.5  # it has a part in both halves
-        assert np.linalg.norm(answer[:WIDTH]) > 1e-3
+        halves = np.linalg.norm(answer[:WIDTH]), np.linalg.norm(answer[WIDTH:])
+        assert min(halves) > 0.05
 
 
 def test_it_restores_what_the_server_knows() -> None:

@@ -126,12 +126,12 @@ class LocalTrainingQuery(Query):
                 f"party_rate must be 1 with a cohort or shares of noise, got {self.party_rate!r}: "
                 "how they go together is not known here."
             )
-        if isinstance(self.event, PoissonGaussianEvent):
-            if self.event.sampling_rate != self.party_rate:
-                raise ValueError(
-                    f"party_rate must be the sampling rate of the event, "
-                    f"{self.event.sampling_rate!r}, got {self.party_rate!r}."
-                )
+        counted_on = getattr(self.event, "sampling_rate", 1.0)
+        if counted_on not in (1.0, self.party_rate):
+            raise ValueError(
+                f"party_rate must be the sampling rate of the event, {counted_on!r}, got "
+                f"{self.party_rate!r}."
+            )
 
     def _check_control(self) -> None:
         if self.control is None:

@@ -5,9 +5,9 @@ of a round do not depend on C, which may follow what was released.
 
 **A count beside the updates** (adaptive clipping; Andrew et al. 2021, arXiv:1905.03871). Each party
 sends b - ½ along, b = 1 if its update was not clipped. Of norm ½ for who takes part and 0 for who
-does not, it is ½ away under add-remove and 1 under replace-one, each time half of what an update is
-away in units of C. So noise z_Δ on the updates and σ_b on the count cost together exactly what noise
-z on the updates alone would, with
+does not, it moves by ½ under add-remove and 1 under replace-one, each time half of what an update
+moves by in units of C. So noise z_Δ on the updates and σ_b on the count cost together exactly what
+noise z on the updates alone would, with
 
     z⁻² = z_Δ⁻² + (2σ_b)⁻²,
 
