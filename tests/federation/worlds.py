@@ -126,6 +126,7 @@ def build(
         run=run,
         ledger=ledger,
         release=release,
+        unit=strategies.STRATEGIES[name].units[0],
         **({} if sharing is None else {"noise_at": "parties", **sharing}),
     )
 
