@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import fedpriv
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.simulations.experiment.budgets import INFINITE
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
 from fedpriv.simulations.run.history import Record
 from fedpriv.simulations.run.outcome import RESULT, sift
@@ -61,7 +62,7 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         "rounds": record.made,
         "stopped": record.strategy.stopped or None,
         "cut_short": record.strategy.cut_short,
-        "noise_stddev": record.noise,
+        "noise_stddev": 0.0 if record.prepared.noise_free else record.noise,
     }
     if record.release:
         return sift(values, RESULT)
@@ -121,7 +122,7 @@ def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any
         "label": experiment.strategy.title,
         "options": experiment.strategy.options,
         "guests": experiment.guest_code or None,
-        "private": prepared.info.private,
+        "private": prepared.info.private and not prepared.noise_free,
         "unit": "record",
         "engine": experiment.run.engine,
         "secure_aggregation": _aggregation(prepared, simulated=simulated),
@@ -153,9 +154,13 @@ def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
 
 
 def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
-    """What was spent, by the plan, and what the experiment allowed: a form for study may differ."""
+    """What was spent, by the plan, and what the experiment allowed: a form for study may differ.
+
+    ``epsilon`` is None where nothing is promised; the budget of a twin without noise is "inf".
+    """
     if plan is None:
-        return dict.fromkeys(("epsilon", "delta", "adjacency", "epsilon_budget"))
+        nothing: dict[str, Any] = dict.fromkeys(("epsilon", "delta", "adjacency"))
+        return {**nothing, "epsilon_budget": INFINITE if prepared.noise_free else None}
     return {
         "epsilon": plan.epsilon,
         "delta": plan.budget.delta,
@@ -177,7 +182,9 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
             f"{result['records']} records, {rounds} round{'' if rounds == 1 else 's'}, {took}"
         )
     ]
-    if result["epsilon"] is None:
+    if result["epsilon_budget"] == INFINITE:
+        lines.append("no privacy: epsilon = ∞, the run added no noise; for study alone")
+    elif result["epsilon"] is None:
         lines.append("no privacy is promised: the strategy adds no noise")
     else:
         lines.append(
