@@ -18,6 +18,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.rows import Row, sorted_rows
+from fedpriv.simulations.experiment.budgets import shown
 from fedpriv.simulations.experiment.catalogue import FRAME, inheriting, strategy_info
 from fedpriv.simulations.experiment.sections import EntrySection, StrategySection, at_budget
 from fedpriv.simulations.refusals import refusals
@@ -51,7 +52,8 @@ class Cell:
     def setting(self) -> tuple[str, float, int | None]:
         """What all seeds of a row share."""
         experiment = self.experiment
-        return experiment.strategy.title, experiment.privacy.epsilon, experiment.data.parties
+        epsilon = float(experiment.privacy.epsilon)
+        return experiment.strategy.title, epsilon, experiment.data.parties
 
 
 def cells(experiment: Experiment) -> list[Cell]:
@@ -87,7 +89,7 @@ def cells(experiment: Experiment) -> list[Cell]:
     return runs
 
 
-def _at_budget(experiment: Experiment, entry: EntrySection, epsilon: float) -> Experiment:
+def _at_budget(experiment: Experiment, entry: EntrySection, epsilon: float | str) -> Experiment:
     """The experiment with the strategy of ``entry`` and all that the entry changes at a budget."""
     changes = entry.changes(epsilon)
     section = StrategySection(name=entry.name, label=entry.label, **changes.pop("strategy"))
@@ -210,7 +212,7 @@ def _naming(cell: Cell) -> Iterator[None]:
             yield
     except ValueError as error:
         title, epsilon, _ = cell.setting
-        raise ValueError(f"{title} at ε = {epsilon:g}: {error}") from None
+        raise ValueError(f"{title} at ε = {shown(epsilon)}: {error}") from None
 
 
 def _become_worker() -> None:

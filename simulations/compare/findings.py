@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby, product
+from math import inf
 from typing import TYPE_CHECKING
 
 from fedpriv.simulations.compare.intervals import Interval, paired_difference
@@ -88,7 +89,7 @@ class Study:
         """Sort rows into those without noise and, by label and budget, those with it."""
         noisy: dict[str, dict[float, Row]] = {}
         for row in sorted(rows, key=lambda row: row.epsilon_budget or 0.0):
-            if row.epsilon_budget is not None:
+            if row.epsilon_budget is not None and row.epsilon_budget < inf:
                 noisy.setdefault(row.label, {})[row.epsilon_budget] = row
         return cls(
             frame={row["strategy"]: row for row in rows if row.epsilon_budget is None},

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from math import log10
+from math import inf, log10, sqrt
 from typing import TYPE_CHECKING
+
+from fedpriv.simulations.experiment.budgets import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +22,12 @@ _HEIGHT = 16
 def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
     """The means over seeds, one mark per strategy, and the strategies without noise as lines.
 
-    ε is spaced logarithmically, one column for each budget.
+    ε is spaced logarithmically, one column for each budget; ∞, if it is among them, is the last.
     """
     noisy = [row for row in rows if row.epsilon_budget is not None]
     if not noisy:
         return ""
-    budgets = sorted({row.epsilon_budget for row in noisy if row.epsilon_budget is not None})
+    places = _places(noisy)
     labels = list(dict.fromkeys(row.label for row in noisy))
     means = [row.interval.mean for row in rows]
     low, high = min(means), max(means)
@@ -36,8 +38,8 @@ def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
         return round((high - value) / span * (_HEIGHT - 1))
 
     def column(epsilon: float) -> int:
-        first, last = log10(budgets[0]), log10(budgets[-1])
-        share = (log10(epsilon) - first) / (last - first) if last > first else 0.5
+        first, last = log10(min(places.values())), log10(max(places.values()))
+        share = (log10(places[epsilon]) - first) / (last - first) if last > first else 0.5
         return 2 + round(share * (width - 5))
 
     frame = [row for row in rows if row.epsilon_budget is None]
@@ -46,24 +48,31 @@ def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
     for row in reversed(noisy):  # where marks fall together, the first strategy shows
         mark = _MARKS[labels.index(row.label) % len(_MARKS)]
         grid[line(row.interval.mean)][column(float(row.epsilon_budget or 0))] = mark
-    shown = [
+    lines = [
         f"{_tick(high - span * i / (_HEIGHT - 1), rows[0].metric):>8} ┤{''.join(cells)}"
         for i, cells in enumerate(grid)
     ]
     axis = [" "] * (width + 6)
-    for epsilon in budgets:
-        for offset, character in enumerate(f"{epsilon:g}"):
+    for epsilon in places:
+        for offset, character in enumerate(shown(epsilon)):
             axis[column(epsilon) + offset] = character
     legend = [f"{_MARKS[i % len(_MARKS)]} {label}" for i, label in enumerate(labels)]
     legend += [f"{dash} {row.label}" for row, dash in zip(frame, "─┄┈╌", strict=False)]
     return "\n".join(
         [
-            *shown,
+            *lines,
             " " * 9 + "└" + "─" * width,
             "   ε      " + "".join(axis).rstrip(),
             *_columns(legend),
         ]
     )
+
+
+def _places(rows: Sequence[Row]) -> dict[float, float]:
+    """Where each budget stands on a logarithmic axis: ∞ half a decade after the last number."""
+    budgets = sorted({row.epsilon_budget for row in rows if row.epsilon_budget is not None})
+    largest = max((epsilon for epsilon in budgets if epsilon < inf), default=1.0)
+    return {epsilon: min(epsilon, largest * sqrt(10)) for epsilon in budgets}
 
 
 def _tick(value: float, metric: str) -> str:
@@ -100,6 +109,7 @@ def draw(axes: Axes, rows: Sequence[Row], *, title: str) -> None:
     """The metric against ε with 95 % intervals; strategies without noise are lines."""
     scale = 100 if rows[0].metric == "accuracy" else 1
     by_label: dict[str, list[Row]] = {}
+    places = _places(rows)
     for row in rows:
         by_label.setdefault(row.label, []).append(row)
     for number, (label, group) in enumerate(by_label.items()):
@@ -112,12 +122,11 @@ def draw(axes: Axes, rows: Sequence[Row], *, title: str) -> None:
         else:
             # A little aside, so that intervals at one ε do not hide one another.
             shift = 1 + 0.015 * (number - len(by_label) / 2)
-            budgets = [shift * float(row.epsilon_budget or 0) for row in group]
+            budgets = [shift * places[row.epsilon_budget or 0] for row in group]
             style = "--" if group[0]["strategy"].startswith("local-") else "-"
             axes.errorbar(budgets, mean, half, fmt=f"o{style}", ms=4, capsize=2, label=label)
     axes.set_xscale("log")
-    shown = sorted({row.epsilon_budget for row in rows if row.epsilon_budget is not None})
-    axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+    axes.set_xticks(list(places.values()), [shown(epsilon) for epsilon in places])
     axes.minorticks_off()
     axes.set_xlabel("ε")
     axes.set_ylabel("accuracy on the test set (%)" if scale == 100 else "loss on the test set")

@@ -16,6 +16,7 @@ from fedpriv.privacy.budget import within
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.compare.plots import save_plot, text_plot
+from fedpriv.simulations.experiment.budgets import shown
 from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def cell_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[
     """The cells of every column; one that says nothing is left out."""
     accuracy = rows[0].metric == "accuracy"
     columns = {
-        "ε": ["–" if row.epsilon_budget is None else f"{row.epsilon_budget:g}" for row in rows],
+        "ε": ["–" if row.epsilon_budget is None else shown(row.epsilon_budget) for row in rows],
         "parties": [str(row["parties"]) for row in rows],
         "strategy": [_name(row, experiment) for row in rows],
         "accuracy %" if accuracy else "loss": [_mean(row) for row in rows],
@@ -148,6 +149,8 @@ def _published(rows: Sequence[Row], axes: CompareSection) -> dict[str, list[str]
 def _name(row: Row, experiment: Experiment) -> str:
     """The label; with the true ε, if the mechanism is known to cost more than it claims."""
     spent, label = row["epsilon"], row.label
+    if spent is None:
+        return label if row.epsilon_budget is None else f"{label} (no privacy)"
     if row.epsilon_budget is None:
         return label
     if row["adjacency"] != experiment.privacy.adjacency:

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.intervals import Interval, mean_interval
+from fedpriv.simulations.experiment.budgets import stated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +26,8 @@ class Row:
     """The results of one setting, seed by seed, all under one (ε, δ), unit and adjacency.
 
     Attributes:
-        epsilon_budget: ε that was allowed; None for a strategy without noise, which is the same
-            at every ε.
+        epsilon_budget: ε that was allowed; infinite for a twin without noise, and None for a
+            strategy without noise, which is the same at every ε.
         results: the result of every seed, in the order of the seeds.
     """
 
@@ -36,8 +37,9 @@ class Row:
     @classmethod
     def of(cls, results: Sequence[Mapping[str, Any]]) -> Row:
         """Results that differ by their seed only."""
+        allowed = results[0]["epsilon_budget"]
         return cls(
-            epsilon_budget=results[0]["epsilon_budget"],
+            epsilon_budget=None if allowed is None else float(allowed),
             results=tuple(sorted(results, key=lambda result: int(result["seed"]))),
         )
 
@@ -76,7 +78,7 @@ class Row:
         return {
             **{key: self[key] for key in _SHARED},
             "epsilon": self["epsilon"],
-            "epsilon_budget": self.epsilon_budget,
+            "epsilon_budget": stated(self.epsilon_budget),
             "accuracy": self.mean("accuracy"),
             **{key: self.mean(key) for key in _AVERAGED},
             "rounds": round(self.mean("rounds") or 0),

@@ -9,7 +9,6 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.federation.task import Task
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.data import party_records
@@ -49,6 +48,11 @@ class Prepared:
     task: Task
     evaluator: Evaluator
     own_test: bool = True
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether a strategy that has noise runs without, for study."""
+        return self.info.private and self.experiment.privacy.noise_free
 
     @property
     def run(self) -> str:
@@ -100,11 +104,11 @@ def build_strategy(
     from fedpriv.simulations.public.probing import with_influence
 
     privacy, info = prepared.experiment.privacy, prepared.info
-    budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta) if info.private else None
+    promised = info.private and not prepared.noise_free
     return strategies.build(
         info,
         task=prepared.task,
-        budget=budget,
+        budget=privacy.budget if promised else None,
         adjacency=Adjacency(privacy.adjacency),
         unit=Unit(privacy.unit),
         options=with_influence(_seeded(prepared), prepared),
@@ -112,6 +116,7 @@ def build_strategy(
         run=run,
         ledger=ledger,
         release=release,
+        noise_free=prepared.noise_free,
         noise_at=privacy.noise_at if info.private else "server",
         dropout=prepared.experiment.run.dropout,
         colluding=privacy.colluding,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import fedpriv
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.experiment.budgets import INFINITE
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
 from fedpriv.simulations.run.history import Record
 from fedpriv.simulations.run.outcome import RESULT, sift
@@ -62,7 +63,7 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         "rounds": record.made,
         "stopped": record.strategy.stopped or None,
         "cut_short": record.strategy.cut_short,
-        "noise_stddev": record.noise,
+        "noise_stddev": 0.0 if record.prepared.noise_free else record.noise,
     }
     if record.release:
         return sift(values, RESULT)
@@ -122,7 +123,7 @@ def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any
         "label": experiment.strategy.title,
         "options": experiment.strategy.options,
         "guests": experiment.guest_code or None,
-        "private": prepared.info.private,
+        "private": prepared.info.private and not prepared.noise_free,
         "engine": experiment.run.engine,
         "secure_aggregation": _aggregation(prepared, simulated=simulated),
         "parties": task.parties,
@@ -153,9 +154,13 @@ def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
 
 
 def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
-    """What was spent, by the plan, and what the experiment allowed: a form for study may differ."""
+    """What was spent, by the plan, and what the experiment allowed: a form for study may differ.
+
+    ``epsilon`` is None where nothing is promised; the budget of a twin without noise is "inf".
+    """
     if plan is None:
-        return dict.fromkeys(("epsilon", "delta", "adjacency", "unit", "epsilon_budget"))
+        nothing: dict[str, Any] = dict.fromkeys(("epsilon", "delta", "adjacency", "unit"))
+        return {**nothing, "epsilon_budget": INFINITE if prepared.noise_free else None}
     return {
         "epsilon": plan.epsilon,
         "delta": plan.budget.delta,
@@ -178,7 +183,9 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
             f"{result['records']} records, {rounds} round{'' if rounds == 1 else 's'}, {took}"
         )
     ]
-    if result["epsilon"] is None:
+    if result["epsilon_budget"] == INFINITE:
+        lines.append("no privacy: epsilon = ∞, the run added no noise; for study alone")
+    elif result["epsilon"] is None:
         lines.append("no privacy is promised: the strategy adds no noise")
     else:
         lines.append(

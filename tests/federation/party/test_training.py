@@ -123,7 +123,7 @@ def test_who_is_told_of_each_other_only_by_the_sum() -> None:
         query.grid.decode(party(3, task).answer(query))
     )
     rng = np.random.default_rng(5)
-    X, y = DATA.dataset.train.X.copy(), DATA.dataset.train.y.copy()
+    X, y = DATA.dataset.train.X.copy(), DATA.dataset.train.y.astype(np.float32)
     begin = sum(SIZES[:3])
     fewer = 7  # of the 40 records of party 3
     keep = np.r_[0 : begin + fewer, begin + 40 : len(X)]
@@ -201,7 +201,7 @@ def test_no_answer_is_longer_than_stated_whatever_the_records_are(
 
 def test_a_party_without_records_answers_zero() -> None:
     sizes = (5, 5)
-    X, y = DATA.dataset.train.X[:5], DATA.dataset.train.y[:5]
+    X, y = DATA.dataset.train.X[:5], DATA.dataset.train.y[:5].astype(np.float32)
     data = party_data(X, y, (5, 0))
     task = task_of("logistic", sizes)
     query = query_for(task)
