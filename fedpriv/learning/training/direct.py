@@ -41,7 +41,12 @@ def train_directly(
 ) -> None:
     """Write the updates of some parties, (m, d); arguments as in `train_on_grams`."""
     number = features.dtype.type
-    eta, beta, mu, lam = number(numbers[0]), number(numbers[1]), number(numbers[2]), number(numbers[3])
+    eta, beta, mu, lam = (
+        number(numbers[0]),
+        number(numbers[1]),
+        number(numbers[2]),
+        number(numbers[3]),
+    )
     shifted = len(shift) > 0
     plain = beta == 0 and mu == 0 and lam == 0 and not shifted
     p, h, d = features.shape[1], widths[0], len(theta)

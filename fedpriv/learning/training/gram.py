@@ -102,7 +102,12 @@ def train_on_grams(
         rows: Overwritten.
     """
     number = features.dtype.type
-    eta, beta, mu, lam = number(numbers[0]), number(numbers[1]), number(numbers[2]), number(numbers[3])
+    eta, beta, mu, lam = (
+        number(numbers[0]),
+        number(numbers[1]),
+        number(numbers[2]),
+        number(numbers[3]),
+    )
     heavy, shifted = beta > 0, len(shift) > 0
     rich = heavy or mu + lam > 0
     p, h = features.shape[1], widths[0]
@@ -111,14 +116,17 @@ def train_on_grams(
     most = sizes.max()
     size = min(batch_size, most) if batch_size else most
     wide, deep = padded(widths.max(), 4), padded(size, 4)
-    counting = np.arange(max(most, max(wide, deep)))
+    counting = np.arange(max(most, wide, deep))
     values = np.empty((len(widths), deep, wide), features.dtype)
     errors = np.empty((len(widths), deep, wide), features.dtype)
     common = np.empty((padded(most, 4), padded(h, 4)), features.dtype)
     pulled = np.empty((padded(most, 4) if shifted else 0, padded(h, 4)), features.dtype)
     order = np.empty(most, np.int64)
     batch_labels, batch_usable = np.empty(size, labels.dtype), np.empty(size, np.bool_)
-    upper, speed = np.empty(len(theta) - below, theta.dtype), np.empty(len(theta) - below, theta.dtype)
+    upper, speed = (
+        np.empty(len(theta) - below, theta.dtype),
+        np.empty(len(theta) - below, theta.dtype),
+    )
     slope = np.empty(len(theta) - below, theta.dtype)
     for j in range(len(parties)):
         n, lanes = sizes[j], padded(sizes[j], LANES)
