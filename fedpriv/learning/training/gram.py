@@ -116,7 +116,7 @@ def train_on_grams(
     most = sizes.max()
     size = min(batch_size, most) if batch_size else most
     wide, deep = padded(widths.max(), 4), padded(size, 4)
-    counting = np.arange(max(most, max(wide, deep)))
+    counting = np.arange(max(most, wide, deep))
     values = np.empty((len(widths), deep, wide), features.dtype)
     errors = np.empty((len(widths), deep, wide), features.dtype)
     common = np.empty((padded(most, 4), padded(h, 4)), features.dtype)

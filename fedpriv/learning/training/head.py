@@ -1,4 +1,4 @@
-"""The layers above the first, compiled: their gradient on a batch, and the errors they hand down."""
+"""The layers above the first, compiled: their gradient, and the errors that they hand down."""
 
 from __future__ import annotations
 

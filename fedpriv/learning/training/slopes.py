@@ -1,4 +1,4 @@
-"""Slopes of losses and derivatives of activations, compiled: one record, or one layer, at a time."""
+"""Slopes of losses and derivatives of activations, compiled, one record at a time."""
 
 from __future__ import annotations
 

@@ -31,6 +31,11 @@ class DenseStack:
     bias: bool
     activation: str
 
+    @property
+    def dimension(self) -> int:
+        """The number of parameters."""
+        return sum((p + self.bias) * k for p, k in pairwise(self.widths))
+
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
         """Scores (n, k), differentiable: no care is taken of where in the batch a record is."""
         shapes: list[tuple[int, ...]] = []

@@ -15,6 +15,7 @@ from fedpriv._validate import require_positive
 from fedpriv.learning.clipping.clipped_sum import check_records, check_vector
 from fedpriv.learning.training.dense import DenseTraining
 from fedpriv.learning.training.general import GeneralTraining
+from fedpriv.learning.training.networks import SequentialTraining
 from fedpriv.learning.training.orders import checked_key
 from fedpriv.learning.training.parties import Parties
 from fedpriv.learning.training.summed import RoundedSum
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fedpriv.learning.batch import RecordBatch
     from fedpriv.learning.losses import Loss
     from fedpriv.learning.models import Model
+    from fedpriv.learning.training.compiled import CompiledTraining
     from fedpriv.learning.training.settings import LocalSgd
 
 
@@ -55,14 +57,13 @@ class LocalTrainer:
     settings: LocalSgd
     first_party: int = 0
     _parties: Parties = field(init=False)
-    _training: DenseTraining | GeneralTraining = field(init=False)
+    _training: CompiledTraining | GeneralTraining = field(init=False)
 
     def __post_init__(self) -> None:
         check_records(self.model, self.loss, self.batch)
         parties = Parties(batch=self.batch, loss=self.loss, first_party=self.first_party)
-        compiled = DenseTraining.can_train(self.model, self.loss)
-        way = DenseTraining if compiled else GeneralTraining
-        training = way(self.model, self.loss, parties, self.settings)
+        work = (self.model, self.loss, parties, self.settings)
+        training = DenseTraining.of(*work) or SequentialTraining.of(*work) or GeneralTraining(*work)
         object.__setattr__(self, "_parties", parties)
         object.__setattr__(self, "_training", training)
 
