@@ -106,7 +106,7 @@ class Trainees:
         if self._apart:
             return self._one_by_one(query, joining)
         last = self._first + len(self._sizes)
-        chosen = query.trainees(self._task.parties)[self._first : last]
+        chosen = query.trainees(self._task.parties)[self._first : last] & self._holding
         if joining is not None:
             chosen &= joining
         total, norms = self._trained(query, chosen)
@@ -118,6 +118,12 @@ class Trainees:
             total = np.append(total, half * (2 * kept - trained))
         ring = total.view(np.uint64).astype(query.grid.dtype)
         return ring, {"records": trained, "clipped": trained - kept}
+
+    @cached_property
+    def _holding(self) -> Mask:
+        """Who has records. **Private.** Without, a party is as good as none: it is not counted."""
+        holding: Mask = (self._batch.segments.offsets.diff() > 0).numpy()
+        return holding
 
     def _one_by_one(
         self, query: LocalTrainingQuery, joining: Mask | None

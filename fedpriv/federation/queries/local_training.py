@@ -18,8 +18,9 @@ amplifies nothing. A party that drops out of a secure sum amplifies nothing eith
 
 **A count.** With ``counting`` = κ one number more follows: κ·(b - ½) with b = 1 if the update was
 not clipped and 0 if it was (Andrew et al. 2021, arXiv:1905.03871). It is ±κ/2 for who trains and 0
-for who stays out, so that answer and count are together one vector of norm √(1 + κ²/4): one
-Gaussian release, whose noise is the same on both.
+for who stays out, or has no records: a party that left is not counted as one that did not move. So
+answer and count are together one vector of norm √(1 + κ²/4), or zero: one Gaussian release, whose
+noise is the same on both.
 
 **Control variates.** With ``control`` = c, the server's control variate of SCAFFOLD (Karimireddy et
 al. 2020, arXiv:1910.06378, option II), the party trains with the shift c - c_j and its answer is

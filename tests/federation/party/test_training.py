@@ -204,7 +204,7 @@ def test_a_party_without_records_answers_zero() -> None:
     X, y = DATA.dataset.train.X[:5], DATA.dataset.train.y[:5].astype(np.float32)
     data = party_data(X, y, (5, 0))
     task = task_of("logistic", sizes)
-    query = query_for(task)
+    query = query_for(task, counting=0.5)  # nor is it counted: it is as good as none
     assert not party(1, task, data).answer(query).any()
     both = federation(task, data).sum(query).total
     assert (both == query.grid.decode(party(0, task, data).answer(query))).all()
