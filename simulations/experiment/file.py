@@ -93,9 +93,9 @@ class Experiment(Section):
             )
         if section.records is not None and self.privacy.sizes_public:
             raise ValueError(
-                "data.records must not be given for records under replace-one adjacency, where "
-                "their number is public, and counted. It is for add-remove, and for privacy.unit = "
-                "'person' or 'party'."
+                "data.records must not be given under replace-one adjacency for privacy.unit = "
+                "'record', where the number of records is public, and counted. It is for "
+                "add-remove, and for the other units."
             )
         return self
 
