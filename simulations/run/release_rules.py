@@ -117,7 +117,7 @@ def require_every_label(loss: Loss, task: Task) -> None:
     }[task]
     try:
         loss.check_labels(labels)
-    except ValueError as error:
+    except (ValueError, AssertionError) as error:
         raise ValueError(
             f"--release needs a loss that takes every label of the schema, and "
             f"{type(loss).__name__} takes not all of them ({error}): whether a record has another "
