@@ -119,6 +119,7 @@ class AdaptiveClipping(AdaptiveStrategy):
         # The parties are told what both releases cost together.
         event = GaussianEvent(
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
             relative_noise=1 / sqrt(self._gradient_mu**2 + self._count_mu**2),
         )
         query = self._query_at(event, counted=True)
@@ -168,12 +169,16 @@ class AdaptiveClipping(AdaptiveStrategy):
             sensitivity=sensitivity,
             stddev=sensitivity / self._gradient_mu,
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
         )
 
     def _on_counts(self) -> GaussianMechanism:
         """A record more, less or another changes the count by at most one; the grid is exact."""
         return GaussianMechanism(
-            sensitivity=1.0, stddev=1 / self._count_mu, adjacency=self.plan.adjacency
+            sensitivity=1.0,
+            stddev=1 / self._count_mu,
+            adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
         )
 
     def _mean(self, mechanism: GaussianMechanism) -> Any:
@@ -235,7 +240,7 @@ def build(setup: Setup, options: ClippingOptions) -> AdaptiveClipping:
         dimension=task.dimension,
         step=min(step, 1.0),
         clip_norm=options.clip if quantile else 1.0,
-        filter=GdpFilter(budget=setup.budget, adjacency=setup.adjacency),
+        filter=GdpFilter(budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit),
     )
     optimiser = make_optimiser(options, task, rounds=options.rounds)
     return AdaptiveClipping(

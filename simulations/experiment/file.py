@@ -91,10 +91,11 @@ class Experiment(Section):
             raise ValueError(
                 "data.path is missing: a schema without records is for engine = 'deployment'."
             )
-        if section.records is not None and self.privacy.adjacency == "replace-one":
+        if section.records is not None and self.privacy.sizes_public:
             raise ValueError(
-                "data.records must not be given under replace-one adjacency, where the number of "
-                "records is public, and counted. It is for add-remove."
+                "data.records must not be given under replace-one adjacency for privacy.unit = "
+                "'record', where the number of records is public, and counted. It is for "
+                "add-remove, and for the other units."
             )
         return self
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedpriv._collusion import DEFAULT_COLLUDING
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.simulations.experiment import guests
 
 Positive = Annotated[float, Field(gt=0)]
@@ -40,8 +42,8 @@ class DataSection(Section):
         exponent: of the sizes, for ``sized``.
         alpha: concentration, for ``dirichlet``.
         records: the public number of records, in all or by party, that every number of a run is
-            computed from; needed by a release under add-remove adjacency, where the true one is
-            private. If not given, the records are counted.
+            computed from; needed by a release under add-remove adjacency, and for persons and
+            parties, where the true one is private. If not given, the records are counted.
         min_records: fewest records of a party; no demand if not given.
         test_fraction: share of the records to test on, drawn by a seeded hash of each; 0 for none.
             If not given: the data set's own split, or 0.2.
@@ -120,6 +122,8 @@ class PrivacySection(Section):
         epsilon: ε.
         delta: δ; 0 for a pure guarantee.
         adjacency: when two data sets are neighbours.
+        unit: whose privacy is protected: one record, all records of one person, or all records of
+            one party.
         noise_at: "server", who then sees exact sums; or "parties", each with a share of the noise,
             sized for ``run.dropout`` and ``colluding``.
         colluding: the largest fraction of the parties that tell the server all they know: masks
@@ -131,9 +135,15 @@ class PrivacySection(Section):
     epsilon: Positive = 1.0
     delta: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    unit: Literal["record", "person", "party"] = "record"
     noise_at: Literal["server", "parties"] = "server"
     colluding: Annotated[float, Field(ge=0, lt=1)] = DEFAULT_COLLUDING
     share_law: Literal["auto", "skellam", "discrete-gaussian", "polya"] = "auto"
+
+    @property
+    def sizes_public(self) -> bool:
+        """Whether the numbers of records are public; else a release uses declared ones."""
+        return sizes_are_public(Unit(self.unit), Adjacency(self.adjacency))
 
 
 class RunSection(Section):

@@ -10,6 +10,7 @@ from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.federation.task import Task
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.models import learner
@@ -106,6 +107,7 @@ def build_strategy(
         task=prepared.task,
         budget=budget,
         adjacency=Adjacency(privacy.adjacency),
+        unit=Unit(privacy.unit),
         options=with_influence(_seeded(prepared), prepared),
         noise=streams(prepared, "noise", run=run, release=release),
         run=run,

@@ -62,7 +62,8 @@ def _require_one_place(experiment: Experiment) -> None:
 
 def _require_public_facts(experiment: Experiment) -> None:
     """Refuse data of which counts, parties or test records follow from more than one record."""
-    data, replaced = experiment.data, experiment.privacy.adjacency == "replace-one"
+    data, privacy = experiment.data, experiment.privacy
+    replaced = privacy.adjacency == "replace-one"
     if is_guest("data", data.name):
         raise ValueError(
             f"--release takes no records from a function, got data.name = {data.title!r}: scale, "
@@ -87,11 +88,11 @@ def _require_public_facts(experiment: Experiment) -> None:
             f"--release needs no data.min_records, got {data.min_records}: whether a party has so "
             "many records would show in whether there is a release."
         )
-    if not replaced and data.records is None:
+    if not privacy.sizes_public and data.records is None:
         raise ValueError(
-            "--release under add-remove adjacency needs data.records, a public number that stands "
-            "for the true one, which is private: the size of the population, of the study as "
-            "planned, or a round number near it."
+            f"--release for privacy.unit = {privacy.unit!r} under {privacy.adjacency} adjacency "
+            "needs data.records, a public number that stands for the true one, which is private: "
+            "the size of the population, of the study as planned, or a round number near it."
         )
     if data.path is not None:
         if experiment.model.name == "squared" and experiment.model.label_bound < 1:

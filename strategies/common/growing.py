@@ -56,11 +56,16 @@ def plan_growing(
     task = setup.task
     batches = GrowingBatch(first=growth.first, factor=growth.factor, every=growth.every)
     name = "rdp" if accountant == "auto" else accountant
-    relative = batches.noise_multiplier(budget=setup.budget, rounds=rounds, accountant=name)
+    relative = batches.noise_multiplier(
+        budget=setup.budget, rounds=rounds, accountant=name, unit=setup.unit
+    )
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
     sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
     mechanism = GaussianMechanism(
-        sensitivity=sensitivity, stddev=relative * sensitivity, adjacency=setup.adjacency
+        sensitivity=sensitivity,
+        stddev=relative * sensitivity,
+        adjacency=setup.adjacency,
+        unit=setup.unit,
     )
     return GrowingPlan(
         strategy="gradient-perturbation",

@@ -81,7 +81,7 @@ def plan_gradients(
         relative = sqrt(2 * rounds * log(1 / budget.delta)) / budget.epsilon
     if relative is not None and calibration == "unsound-textbook":
         relative /= sqrt(4 * log(1 / budget.delta))
-        event = GaussianEvent(relative_noise=relative, adjacency=setup.adjacency)
+        event = GaussianEvent(relative_noise=relative, adjacency=setup.adjacency, unit=setup.unit)
         spent = account([(event, rounds)], delta=budget.delta).epsilon
         budget = replace(budget, epsilon=spent or budget.epsilon)
     plan = gradient_plan(
@@ -97,6 +97,7 @@ def plan_gradients(
         shape=shape,
         relative_noise=relative,
         accountant="auto" if setup.sharing else accountant,
+        unit=setup.unit,
     )
     if setup.sharing is None:
         return plan
@@ -171,6 +172,7 @@ def plan_output(
         ).step,
         law=law,
         joint=joint,
+        unit=setup.unit,
     )
     if setup.sharing is None:
         return plan
