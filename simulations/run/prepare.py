@@ -18,7 +18,7 @@ from fedpriv.simulations.run.streams import streams
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedpriv.data import PartitionedDataset
+    from fedpriv.data import Dataset, PartitionedDataset
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
@@ -90,9 +90,15 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         info=strategy_info(resolved.strategy.name, resolved.guests),
         data=data,
         task=task,
-        evaluator=Evaluator.of(model, loss, data.dataset.test),
+        evaluator=Evaluator.of(model, loss, data.dataset.test, unit=_label_unit(data.dataset)),
         own_test=holding.own_test,
     )
+
+
+def _label_unit(dataset: Dataset) -> float:
+    """What a step of one in a label is in the unit of its table; 1 where labels are not scaled."""
+    low, high = (dataset.schema and dataset.schema.label_range) or (-1.0, 1.0)
+    return (high - low) / 2
 
 
 def build_strategy(
