@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from fedpriv.data.errors import import_optional
 from fedpriv.simulations.api.fitted_model import FittedModel, load_model
 from fedpriv.simulations.figures import new_figure
-from fedpriv.simulations.run.evaluation import MEASURES
 from fedpriv.simulations.run.files import PRIVATE, new_directory, read_json
+from fedpriv.simulations.run.metrics import MEASURES
 from fedpriv.simulations.run.summary import in_words
 
 if TYPE_CHECKING:

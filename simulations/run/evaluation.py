@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from fedpriv.learning.classes import classes_of, classifies
 from fedpriv.learning.losses import Logistic, Softmax
 from fedpriv.learning.threads import one_thread
 from fedpriv.simulations.run import metrics
+from fedpriv.simulations.run.metrics import Measures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,32 +37,6 @@ class Score:
 
     accuracy: float | None
     loss: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measures:
-    """All metrics of one model on the test records; None where there is no such metric.
-
-    Attributes:
-        auc: Area under the ROC curve; of several classes, the mean of each against all others.
-        f1: Of the positive class; of several, the mean over those that occur or are named.
-        balanced_accuracy: The mean over the classes of the share that is named rightly.
-        log_loss: Mean of −ln of the probability of the true class; for logistic and softmax losses.
-        rmse: Root mean square error, in the unit of the label as the table has it.
-        mae: Mean absolute error, in the same unit.
-        r2: Share of the variance that is explained.
-    """
-
-    auc: float | None = None
-    f1: float | None = None
-    balanced_accuracy: float | None = None
-    log_loss: float | None = None
-    rmse: float | None = None
-    mae: float | None = None
-    r2: float | None = None
-
-
-MEASURES = tuple(field.name for field in fields(Measures))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,8 +15,8 @@ import fedpriv
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.simulations.experiment.budgets import INFINITE
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
-from fedpriv.simulations.run.evaluation import Measures
 from fedpriv.simulations.run.history import Record
+from fedpriv.simulations.run.metrics import Measures
 from fedpriv.simulations.run.outcome import RESULT, sift
 from fedpriv.simulations.run.party_alone import train_alone
 from fedpriv.simulations.run.party_metrics import party_metrics

@@ -18,7 +18,8 @@ from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Softm
 from fedpriv.learning.models import LinearModel
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import metrics, outcome
-from fedpriv.simulations.run.evaluation import MEASURES, Evaluator
+from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.metrics import MEASURES
 from fedpriv.simulations.run.party_metrics import LEAST, party_metrics
 from fedpriv.simulations.run.prepare import prepare
 from fedpriv.simulations.run.summary import simulate
