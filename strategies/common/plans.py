@@ -20,6 +20,7 @@ from fedpriv.privacy.planning.calibration import optimal_regulariser
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.output import output_plan
+from fedpriv.privacy.unit import sizes_are_public
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.sharing import with_shares
 
@@ -196,11 +197,16 @@ def plan_output(
 
 
 def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
-    """Refuse add-remove adjacency where an answer rests on how many records its party has."""
+    """Refuse neighbours of other sizes where an answer rests on how many records its party has."""
     if setup.adjacency is not Adjacency.REPLACE_ONE:
         raise ValueError(
             f"adjacency must be 'replace-one' for {what}, got {setup.adjacency.value!r}: "
             f"{because}. Use gradient-perturbation with proportional weights."
+        )
+    if not sizes_are_public(setup.unit, setup.adjacency):
+        raise ValueError(
+            f"unit must be 'record' for {what}, got {setup.unit.value!r}: {because}. Use "
+            "gradient-perturbation with proportional weights."
         )
 
 
