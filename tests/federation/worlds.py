@@ -10,7 +10,7 @@ from fedpriv import strategies
 from fedpriv.data.dataset import Dataset, Records
 from fedpriv.data.partition import PartitionedDataset
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.party.answers import draw_local_noise
+from fedpriv.federation.party.draws import draw_local_noise
 from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import LinearModel
