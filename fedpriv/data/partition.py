@@ -103,7 +103,8 @@ def partition(
         kind: ``natural``: by the data set's own parties. ``hashed``: every record by its own mark
             (see `fedpriv.data.marks`) or its person's, about equally. ``iid``: at random, in equal
             sizes (± 1). ``sized``: at random, in sizes that fall as a power of the rank.
-            ``dirichlet``: for each class, shares of the parties from a symmetric Dirichlet law (Hsu, Qi and Brown 2019).
+            ``dirichlet``: for each class, shares of the parties from a symmetric Dirichlet law
+            (Hsu, Qi and Brown 2019).
         parties: How many; not for ``natural``.
         rng: The source of randomness; not needed for ``natural``.
         exponent: ``sized`` only: party j gets ``min_records`` and a share ∝ (j + 1)^−exponent of

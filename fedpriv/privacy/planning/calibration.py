@@ -46,6 +46,7 @@ class Calibration:
     sampling_rate: float
     adjacency: Adjacency
     accountant: str
+    parts: int = 1
 
     @property
     def releases(self) -> Releases:

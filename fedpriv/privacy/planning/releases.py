@@ -15,8 +15,10 @@ from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
+    PoissonPartsEvent,
     PoissonPureEvent,
 )
+from fedpriv.privacy.planning.plan import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +29,7 @@ Releases = list[tuple[Event, int]]
 
 _LARGEST = 700.0  # exponents beyond overflow
 _MARGIN = 1e-9
+_SAMPLED = (PoissonGaussianEvent, PoissonPartsEvent)
 
 
 def gaussian_releases(
@@ -34,15 +37,18 @@ def gaussian_releases(
     *,
     rounds: int | None = None,
     sampling_rate: float = 1.0,
+    parts: int = 1,
     adjacency: Adjacency | str,
 ) -> Releases:
     """Rounds of Gaussian noise on a clipped sum, full batch or Poisson-sampled.
 
     Args:
         noise_multipliers: standard deviation of the noise on the *sum*, divided by the clip norm,
-            whatever the adjacency: one number for ``rounds`` rounds, or one per round.
+            whatever the adjacency: one number for ``rounds`` rounds, or one per round. Of several
+            parts, by what all of them can add.
         rounds: how many, if there is one number; else the sequence's own length.
         sampling_rate: probability with which each record joins a round; 1 is full batch.
+        parts: in how many samples one unit may be, each on a coin of its own.
         adjacency: decides the sensitivity of the sum, C or 2C.
     """
     require_rate(sampling_rate=sampling_rate)
@@ -50,11 +56,9 @@ def gaussian_releases(
 
     def event(multiplier: float) -> Event:
         noise = multiplier / relation.sum_sensitivity
-        if sampling_rate < 1:
-            return PoissonGaussianEvent(
-                relative_noise=noise, sampling_rate=sampling_rate, adjacency=relation
-            )
-        return GaussianEvent(relative_noise=noise, adjacency=relation)
+        return sampled(
+            GaussianEvent(relative_noise=noise, adjacency=relation), sampling_rate, parts=parts
+        )
 
     return [(event(z), n) for z, n in _rounds(noise_multipliers, rounds)]
 
@@ -92,7 +96,7 @@ def on_levels(releases: Iterable[tuple[Event, int]], *, most: int) -> Releases:
     """
     require_count(most=most)
     listed = list(releases)
-    chosen = [(e, n) for e, n in listed if isinstance(e, PoissonGaussianEvent)]
+    chosen = [(e, n) for e, n in listed if isinstance(e, _SAMPLED)]
     rounds: Counter[float] = Counter()
     for event, count in chosen:
         rounds[event.relative_noise] += count
@@ -103,7 +107,7 @@ def on_levels(releases: Iterable[tuple[Event, int]], *, most: int) -> Releases:
     level = dict(zip(noises.tolist(), _levels(noises, rounds, mean_square, most), strict=True))
     counts: Counter[Event] = Counter()
     for other, count in listed:
-        if not isinstance(other, PoissonGaussianEvent):
+        if not isinstance(other, _SAMPLED):
             counts[other] += count
     for event, count in chosen:
         counts[replace(event, relative_noise=level[event.relative_noise])] += count
