@@ -17,6 +17,7 @@ from fedpriv.federation.strategy.base import Run, SumStrategy
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.plan import NOISE_PLACES
 from fedpriv.privacy.planning.shares import Sharing
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 from fedpriv.strategies import (
     adaptive_clipping,
     adaptive_gradient,
@@ -94,6 +95,7 @@ def build(
     dropout: float = 0.0,
     colluding: float = DEFAULT_COLLUDING,
     share_law: ShareLaw | Literal["auto"] = "auto",
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> SumStrategy:
     """The strategy ``name``, planned within its budget and ready to ask.
 
@@ -111,6 +113,7 @@ def build(
         dropout: With noise at the parties, the largest fraction of them missing from a sum.
         colluding: With noise at the parties, the largest fraction that tell their shares.
         share_law: Of the shares; "auto" is Skellam if δ > 0, else Pólya.
+        unit: Whose privacy the guarantee protects: "record", "person" or "party".
 
     Raises:
         BudgetExceeded: The strategy's plan does not fit its budget. Nothing was asked.
@@ -131,8 +134,17 @@ def build(
             f"noise_at must be 'server' for {name}, got 'parties': only {known} have noise that is "
             "calibrated to a sum of the parties' answers, and so can be brought in shares."
         )
+    whose = Unit(unit)
+    if info.private and whose not in info.units:
+        raise ValueError(_unsupported_unit(info, whose))
+    if info.private and (whose is Unit.PERSON) != (task.persons is not None):
+        raise ValueError(
+            f"task.persons must be given for unit = 'person', and only then, got {task.persons} "
+            f"for {whose.value!r}."
+        )
     setup = Setup(
         task=task,
+        unit=whose,
         adjacency=Adjacency(adjacency),
         run=Run(name=run, noise=noise, ledger=ledger, release=release),
         allowance=budget,
@@ -144,9 +156,28 @@ def build(
         signature=name if info.guest else "",
     )
     chosen = info.options.model_validate(dict(options))
-    if info.guest is None:
-        return _BUILDERS[name](setup, chosen)
-    return _require_planned(info.guest(setup, chosen), info)
+    built = (
+        _BUILDERS[name](setup, chosen)
+        if info.guest is None
+        else _require_planned(info.guest(setup, chosen), info)
+    )
+    if built.plan is not None and built.plan.unit is not whose:
+        raise ValueError(
+            f"{name}: its plan is for unit {built.plan.unit.value!r} and must be for "
+            f"{whose.value!r}; pass on the setup."
+        )
+    return built
+
+
+def _unsupported_unit(info: StrategyInfo, unit: Unit) -> str:
+    """Why a strategy is not built for a unit of privacy, and which are."""
+    has = " or ".join(repr(each.value) for each in info.units)
+    able = [name for name, each in STRATEGIES.items() if each.private and unit in each.units]
+    instead = f"Use {', '.join(able)}" if able else "No strategy protects it yet"
+    return (
+        f"unit must be {has} for {info.name}, got {unit.value!r}: its noise is not calibrated to "
+        f"{unit.words}. {instead}."
+    )
 
 
 def _require_planned(strategy: object, info: StrategyInfo) -> SumStrategy:

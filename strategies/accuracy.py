@@ -82,6 +82,7 @@ def build(setup: Setup, theta: NDArray[np.float64]) -> Accuracy:
         sizes=task.sizes,
         step=STEP,
         adjacency=setup.adjacency,
+        unit=setup.unit,
     )
     if setup.sharing is not None:
         bound = float(task.parties * MOST_RECORDS)

@@ -33,6 +33,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.planning.plan import grid_sensitivity
+from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import Count, Positive, Setup, Share, StrategyInfo
 from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser, pack, unpack
 from fedpriv.strategies.common.plans import gradient_grid
@@ -119,6 +120,7 @@ class AdaptiveClipping(AdaptiveStrategy):
         # The parties are told what both releases cost together.
         event = GaussianEvent(
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
             relative_noise=1 / sqrt(self._gradient_mu**2 + self._count_mu**2),
         )
         query = self._query_at(event, counted=True)
@@ -162,18 +164,32 @@ class AdaptiveClipping(AdaptiveStrategy):
         self._theta = self._memory.average if averaged else self._iterate
 
     def _on_gradients(self) -> GaussianMechanism:
-        moved = gradient_sensitivity(self.task, clip_norm=self._clip, adjacency=self.plan.adjacency)
+        moved = gradient_sensitivity(
+            self.task,
+            clip_norm=self._clip,
+            adjacency=self.plan.adjacency,
+            step=self.plan.step,
+        )
         sensitivity = grid_sensitivity(moved, dimension=self.task.dimension, step=self.plan.step)
         return GaussianMechanism(
             sensitivity=sensitivity,
             stddev=sensitivity / self._gradient_mu,
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
         )
 
     def _on_counts(self) -> GaussianMechanism:
-        """A record more, less or another changes the count by at most one; the grid is exact."""
+        """A record more, less or another changes the count by at most one; the grid is exact.
+
+        A person is counted once at each of p parties: one more, or less, changes it by p. Another
+        one takes away up to p and adds up to p: by p at most, too.
+        """
+        most = 1.0 if self.task.persons is None else float(self.task.persons.parties)
         return GaussianMechanism(
-            sensitivity=1.0, stddev=1 / self._count_mu, adjacency=self.plan.adjacency
+            sensitivity=most,
+            stddev=most / self._count_mu,
+            adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
         )
 
     def _mean(self, mechanism: GaussianMechanism) -> Any:
@@ -217,6 +233,7 @@ INFO = StrategyInfo(
     noise_by="server",
     convex_only=False,
     options=ClippingOptions,
+    units=(Unit.RECORD, Unit.PERSON),
 )
 
 
@@ -235,7 +252,7 @@ def build(setup: Setup, options: ClippingOptions) -> AdaptiveClipping:
         dimension=task.dimension,
         step=min(step, 1.0),
         clip_norm=options.clip if quantile else 1.0,
-        filter=GdpFilter(budget=setup.budget, adjacency=setup.adjacency),
+        filter=GdpFilter(budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit),
     )
     optimiser = make_optimiser(options, task, rounds=options.rounds)
     return AdaptiveClipping(

@@ -138,6 +138,7 @@ class AdaptiveGradient(AdaptiveStrategy):
             sensitivity=self._sensitivity,
             stddev=factor * self._relative_noise * self._sensitivity,
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
         )
 
     def _asking(self, mechanism: GaussianMechanism, part: str = "") -> Step:
@@ -165,6 +166,7 @@ class AdaptiveGradient(AdaptiveStrategy):
         kind = ExponentialMechanism if range_only else ReportNoisyMax
         return kind(
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
             epsilon=sqrt((8 if range_only else 2) * self._share / self._order),
             sensitivity=self._options.loss_clip,
             monotone=self.plan.adjacency is Adjacency.ADD_REMOVE,
@@ -244,6 +246,8 @@ def build(setup: Setup, options: AdaptiveOptions) -> AdaptiveGradient:
         dimension=task.dimension,
         step=step,
         clip_norm=options.clip,
-        filter=RdpFilter.for_gaussians(budget=setup.budget, adjacency=setup.adjacency),
+        filter=RdpFilter.for_gaussians(
+            budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit
+        ),
     )
     return AdaptiveGradient(task=task, plan=plan, moved=moved, run=setup.run, options=options)

@@ -150,7 +150,9 @@ class LearnedProtection(AdaptiveStrategy):
                 bound=self.task.records * self._clip,
                 parties=self.task.parties,
             ),
-            event=GaussianEvent(relative_noise=1 / most, adjacency=self.plan.adjacency),
+            event=GaussianEvent(
+                relative_noise=1 / most, adjacency=self.plan.adjacency, unit=self.plan.unit
+            ),
             theta=self._theta,
             clip_norm=self._clip,
         )
@@ -239,7 +241,7 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
     clip = card.clip_norm * task.feature_bound if options.clip == "auto" else options.clip
     step, moved = gradient_grid(setup, clip_norm=clip)
     sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
-    fresh = GdpFilter(budget=setup.budget, adjacency=setup.adjacency)
+    fresh = GdpFilter(budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit)
     whole = task.records * clip  # what the units of a protector are relative to
     noise = sensitivity / (whole * sqrt(fresh.limit))
     horizon = card.horizon(noise) if options.horizon == "auto" else options.horizon
@@ -267,6 +269,7 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
             sensitivity=sensitivity,
             stddev=around.gradient_noise * whole,
             adjacency=setup.adjacency,
+            unit=setup.unit,
         ),
         norm=norm_mechanism(
             setup,
@@ -298,7 +301,7 @@ def norm_mechanism(
     gamma = operations * _U / (1 - operations * _U)
     moved = sensitivity + step + 2 * gamma * longest
     return GaussianMechanism(
-        sensitivity=moved, stddev=relative_noise * moved, adjacency=setup.adjacency
+        sensitivity=moved, stddev=relative_noise * moved, adjacency=setup.adjacency, unit=setup.unit
     )
 
 

@@ -64,6 +64,7 @@ class LocalGradientPerturbation(GradientPerturbation):
                 law="gaussian",
                 relative_noise=mechanism.noise_stddev / sensitivity_of(mechanism),
                 adjacency=mechanism.adjacency,
+                unit=mechanism.unit,
             ),
         )
 

@@ -118,6 +118,7 @@ def objective_noise(
         epsilon=setup.budget.epsilon,
         delta=setup.budget.delta if law == "gaussian" else 0.0,
         adjacency=setup.adjacency,
+        unit=setup.unit,
         solver_share=solver_share,
     )
 

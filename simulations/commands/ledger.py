@@ -261,7 +261,7 @@ def _print_table(ledger: Ledger, spent: Spend, runs: list[RunSummary]) -> None:
         highlight=False,
     )
     bar = ProgressBar(total=1.0, completed=left.share, width=BAR_WIDTH)
-    unit = f" of the {rule.unit} budget" if rule else ""
+    unit = f" of the {rule.measure} budget" if rule else ""
     console.print(Columns(["left: ", bar, f" {_percent(left.share)}{unit}"], padding=0))
 
 

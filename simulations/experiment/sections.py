@@ -40,8 +40,9 @@ class DataSection(Section):
         exponent: of the sizes, for ``sized``.
         alpha: concentration, for ``dirichlet``.
         records: the public number of records, in all or by party, that every number of a run is
-            computed from; needed by a release under add-remove adjacency, where the true one is
-            private. If not given, the records are counted.
+            computed from; needed by a release where the true one is private: under add-remove
+            adjacency, and for a person or a party as the unit. For persons it is the number of
+            *persons*. If not given, they are counted.
         min_records: fewest records of a party; no demand if not given.
         test_fraction: share of the records to test on, drawn by a seeded hash of each; 0 for none.
             If not given: the data set's own split, or 0.2.
@@ -50,7 +51,8 @@ class DataSection(Section):
         feature_norm: bound on ‖x‖₂, the intercept included.
         intercept: the constant feature; 0 for none.
         scaling: how the bound is enforced.
-        records_per_person: most records of one person, for the statement.
+        records_per_person: most records of one person, for the statement: what a guarantee for one
+            record means for a person, by group privacy.
     """
 
     name: str | None = None
@@ -120,6 +122,8 @@ class PrivacySection(Section):
         epsilon: ε.
         delta: δ; 0 for a pure guarantee.
         adjacency: when two data sets are neighbours.
+        unit: whose privacy is protected: one record, all records of one person, or all records of
+            one party.
         noise_at: "server", who then sees exact sums; or "parties", each with a share of the noise,
             sized for ``run.dropout`` and ``colluding``.
         colluding: the largest fraction of the parties that tell the server all they know: masks
@@ -131,9 +135,24 @@ class PrivacySection(Section):
     epsilon: Positive = 1.0
     delta: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    unit: Literal["record", "person", "party"] = "record"
     noise_at: Literal["server", "parties"] = "server"
     colluding: Annotated[float, Field(ge=0, lt=1)] = DEFAULT_COLLUDING
     share_law: Literal["auto", "skellam", "discrete-gaussian", "polya"] = "auto"
+
+
+class PersonsSection(Section):
+    """How much of the data one person may be, for ``privacy.unit = "person"``: declared bounds.
+
+    Attributes:
+        records: most records of one person at one party; what a person has beyond is dropped by a
+            rule that looks at that person alone. If not given, any number.
+        parties: at how many parties one person may have records. In a deployment it is a promise
+            that no party can check; where all records are in one place, what is beyond is dropped.
+    """
+
+    records: Count | None = None
+    parties: Count = 1
 
 
 class RunSection(Section):

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from fedpriv.data import read_schema
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.tables.release_rules import require_releasable as require_releasable_schema
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.simulations.experiment.catalogue import strategy_info
 from fedpriv.simulations.experiment.guests import is_guest
 
@@ -57,6 +59,7 @@ def _require_one_place(experiment: Experiment) -> None:
 def _require_public_facts(experiment: Experiment) -> None:
     """Refuse data of which counts, parties or test records follow from more than one record."""
     data, replaced = experiment.data, experiment.privacy.adjacency == "replace-one"
+    unit = Unit(experiment.privacy.unit)
     if is_guest("data", data.name):
         raise ValueError(
             f"--release takes no records from a function, got data.name = {data.title!r}: scale, "
@@ -69,7 +72,10 @@ def _require_public_facts(experiment: Experiment) -> None:
             "deals records out by their places, so that one record more or less moves others to "
             "other parties, and all their answers with them."
         )
-    if data.partition == "hashed" and data.parties != 1 and replaced:
+    # What a person moves is counted at twice as many parties under replace-one: see
+    # `fedpriv.federation.queries.bounds.gradient_sensitivity`.
+    one_answer = replaced and unit is not Unit.PERSON
+    if data.partition == "hashed" and data.parties != 1 and one_answer:
         raise ValueError(
             "--release with data.partition = 'hashed' needs one party under replace-one "
             f"adjacency, got data.parties = {data.parties}: an exchanged record may be another "
@@ -81,11 +87,12 @@ def _require_public_facts(experiment: Experiment) -> None:
             f"--release needs no data.min_records, got {data.min_records}: whether a party has so "
             "many records would show in whether there is a release."
         )
-    if not replaced and data.records is None:
+    if not sizes_are_public(unit, Adjacency(experiment.privacy.adjacency)) and data.records is None:
         raise ValueError(
-            "--release under add-remove adjacency needs data.records, a public number that stands "
-            "for the true one, which is private: the size of the population, of the study as "
-            "planned, or a round number near it."
+            f"--release under {experiment.privacy.adjacency} adjacency, with a {unit.value} as the "
+            "unit, needs data.records, a public number that stands for the true one, which is "
+            f"private: of {'persons' if unit is Unit.PERSON else 'records'} in the population, in "
+            "the study as planned, or a round number near it."
         )
     if data.path is not None:
         if experiment.model.name == "squared" and experiment.model.label_bound < 1:
@@ -94,4 +101,10 @@ def _require_public_facts(experiment: Experiment) -> None:
                 f"{experiment.model.label_bound:g}: labels lie in [-1, 1] by the schema, and "
                 "whether one is beyond a smaller bound would show in whether there is a release."
             )
-        require_releasable_schema(read_schema(str(data.schema_path)), deployed=False)
+        schema = read_schema(str(data.schema_path))
+        require_releasable_schema(schema, deployed=False)
+        if unit is Unit.PERSON and schema.person is None:
+            raise ValueError(
+                "--release with privacy.unit = 'person' needs a schema that says whose records are "
+                "whose: name the column, as in person = 'patient'."
+            )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -41,6 +43,7 @@ class StrategyInfo:
             depends on it, so every strategy must say.
         options: What can be set.
         shares: Whether the parties can bring its noise in shares.
+        units: Whose privacy it can protect: what its noise is calibrated to, and proved for.
         guest: What builds a strategy from a file of the user's own; None for those of fedpriv.
     """
 
@@ -50,6 +53,7 @@ class StrategyInfo:
     convex_only: bool
     options: type[BaseModel]
     shares: bool = False
+    units: tuple[Unit, ...] = (Unit.RECORD,)
     guest: Callable[[Setup, Any], SumStrategy] | None = None
 
     @property
@@ -69,6 +73,7 @@ class Setup:
         allowance: (ε, δ) of the run; None for a strategy that promises nothing.
         sharing: Who brings shares of the noise; None if the server adds it.
         signature: What the plan of a user's own strategy calls it; empty for those of fedpriv.
+        unit: Whose privacy it protects.
     """
 
     task: Task
@@ -77,6 +82,7 @@ class Setup:
     allowance: Budget | None = None
     sharing: Sharing | None = None
     signature: str = ""
+    unit: Unit = DEFAULT_UNIT
 
     @property
     def budget(self) -> Budget:

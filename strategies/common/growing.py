@@ -54,13 +54,23 @@ def plan_growing(
             "is what Poisson sampling is analysed under."
         )
     task = setup.task
+    if task.persons is not None and task.persons.parties > 1:
+        raise ValueError(
+            "a growing sampling_rate needs persons.parties = 1: samples of several parties are "
+            "accounted for at one rate."
+        )
     batches = GrowingBatch(first=growth.first, factor=growth.factor, every=growth.every)
     name = "rdp" if accountant == "auto" else accountant
-    relative = batches.noise_multiplier(budget=setup.budget, rounds=rounds, accountant=name)
+    relative = batches.noise_multiplier(
+        budget=setup.budget, rounds=rounds, accountant=name, unit=setup.unit
+    )
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
     sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
     mechanism = GaussianMechanism(
-        sensitivity=sensitivity, stddev=relative * sensitivity, adjacency=setup.adjacency
+        sensitivity=sensitivity,
+        stddev=relative * sensitivity,
+        adjacency=setup.adjacency,
+        unit=setup.unit,
     )
     return GrowingPlan(
         strategy="gradient-perturbation",

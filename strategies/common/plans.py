@@ -55,7 +55,8 @@ def plan_gradients(
     """T noisy sums of clipped gradients.
 
     Sensitivity. One record moves the sum by at most 2C (replace-one) or C (add-remove), plus what
-    float32 rounding can add, plus √d·step for the grid.
+    float32 rounding can add, plus √d·step for the grid; one person by p times that, as
+    `gradient_sensitivity` has it.
 
     Calibration. "exact": the least noise that the tightest accountant proves. "textbook": the
     relative noise √(2T·ln(1/δ))/ε, which is σ² = 8G²T·ln(1/δ)/(m²n₍₁₎²ε²) on the mean (Jayaraman
@@ -81,7 +82,7 @@ def plan_gradients(
         relative = sqrt(2 * rounds * log(1 / budget.delta)) / budget.epsilon
     if relative is not None and calibration == "unsound-textbook":
         relative /= sqrt(4 * log(1 / budget.delta))
-        event = GaussianEvent(relative_noise=relative, adjacency=setup.adjacency)
+        event = GaussianEvent(relative_noise=relative, adjacency=setup.adjacency, unit=setup.unit)
         spent = account([(event, rounds)], delta=budget.delta).epsilon
         budget = replace(budget, epsilon=spent or budget.epsilon)
     plan = gradient_plan(
@@ -97,7 +98,11 @@ def plan_gradients(
         shape=shape,
         relative_noise=relative,
         accountant="auto" if setup.sharing else accountant,
+        unit=setup.unit,
+        parts=1 if task.persons is None else task.persons.parties,
     )
+    if task.persons is not None:
+        plan = replace(plan, query=f"{plan.query}, each person's summed before it is clipped")
     if setup.sharing is None:
         return plan
     return with_shares(
@@ -111,7 +116,7 @@ def plan_gradients(
 
 
 def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
-    """The grid step of a sum of clipped gradients, and how far one record moves the sum before it.
+    """The grid step of a sum of clipped gradients, and how far one unit moves the sum before it.
 
     On the grid it moves by √d·step more.
     """
@@ -123,7 +128,8 @@ def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
         noise_stddev=0.0,
         parties=task.parties,
     ).step
-    return step, gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency)
+    moved = gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency, step=step)
+    return step, moved
 
 
 def plan_output(
@@ -171,6 +177,7 @@ def plan_output(
         ).step,
         law=law,
         joint=joint,
+        unit=setup.unit,
     )
     if setup.sharing is None:
         return plan

@@ -56,6 +56,7 @@ def with_shares(
         dimension=d,
         step=plan.step,
         adjacency=plan.adjacency,
+        unit=plan.unit,
         shape=shape,
     )
     reach = max(share_reach(mechanism, task) for mechanism in set(mechanisms))

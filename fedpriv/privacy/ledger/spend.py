@@ -88,7 +88,7 @@ class Spend:
         """What was spent and what is left, as JSON-ready values."""
         loss, rule = self.guarantee, self.composition
         return {
-            "composition": None if rule is None else {**rule.to_dict(), "unit": rule.unit},
+            "composition": None if rule is None else {**rule.to_dict(), "measure": rule.measure},
             "spent": {
                 "epsilon": loss.epsilon if isfinite(loss.epsilon) else None,
                 "delta": loss.delta,

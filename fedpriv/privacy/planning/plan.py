@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning.releases import Releases
+    from fedpriv.privacy.unit import Unit
 
 NoisePlace = Literal["server", "parties"]
 NOISE_PLACES: tuple[NoisePlace, ...] = ("server", "parties")
@@ -113,6 +114,8 @@ class Plan(ABC):
         require_choice(NOISE_PLACES, noise_at=self.noise_at)
         if len({mechanism.adjacency for mechanism in self.mechanisms}) > 1:
             raise ValueError("mechanisms must all state the same adjacency.")
+        if len({mechanism.unit for mechanism in self.mechanisms}) > 1:
+            raise ValueError("mechanisms must all state the same unit of privacy.")
 
     # What was planned, or made.
 
@@ -125,6 +128,11 @@ class Plan(ABC):
     @abstractmethod
     def adjacency(self) -> Adjacency:
         """Which data sets the guarantee compares."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> Unit:
+        """Whose presence the guarantee hides: a record's, a person's or a party's."""
 
     @abstractmethod
     def event(self, index: int) -> Event:
@@ -194,6 +202,7 @@ class Plan(ABC):
         return {
             **values,
             "adjacency": self.adjacency.value,
+            "unit": self.unit.value,
             "budget": asdict(self.budget),
             **self._noise_to_dict(),
         }
@@ -216,7 +225,7 @@ def in_words(stddevs: Sequence[float]) -> str:
 def grid_sensitivity(sensitivity: float, *, dimension: int, step: float) -> float:
     """The L2 sensitivity of a sum on a fixed-point grid: Δ + √d·step.
 
-    Every coordinate is rounded to the grid, in the one answer that the record is part of: two
+    Every coordinate is rounded to the grid, in the one answer that the unit is part of: two
     answers at a distance of Δ are then at most √d·step further apart.
     """
     require_positive(sensitivity=sensitivity, step=step)
@@ -242,6 +251,7 @@ def sampled(event: Event, sampling_rate: float, *, parts: int = 1) -> Event:
                 sampling_rate=sampling_rate,
                 parts=parts,
                 adjacency=event.adjacency,
+                unit=event.unit,
             )
         case _ if parts > 1:
             raise ValueError(
@@ -253,10 +263,14 @@ def sampled(event: Event, sampling_rate: float, *, parts: int = 1) -> Event:
                 relative_noise=event.relative_noise,
                 sampling_rate=sampling_rate,
                 adjacency=event.adjacency,
+                unit=event.unit,
             )
         case LaplaceEvent() | PureEvent():
             return PoissonPureEvent(
-                epsilon=event.pure_epsilon, sampling_rate=sampling_rate, adjacency=event.adjacency
+                epsilon=event.pure_epsilon,
+                sampling_rate=sampling_rate,
+                adjacency=event.adjacency,
+                unit=event.unit,
             )
         case _:
             raise ValueError(

@@ -23,6 +23,7 @@ from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.deploy.federation_budget import ledger_path
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.members.roster import read_roster
@@ -185,6 +186,7 @@ def _strategy(prepared: Prepared, terms: Terms, directory: Path) -> Accuracy:
     setup = Setup(
         task=task,
         adjacency=Adjacency(privacy.adjacency),
+        unit=Unit(privacy.unit),
         run=_run(terms),
         allowance=Budget(epsilon=terms.epsilon, delta=terms.delta),
         sharing=sharing,
