@@ -100,7 +100,7 @@ def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | 
 
     None for a strategy that promises nothing: it learns from records, whatever the unit.
     """
-    if experiment.privacy.unit != Unit.PERSON or not info.private:
+    if Unit(experiment.privacy.unit) is not Unit.PERSON or not info.private:
         return None
     section = experiment.persons
     return PersonBounds(records=section.records, parties=section.parties)

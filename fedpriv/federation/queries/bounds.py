@@ -131,8 +131,9 @@ def gradient_sensitivity(
 def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
     """The precision in which parties add up clipped gradients: that of the records, if it can be.
 
-    Those of persons are always added in float64. Between add-remove neighbours every block of float32 sums may round differently, which with
-    many records at one party would cost more noise than the record itself.
+    Those of persons are always added in float64. Between add-remove neighbours every block of
+    float32 sums may round differently, which with many records at one party would cost more noise
+    than the record itself.
     """
     if task.persons is not None:
         return torch.float64

@@ -134,7 +134,7 @@ class GradientQuery(Query):
         return moved * task.gradient_weight(self.weights, min(sizes))
 
     def check(self, task: Task) -> None:
-        """The point must be one of the model's; and of persons, the event one of all their parts."""
+        """The point must be one of the model's; of persons, the event one of all their parts."""
         require_point(self.theta, task)
         if task.persons is None:
             return

@@ -53,9 +53,13 @@ class Calibration:
     @property
     def releases(self) -> Releases:
         """The events of the run."""
-        terms = {"adjacency": self.adjacency, "unit": self.unit}
         return _events(
-            self.mechanism, self.noise_multipliers, self.sampling_rate, self.parts, **terms
+            self.mechanism,
+            self.noise_multipliers,
+            self.sampling_rate,
+            self.parts,
+            adjacency=self.adjacency,
+            unit=self.unit,
         )
 
 
@@ -101,9 +105,7 @@ def calibrate(
 
     def releases(multiplier: float) -> Releases:
         noise = tuple(multiplier * part for part in relative)
-        return _events(
-            mechanism, noise, sampling_rate, parts, adjacency=relation, unit=whose
-        )
+        return _events(mechanism, noise, sampling_rate, parts, adjacency=relation, unit=whose)
 
     spend_by = partial(_spending, releases, delta)
     name = accountant

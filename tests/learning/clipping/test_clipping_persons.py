@@ -48,7 +48,7 @@ def world(
 def reference(
     name: str, theta: torch.Tensor, batch: RecordBatch, groups: PersonGroups, clip: float
 ) -> np.ndarray:
-    """One record at a time by the clipping of records, which has its own tests, without clipping."""
+    """One record at a time, unclipped, by the clipping of records, which has its own tests."""
     model, loss = MODELS[name]
     alone = RecordBatch(
         features=batch.features, labels=batch.labels, offsets=torch.arange(len(batch) + 1)
