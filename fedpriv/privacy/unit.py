@@ -45,7 +45,7 @@ DEFAULT_UNIT = Unit.RECORD
 """Where nothing else is said: the weakest promise of the three, so that none is made unasked."""
 
 _EXCHANGED = {
-    Unit.RECORD: "one record exchanged for another",
+    Unit.RECORD: "one record exchanged for another, at its place and its party",
     Unit.PERSON: "all records of one person exchanged for those of another",
     Unit.PARTY: "all records of one party exchanged for others",
 }
@@ -66,3 +66,19 @@ def sizes_are_public(unit: Unit, adjacency: Adjacency) -> bool:
     weights, calibrates or is printed must then be a number that was declared beforehand.
     """
     return unit is Unit.RECORD and adjacency is Adjacency.REPLACE_ONE
+
+
+def person_steps(unit: Unit, adjacency: Adjacency, *, records: int, parties: int) -> int:
+    """How many neighbouring steps hide a whole person: the group that group privacy is to cover.
+
+    One who has so many ``records`` takes a step for each if the unit is a record, one if it is a
+    person, and one for each of the parties that may hold them if it is a party. Where a party can
+    only join or leave, it takes two of them to change what it holds.
+    """
+    match unit:
+        case Unit.RECORD:
+            return records
+        case Unit.PERSON:
+            return 1
+        case Unit.PARTY:
+            return min(records, parties) * (1 if adjacency is Adjacency.REPLACE_ONE else 2)

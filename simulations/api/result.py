@@ -89,6 +89,12 @@ class Result:
         found = self.summary["adjacency"]
         return None if found is None else str(found)
 
+    @property
+    def unit(self) -> str | None:
+        """Whose privacy the guarantee protects: "record", "person" or "party"; None without one."""
+        found = self.summary["unit"]
+        return None if found is None else str(found)
+
     def to_frame(self) -> DataFrame:
         """`history` as a pandas DataFrame, one row per round; the extra `frame` brings pandas."""
         frame: DataFrame = import_optional("pandas", extra="frame").DataFrame(list(self.history))

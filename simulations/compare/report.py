@@ -14,6 +14,7 @@ from fedpriv import __version__
 from fedpriv._durable import replace_file
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.compare.plots import save_plot, text_plot
 from fedpriv.simulations.run.files import write_json
 
@@ -35,7 +36,7 @@ def terms(experiment: Experiment) -> str:
     privacy = experiment.privacy
     return (
         f"{experiment.data.title}, {experiment.model.title} model, λ = {experiment.model.l2:g}; at "
-        f"equal (ε, δ = {privacy.delta:g}), one record, {privacy.adjacency}"
+        f"equal (ε, δ = {privacy.delta:g}), {Unit(privacy.unit).words}, {privacy.adjacency}"
     )
 
 
@@ -151,6 +152,8 @@ def _name(row: Row, experiment: Experiment) -> str:
         return label
     if row["adjacency"] != experiment.privacy.adjacency:
         label = f"{label} ({row['adjacency']})"
+    if row["unit"] != experiment.privacy.unit:
+        label = f"{label} ({Unit(row['unit']).words})"
     return (
         label
         if within(spent, row.epsilon_budget)

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from fedpriv._toml import parse_toml, read_toml, to_toml
-from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.model_section import ModelSection
@@ -95,13 +93,13 @@ class Experiment(Section):
             raise ValueError(
                 "data.path is missing: a schema without records is for engine = 'deployment'."
             )
-        unit, adjacency = Unit(self.privacy.unit), Adjacency(self.privacy.adjacency)
-        if section.records is not None and sizes_are_public(unit, adjacency):
+        if section.records is not None and self.privacy.sizes_public:
             raise ValueError(
-                "data.records must not be given under replace-one adjacency, where the number of "
-                "records is public, and counted. It is for add-remove, and for persons and parties."
+                "data.records must not be given for records under replace-one adjacency, where "
+                "their number is public, and counted. It is for add-remove, and for privacy.unit = "
+                "'person' or 'party'."
             )
-        if unit is Unit.PERSON and section.records_per_person != 1:
+        if self.privacy.unit == "person" and section.records_per_person != 1:
             raise ValueError(
                 "data.records_per_person is for group privacy, beside a guarantee for one record; "
                 "for privacy.unit = 'person' state persons.records, or nothing."

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedpriv._collusion import DEFAULT_COLLUDING
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.simulations.experiment import guests
 
 Positive = Annotated[float, Field(gt=0)]
@@ -40,9 +42,9 @@ class DataSection(Section):
         exponent: of the sizes, for ``sized``.
         alpha: concentration, for ``dirichlet``.
         records: the public number of records, in all or by party, that every number of a run is
-            computed from; needed by a release where the true one is private: under add-remove
-            adjacency, and for a person or a party as the unit. For persons it is the number of
-            *persons*. If not given, they are counted.
+            computed from; needed by a release under add-remove adjacency, and for persons and
+            parties, where the true one is private. For persons it is the number of *persons*. If
+            not given, they are counted.
         min_records: fewest records of a party; no demand if not given.
         test_fraction: share of the records to test on, drawn by a seeded hash of each; 0 for none.
             If not given: the data set's own split, or 0.2.
@@ -139,6 +141,11 @@ class PrivacySection(Section):
     noise_at: Literal["server", "parties"] = "server"
     colluding: Annotated[float, Field(ge=0, lt=1)] = DEFAULT_COLLUDING
     share_law: Literal["auto", "skellam", "discrete-gaussian", "polya"] = "auto"
+
+    @property
+    def sizes_public(self) -> bool:
+        """Whether the numbers of records are public; else a release uses declared ones."""
+        return sizes_are_public(Unit(self.unit), Adjacency(self.adjacency))
 
 
 class PersonsSection(Section):

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from fedpriv.data import read_schema
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.tables.release_rules import require_releasable as require_releasable_schema
-from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.simulations.experiment.catalogue import strategy_info
 from fedpriv.simulations.experiment.guests import is_guest
 
@@ -58,8 +56,8 @@ def _require_one_place(experiment: Experiment) -> None:
 
 def _require_public_facts(experiment: Experiment) -> None:
     """Refuse data of which counts, parties or test records follow from more than one record."""
-    data, replaced = experiment.data, experiment.privacy.adjacency == "replace-one"
-    unit = Unit(experiment.privacy.unit)
+    data, privacy = experiment.data, experiment.privacy
+    replaced = privacy.adjacency == "replace-one"
     if is_guest("data", data.name):
         raise ValueError(
             f"--release takes no records from a function, got data.name = {data.title!r}: scale, "
@@ -74,7 +72,7 @@ def _require_public_facts(experiment: Experiment) -> None:
         )
     # What a person moves is counted at twice as many parties under replace-one: see
     # `fedpriv.federation.queries.bounds.gradient_sensitivity`.
-    one_answer = replaced and unit is not Unit.PERSON
+    one_answer = replaced and privacy.unit != "person"
     if data.partition == "hashed" and data.parties != 1 and one_answer:
         raise ValueError(
             "--release with data.partition = 'hashed' needs one party under replace-one "
@@ -87,12 +85,11 @@ def _require_public_facts(experiment: Experiment) -> None:
             f"--release needs no data.min_records, got {data.min_records}: whether a party has so "
             "many records would show in whether there is a release."
         )
-    if not sizes_are_public(unit, Adjacency(experiment.privacy.adjacency)) and data.records is None:
+    if not privacy.sizes_public and data.records is None:
         raise ValueError(
-            f"--release under {experiment.privacy.adjacency} adjacency, with a {unit.value} as the "
-            "unit, needs data.records, a public number that stands for the true one, which is "
-            f"private: of {'persons' if unit is Unit.PERSON else 'records'} in the population, in "
-            "the study as planned, or a round number near it."
+            f"--release for privacy.unit = {privacy.unit!r} under {privacy.adjacency} adjacency "
+            "needs data.records, a public number that stands for the true one, which is private: "
+            "the size of the population, of the study as planned, or a round number near it."
         )
     if data.path is not None:
         if experiment.model.name == "squared" and experiment.model.label_bound < 1:
@@ -103,7 +100,7 @@ def _require_public_facts(experiment: Experiment) -> None:
             )
         schema = read_schema(str(data.schema_path))
         require_releasable_schema(schema, deployed=False)
-        if unit is Unit.PERSON and schema.person is None:
+        if privacy.unit == "person" and schema.person is None:
             raise ValueError(
                 "--release with privacy.unit = 'person' needs a schema that says whose records are "
                 "whose: name the column, as in person = 'patient'."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import fedpriv
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
 from fedpriv.simulations.run.history import Record
 from fedpriv.simulations.run.outcome import RESULT, sift
@@ -122,7 +123,6 @@ def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any
         "options": experiment.strategy.options,
         "guests": experiment.guest_code or None,
         "private": prepared.info.private,
-        "unit": "record",
         "engine": experiment.run.engine,
         "secure_aggregation": _aggregation(prepared, simulated=simulated),
         "parties": task.parties,
@@ -155,11 +155,12 @@ def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
 def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
     """What was spent, by the plan, and what the experiment allowed: a form for study may differ."""
     if plan is None:
-        return dict.fromkeys(("epsilon", "delta", "adjacency", "epsilon_budget"))
+        return dict.fromkeys(("epsilon", "delta", "adjacency", "unit", "epsilon_budget"))
     return {
         "epsilon": plan.epsilon,
         "delta": plan.budget.delta,
         "adjacency": plan.adjacency.value,
+        "unit": plan.unit.value,
         "epsilon_budget": prepared.experiment.privacy.epsilon,
     }
 
@@ -182,7 +183,7 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
     else:
         lines.append(
             f"epsilon <= {rounded_up(result['epsilon'])} at delta = "
-            f"{rounded_up(result['delta'])}   (one record, {result['adjacency']})"
+            f"{rounded_up(result['delta'])}   ({Unit(result['unit']).words}, {result['adjacency']})"
         )
     if result["loss"] is None:
         lines.append("metrics: none; there are no test records that are declared public")

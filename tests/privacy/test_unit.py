@@ -75,7 +75,7 @@ def test_units_say_in_words_what_they_protect() -> None:
         (Unit.RECORD, A): "one record more or less",
         (Unit.PERSON, A): "one person more or less",
         (Unit.PARTY, A): "one party more or less",
-        (Unit.RECORD, R): "one record exchanged for another",
+        (Unit.RECORD, R): "one record exchanged for another, at its place and its party",
         (Unit.PERSON, R): "all records of one person exchanged for those of another",
         (Unit.PARTY, R): "all records of one party exchanged for others",
     }

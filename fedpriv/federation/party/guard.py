@@ -15,15 +15,16 @@ from fedpriv._collusion import DEFAULT_COLLUDING, known_shares
 from fedpriv._validate import require_choice, require_count, require_delta
 from fedpriv.federation.queries.bounds import fits, share_mechanism
 from fedpriv.federation.queries.kinds import QUERIES
-from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.unit import Unit
+from fedpriv.privacy.unit import Unit, sizes_are_public
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
+    from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
+    from fedpriv.privacy.unit import Unit
 
 
 class QueryRefused(ValueError):
@@ -105,12 +106,12 @@ def check_certain(query: Query, task: Task) -> None:
         query.check_certain(task)
 
 
-def check_weighted(query: Query, adjacency: Adjacency) -> None:
+def check_weighted(query: Query, adjacency: Adjacency, unit: Unit) -> None:
     """Raise `QueryRefused` if the answer rests on a number of records that is private."""
-    if query.weighted and adjacency is not Adjacency.REPLACE_ONE:
+    if query.weighted and not sizes_are_public(unit, adjacency):
         raise QueryRefused(
-            "the adjacency must be 'replace-one' where an answer rests on its party's true number "
-            "of records: a minimiser, or equal weights."
+            "the adjacency must be 'replace-one', and the unit 'record', where an answer rests on "
+            "its party's true number of records: a minimiser, or equal weights."
         )
 
 
@@ -145,7 +146,7 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
         raise QueryRefused(
             "the event of the query is not that of the shares of noise which the parties add."
         )
-    check_weighted(query, mechanism.adjacency)
+    check_weighted(query, mechanism.adjacency, mechanism.unit)
 
 
 def _same(one: Event, other: Event) -> bool:

@@ -73,7 +73,8 @@ class Plan(ABC):
         smallest_party: n₍₁₎, which equal weights pay for; public.
         dimension: d, the number of coordinates of a release.
         step: width of the fixed-point grid of a sum.
-        clip_norm: bound on the norm of one record's gradient, where gradients are asked for.
+        clip_norm: bound on the norm of what one unit adds, where it is clipped: a record's
+            gradient, the sum of a person's, a party's update.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
         parts: in how many parties' samples one unit may be, each on a coin of its own: 1, but for
             persons with records at several parties.

@@ -118,8 +118,8 @@ def carry_out(
         )
     prepared = _prepared(directory, folder)
     strategy = _strategy(prepared, terms, directory)
-    adjacency = prepared.experiment.privacy.adjacency
-    with Ledger.open(ledger_path(folder), adjacency=adjacency) as ledger:
+    stated = prepared.experiment.privacy
+    with Ledger.open(ledger_path(folder), adjacency=stated.adjacency, unit=stated.unit) as ledger:
         _require_latest(ledger, directory)
         require_room(ledger, strategy.plan, run=terms.run)
         strategy.attach(_run(terms, ledger))
@@ -214,6 +214,7 @@ def _result(strategy: Accuracy, terms: Terms, directory: Path, *, head: str) -> 
         "epsilon": plan.epsilon,
         "delta": plan.budget.delta,
         "adjacency": plan.adjacency.value,
+        "unit": plan.unit.value,
         "noise_at": plan.noise_at,
         "parties": plan.parties,
         "ledger_head": head,
