@@ -8,13 +8,17 @@ noise is for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 
 import fedpriv.federation.party.answers as answering
+import fedpriv.simulations.experiment.data
+from fedpriv.data import Persons, partition
+from fedpriv.data.marks import marks
 from fedpriv.learning.clipping.clipped_sum import clipped_gradient_sums
 from tests.audit.examination import difference, unlawful
 from tests.audit.neighbours import GRADIENTS, Case, moved, table
@@ -40,7 +44,8 @@ class PersonCase(Case):
 
     def experiment(self, folder: Path) -> dict[str, Any]:
         study = super().experiment(folder)
-        study["data"].setdefault("records", [8, 6, 4])  # persons
+        if "records" not in self.data:
+            study["data"]["records"] = [8, 6, 4]  # persons
         study["privacy"]["unit"] = "person"
         return {**study, "persons": self.persons}
 
@@ -155,14 +160,15 @@ def test_records_that_are_clipped_one_by_one_are_found(
     """The audit has teeth: nine records of norm C are not one person of norm C."""
 
     def one_by_one(self: Any, query: Any, draws: Any, persons: Any, clipping: Any) -> Any:
-        theta = answering.torch.from_numpy(query.theta.astype(np.float32))
+        theta = torch.from_numpy(query.theta.astype(np.float32))
         sums = clipped_gradient_sums(
             self._task.model, self._task.loss, theta, self._batch, clipping
         )
         return sums.value.numpy(), sums.measures
 
     monkeypatch.setattr(answering.Holdings, "_person_sums", one_by_one)
-    case = PersonCase(name="broken", strategy={**STEPS, "clip": 0.1}, data={"test_fraction": 0.0})
+    room = {"test_fraction": 0.0, "records": 200}  # for such sums
+    case = PersonCase(name="broken", strategy={**STEPS, "clip": 0.1}, data=room)
     assert any("a sum moved by" in what for what in findings(case, laboratory, tmp_path))
 
 
@@ -170,10 +176,6 @@ def test_a_split_by_record_is_found(
     laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So has it for parties: a person who is scattered over them moves more than one answer."""
-    import fedpriv.data.partition as partitions
-    from fedpriv.data.marks import marks
-    from fedpriv.data.persons import Persons
-
     case = PersonCase(
         name="scattered",
         strategy={**STEPS, "clip": 0.1},
@@ -182,7 +184,6 @@ def test_a_split_by_record_is_found(
     )
     assert findings(case, laboratory, tmp_path / "whole") == []
     records: list[Any] = []
-    partition = partitions.partition
 
     def noted(dataset: Any, **arguments: Any) -> Any:
         records.append(dataset.train)
@@ -191,7 +192,7 @@ def test_a_split_by_record_is_found(
     def by_record(self: Persons, *, purpose: str, seed: int) -> Any:
         return marks(records[-1], purpose=purpose, seed=seed)
 
-    monkeypatch.setattr("fedpriv.simulations.experiment.data.partition", noted)
+    monkeypatch.setattr(fedpriv.simulations.experiment.data, "partition", noted)
     monkeypatch.setattr(Persons, "marks", by_record)
     assert any("a sum moved by" in w for w in findings(case, laboratory, tmp_path / "torn"))
 
@@ -229,8 +230,6 @@ def test_poisson_samples_hide_a_person_by_a_coin_at_each_party(
 def test_what_persons_need_is_refused_from_public_facts(
     change: dict[str, Any], message: str, laboratory: Laboratory, tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
     case = replace(PersonCase(name="refused", strategy=STEPS), **change)
     done = laboratory.run(case, visits("binary"), tmp_path / "one")
     assert done.code != 0

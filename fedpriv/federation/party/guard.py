@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
-    from fedpriv.privacy.unit import Unit
 
 
 class QueryRefused(ValueError):

@@ -172,10 +172,10 @@ def test_records_clipped_one_by_one_are_found_out(
         sums = clipped_gradient_sums(task.model, task.loss, theta, self._batch, clipping)
         return sums.value.numpy(), sums.measures
 
-    task = make_task(parties=1)
+    task = replace(make_task(parties=1), sizes=(40,) * PARTIES)  # room for such sums
     query = make_query(task, adjacency)
     monkeypatch.setattr(answering.Holdings, "_person_sums", one_by_one)
-    assert farthest(task, adjacency, query, parties=1) > 2 * limit(task, query, adjacency)
+    assert farthest(task, adjacency, query, parties=1) > 1.5 * limit(task, query, adjacency)
 
 
 def test_a_bound_for_one_party_is_found_out_by_a_person_at_two() -> None:
@@ -204,7 +204,7 @@ def test_records_beyond_the_bound_are_dropped_at_the_party() -> None:
     task = make_task(parties=4, records=2)
     query = make_query(task, TWO, clip_norm=100.0, grid=FixedPoint(step=2.0**-20))
     found = total(visits(), task, query)
-    X, y, own = ([row[i] for row in visits()] for i in (2, 3, 0))
+    own, _, X, y = zip(*visits(), strict=True)
     slopes = [-b / (1 + np.exp(b * np.dot(a, query.theta))) for a, b in zip(X, y, strict=True)]
     everything = np.sum([s * np.array(a) for s, a in zip(slopes, X, strict=True)], axis=0)
     unbounded = total(visits(), make_task(parties=4), query)
@@ -332,7 +332,8 @@ def test_noise_is_planned_for_all_that_a_person_can_do(parties: int, adjacency: 
         asked = again.ask()
         assert asked is not None
         answer = empty.sum(asked)
-        released = again._release(answer)  # type: ignore[attr-defined]
+        released = again._release(answer)
+        assert released is not None
         noise.append(released * task.records - answer.value)
     spread = float(np.std(noise))
     assert 0.8 * mechanism.stddev < spread < 1.2 * mechanism.stddev
