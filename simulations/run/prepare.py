@@ -15,6 +15,7 @@ from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strat
 from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.release_rules import require_every_label
 from fedpriv.simulations.run.streams import streams
 
 if TYPE_CHECKING:
@@ -176,6 +177,8 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     """
     if prepared.info.name == PARTY_ALONE:
         return None
+    if release and prepared.data.dataset.schema is not None:
+        require_every_label(prepared.task.loss, prepared.data.dataset.task)
     strategy = build_strategy(prepared, run=prepared.run, release=release)
     section = prepared.experiment.run
     if isinstance(strategy, JointStrategy) and section.dropout:

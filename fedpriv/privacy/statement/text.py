@@ -81,13 +81,15 @@ def _protected(statement: Statement) -> str:
     if unit is not Unit.PERSON:
         return unit.words
     most = "any number" if facts.person_records is None else f"at most {facts.person_records}"
-    return f"{unit.words} ({most} at one party, at at most {facts.person_parties} parties)"
+    parties = facts.person_parties
+    where = "at one party" if parties == 1 else f"at each of up to {parties} parties"
+    return f"{unit.words}, {most} {where}"
 
 
 def _number(statement: Statement) -> str:
     """N, and whether it tells anything about the records."""
     plan = statement.plan
-    number = f"N = {units_of(plan)} {'parties' if plan.unit is Unit.PARTY else 'records'}"
+    number = f"N = {units_of(plan)} {'parties' if plan.unit is Unit.PARTY else plan.unit.counted}"
     if statement.facts.simulated:  # it counts the records, whatever the adjacency
         return number
     if plan.unit is Unit.PARTY or sizes_are_public(plan.unit, plan.adjacency):
@@ -123,7 +125,7 @@ def _accounting(statement: Statement) -> list[str]:
             f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "
             f"of the sum: {plan.noise_in_words}"
         ),
-        f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} records",
+        f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} {plan.unit.counted}",
         f"sampling assumed: {assumed}, rate {plan.sampling_rate:g}; actual: {facts.sampler}",
         f"hyper-parameter tuning: {facts.tuning}",
     ]
