@@ -78,7 +78,8 @@ def _entry(statement: Statement) -> dict[str, Any]:
             "dp_variant": {
                 "variant_name": "Approximate DP" if statement.delta else "Pure DP",
                 "data_domain": (
-                    f"{statement.plan.records} {statement.plan.unit.counted} held by {statement.plan.parties} parties"
+                    f"{statement.plan.records} {statement.plan.unit.counted} held by "
+                    f"{statement.plan.parties} parties"
                 ),
                 "unprotected_quantities": "; ".join(statement.unprotected),
             },
@@ -116,8 +117,8 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
         "privacy_unit": plan.unit.value.capitalize(),
         "privacy_unit_details": (
             f"Data sets are adjacent with {neighbours_in_words(plan.unit, plan.adjacency)} "
-            f"({_ADJACENT[plan.adjacency]}, counted in that unit). {_of_a_person(statement)}, hence "
-            "for a person (epsilon, delta) = "
+            f"({_ADJACENT[plan.adjacency]}, counted in that unit). {_of_a_person(statement)}, "
+            "hence for a person (epsilon, delta) = "
             f"({rounded_up(person.epsilon)}, {rounded_up(person.delta)})."
         ),
         "privacy_parameters": parameters,

@@ -125,7 +125,10 @@ def _accounting(statement: Statement) -> list[str]:
             f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "
             f"of the sum: {plan.noise_in_words}"
         ),
-        f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} {plan.unit.counted}",
+        (
+            f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} "
+            f"{plan.unit.counted}"
+        ),
         f"sampling assumed: {assumed}, rate {plan.sampling_rate:g}; actual: {facts.sampler}",
         f"hyper-parameter tuning: {facts.tuning}",
     ]
