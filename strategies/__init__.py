@@ -91,6 +91,7 @@ def build(
     run: str,
     ledger: Ledger | None = None,
     release: bool = False,
+    noise_free: bool = False,
     noise_at: NoisePlace = "server",
     dropout: float = 0.0,
     colluding: float = DEFAULT_COLLUDING,
@@ -109,6 +110,8 @@ def build(
         run: The name of the run.
         ledger: Where a release is reserved and committed; None in a simulation.
         release: Whether it is for a release whose ledger is attached later.
+        noise_free: Whether a private strategy is to add no noise, for study: without a budget, and
+            never in a release.
         noise_at: Who adds the noise; "parties": in shares, so that nobody sees an exact sum.
         dropout: With noise at the parties, the largest fraction of them missing from a sum.
         colluding: With noise at the parties, the largest fraction that tell their shares.
@@ -122,8 +125,14 @@ def build(
         require_choice(STRATEGIES, strategy=name)
     info = STRATEGIES[name] if isinstance(name, str) else name
     name = info.name
-    if info.private != (budget is not None):
-        rule = "must be given" if info.private else "must be None"
+    if noise_free and (release or ledger is not None):
+        raise ValueError(
+            f"a release of {name} must have noise, got epsilon = 'inf': without it the model may "
+            "reveal any record. Simulate it, or give privacy.epsilon a number."
+        )
+    promised = info.private and not noise_free
+    if promised != (budget is not None):
+        rule = "must be given" if promised else "must be None"
         raise ValueError(f"budget {rule} for {name}, got {budget!r}.")
     if info.convex_only:
         task.require_convex(name)
@@ -148,9 +157,10 @@ def build(
         adjacency=Adjacency(adjacency),
         run=Run(name=run, noise=noise, ledger=ledger, release=release),
         allowance=budget,
+        noise_free=info.private and noise_free,
         sharing=(
             Sharing(parties=task.parties, dropout=dropout, colluding=colluding, law=share_law)
-            if noise_at == "parties"
+            if noise_at == "parties" and promised
             else None
         ),
         signature=name if info.guest else "",
@@ -159,7 +169,7 @@ def build(
     built = (
         _BUILDERS[name](setup, chosen)
         if info.guest is None
-        else _require_planned(info.guest(setup, chosen), info)
+        else _require_planned(info.guest(setup, chosen), info, promised=promised)
     )
     if built.plan is not None and built.plan.unit is not whose:
         raise ValueError(
@@ -180,7 +190,7 @@ def _unsupported_unit(info: StrategyInfo, unit: Unit) -> str:
     )
 
 
-def _require_planned(strategy: object, info: StrategyInfo) -> SumStrategy:
+def _require_planned(strategy: object, info: StrategyInfo, *, promised: bool) -> SumStrategy:
     """Refuse a user's own strategy whose noise is not the base class's, by a plan in its name."""
     if not isinstance(strategy, SumStrategy):
         raise ValueError(f"{info.name}: build must return a strategy, got {strategy!r}.")
@@ -188,11 +198,11 @@ def _require_planned(strategy: object, info: StrategyInfo) -> SumStrategy:
         if strategy.plan is not None:
             raise ValueError(f"{info.name}: a strategy with noise_by = 'nobody' has no plan.")
         return strategy
-    if not isinstance(strategy, NoisyGradients) or strategy.plan is None:
+    if not isinstance(strategy, NoisyGradients) or (strategy.plan is None) is promised:
         raise ValueError(
             f"{info.name}: a strategy with noise must derive from NoisyGradients, which adds the "
             f"noise of its plan, got {type(strategy).__name__}."
         )
-    if strategy.plan.strategy != info.name:
+    if strategy.plan is not None and strategy.plan.strategy != info.name:
         raise ValueError(f"{info.name}: its plan must be in its own name; pass on the setup.")
     return strategy

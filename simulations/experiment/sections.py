@@ -9,8 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.simulations.experiment import guests
+from fedpriv.simulations.experiment.budgets import INFINITE, NO_RELEASE, Epsilon
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -121,7 +123,7 @@ class PrivacySection(Section):
     """The budget of the run, which data sets the guarantee compares, and who adds the noise.
 
     Attributes:
-        epsilon: ε.
+        epsilon: ε; "inf" for a simulation without noise: the twin of a private run, never released.
         delta: δ; 0 for a pure guarantee.
         adjacency: when two data sets are neighbours.
         unit: whose privacy is protected: one record, all records of one person, or all records of
@@ -134,7 +136,7 @@ class PrivacySection(Section):
         share_law: of the shares; "auto" is Skellam if δ > 0, else Pólya.
     """
 
-    epsilon: Positive = 1.0
+    epsilon: Epsilon = 1.0
     delta: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
     unit: Literal["record", "person", "party"] = "record"
@@ -146,6 +148,18 @@ class PrivacySection(Section):
     def sizes_public(self) -> bool:
         """Whether the numbers of records are public; else a release uses declared ones."""
         return sizes_are_public(Unit(self.unit), Adjacency(self.adjacency))
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether nothing is promised, whatever the strategy."""
+        return self.epsilon == INFINITE
+
+    @property
+    def budget(self) -> Budget:
+        """(ε, δ), of which there is none without noise."""
+        if self.epsilon == INFINITE:
+            raise ValueError(NO_RELEASE)
+        return Budget(epsilon=self.epsilon, delta=self.delta)
 
 
 class PersonsSection(Section):
@@ -237,7 +251,7 @@ class EntrySection(StrategySection):
     override: dict[str, Any] = Field(default_factory=dict)
     at: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
-    def changes(self, epsilon: float) -> dict[str, dict[str, Any]]:
+    def changes(self, epsilon: float | str) -> dict[str, dict[str, Any]]:
         """What this entry changes at a budget: by table, the keys with their values."""
         changed: dict[str, dict[str, Any]] = {"strategy": self.options}
         for key, value in {**self.override, **at_budget(self.at, epsilon)}.items():
@@ -254,9 +268,9 @@ class EntrySection(StrategySection):
 _OVERRIDABLE = ("data", "model", "privacy", "run")
 
 
-def at_budget(tables: dict[str, dict[str, Any]], epsilon: float) -> dict[str, Any]:
+def at_budget(tables: dict[str, dict[str, Any]], epsilon: float | str) -> dict[str, Any]:
     """The table whose key, a number as text, is this budget; empty if there is none."""
-    return next((values for key, values in tables.items() if float(key) == epsilon), {})
+    return next((values for key, values in tables.items() if float(key) == float(epsilon)), {})
 
 
 class CompareSection(Section):
@@ -264,7 +278,8 @@ class CompareSection(Section):
 
     Attributes:
         strategies: names, or tables with a name, options and a label.
-        epsilons: budgets; that of ``privacy`` if not given.
+        epsilons: budgets, of which "inf" is none at all, without noise; that of ``privacy`` if not
+            given.
         parties: numbers of parties; that of ``data`` if not given.
         seeds: how many, counted from ``run.seed``.
         at: by budget: options, for all strategies that know them and do not set their own.
@@ -273,7 +288,7 @@ class CompareSection(Section):
     """
 
     strategies: Annotated[tuple[EntrySection, ...], Sequence] = ()
-    epsilons: Annotated[tuple[Positive, ...], Sequence] = ()
+    epsilons: Annotated[tuple[Epsilon, ...], Sequence] = ()
     parties: Annotated[tuple[Count, ...], Sequence] = ()
     seeds: Count = 5
     at: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -290,7 +305,7 @@ class CompareSection(Section):
     def published_accuracies(self) -> dict[str, dict[float, float]]:
         """By label and budget, accuracy as a share."""
         return {
-            name: {e: percent / 100 for e, percent in zip(self.epsilons, curve, strict=True)}
+            name: {float(e): x / 100 for e, x in zip(self.epsilons, curve, strict=True)}
             for name, curve in self.published.items()
             if isinstance(curve, tuple)
         }
@@ -306,7 +321,7 @@ class CompareSection(Section):
                 )
         for table in (self.at, *(entry.at for entry in self.strategies)):
             for key in table:
-                if key not in (known := [f"{epsilon:g}" for epsilon in self.epsilons]):
+                if key not in (known := [f"{float(epsilon):g}" for epsilon in self.epsilons]):
                     raise ValueError(f"at: {key!r} must be one of epsilons, {', '.join(known)}.")
         return self
 

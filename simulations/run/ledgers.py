@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.data import built_in_identity, table_identity
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.budget import Budget, BudgetExceeded
+from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.ledger import (
     BudgetRefusal,
     Ledger,
@@ -68,9 +68,8 @@ def require_apart(path: Path, directory: Path) -> None:
 
 def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> Ledger:
     """A ledger with the budget of a run that was not started, by the rule that the run fits."""
-    privacy, adjacency = experiment.privacy, Adjacency(experiment.privacy.adjacency)
-    unit = Unit(privacy.unit)
-    budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta)
+    budget, adjacency = experiment.privacy.budget, Adjacency(experiment.privacy.adjacency)
+    unit = Unit(experiment.privacy.unit)
     rule = None
     if plan is not None and plan.releases:  # noise that is chosen on the way has none yet
         rule = fitting_composition(

@@ -9,7 +9,6 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.federation.task import PersonBounds, Task
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.data import party_records
@@ -21,7 +20,7 @@ from fedpriv.simulations.run.streams import streams
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedpriv.data import PartitionedDataset
+    from fedpriv.data import Dataset, PartitionedDataset
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
@@ -50,6 +49,11 @@ class Prepared:
     task: Task
     evaluator: Evaluator
     own_test: bool = True
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether a strategy that has noise runs without, for study."""
+        return self.info.private and self.experiment.privacy.noise_free
 
     @property
     def run(self) -> str:
@@ -91,7 +95,7 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         info=info,
         data=data,
         task=task,
-        evaluator=Evaluator.of(model, loss, data.dataset.test),
+        evaluator=Evaluator.of(model, loss, data.dataset.test, unit=_label_unit(data.dataset)),
         own_test=holding.own_test,
     )
 
@@ -107,6 +111,12 @@ def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | 
     return PersonBounds(records=section.records, parties=section.parties)
 
 
+def _label_unit(dataset: Dataset) -> float:
+    """What a step of one in a label is in the unit of its table; 1 where labels are not scaled."""
+    low, high = (dataset.schema and dataset.schema.label_range) or (-1.0, 1.0)
+    return (high - low) / 2
+
+
 def build_strategy(
     prepared: Prepared, *, run: str, release: bool = False, ledger: Ledger | None = None
 ) -> SumStrategy:
@@ -115,11 +125,11 @@ def build_strategy(
     from fedpriv.simulations.public.probing import with_influence
 
     privacy, info = prepared.experiment.privacy, prepared.info
-    budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta) if info.private else None
+    promised = info.private and not prepared.noise_free
     return strategies.build(
         info,
         task=prepared.task,
-        budget=budget,
+        budget=privacy.budget if promised else None,
         adjacency=Adjacency(privacy.adjacency),
         unit=Unit(privacy.unit),
         options=with_influence(_seeded(prepared), prepared),
@@ -127,6 +137,7 @@ def build_strategy(
         run=run,
         ledger=ledger,
         release=release,
+        noise_free=prepared.noise_free,
         noise_at=privacy.noise_at if info.private else "server",
         dropout=prepared.experiment.run.dropout,
         colluding=privacy.colluding,

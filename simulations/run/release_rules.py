@@ -13,6 +13,7 @@ import torch
 from fedpriv.data import read_schema
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.tables.release_rules import require_releasable as require_releasable_schema
+from fedpriv.simulations.experiment.budgets import NO_RELEASE
 from fedpriv.simulations.experiment.catalogue import strategy_info
 from fedpriv.simulations.experiment.guests import is_guest
 
@@ -32,6 +33,8 @@ def require_releasable(experiment: Experiment) -> None:
             f"--release needs a strategy with a guarantee, and {info.name!r} adds no noise: its "
             "model may reveal any record."
         )
+    if experiment.privacy.noise_free:
+        raise ValueError(NO_RELEASE)
     if experiment.run.engine == "deployment":  # its parties have rules, journals, keys of their own
         return
     if info.noise_by != "server":

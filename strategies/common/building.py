@@ -71,6 +71,8 @@ class Setup:
         adjacency: Which data sets a guarantee compares.
         run: The run that it is part of.
         allowance: (ε, δ) of the run; None for a strategy that promises nothing.
+        noise_free: Whether a strategy with noise is to add none, for study: then there is no
+            allowance, and a `NoiseFree` stands for the plan.
         sharing: Who brings shares of the noise; None if the server adds it.
         signature: What the plan of a user's own strategy calls it; empty for those of fedpriv.
         unit: Whose privacy it protects.
@@ -80,6 +82,7 @@ class Setup:
     adjacency: Adjacency
     run: Run
     allowance: Budget | None = None
+    noise_free: bool = False
     sharing: Sharing | None = None
     signature: str = ""
     unit: Unit = DEFAULT_UNIT

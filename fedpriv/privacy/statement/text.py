@@ -81,9 +81,8 @@ def _protected(statement: Statement) -> str:
     if unit is not Unit.PERSON:
         return unit.words
     most = "any number" if facts.person_records is None else f"at most {facts.person_records}"
-    parties = facts.person_parties
-    where = "at one party" if parties == 1 else f"at each of up to {parties} parties"
-    return f"{unit.words}, {most} {where}"
+    parties = f"{facts.person_parties} part{'y' if facts.person_parties == 1 else 'ies'}"
+    return f"{unit.words} ({most} at one party, at no more than {parties})"
 
 
 def _number(statement: Statement) -> str:
