@@ -20,6 +20,7 @@ from fedpriv.federation.party.client_app import ContextStore, client_app
 from fedpriv.federation.party.guard import Policy
 from fedpriv.federation.party.host import PartyHost
 from fedpriv.federation.party.party import Party
+from fedpriv.federation.party.stack import unit_counts
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.streams import streams
@@ -77,7 +78,9 @@ def party_host(
         task=task,
         size=task.sizes[number],
         sampling=simulated_sampling(
-            streams(prepared, "sampling", run=run), tuple(prepared.data.sizes.tolist()), number
+            streams(prepared, "sampling", run=run),
+            tuple(unit_counts(prepared.data, task).tolist()),
+            number,
         ),
         noise=streams(prepared, "party noise", number, run=run),
         policy=Policy(unpaid=True, colluding=prepared.experiment.privacy.colluding),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from fedpriv.federation.party.answered import LatestAnswers, answered_once
-from fedpriv.federation.party.answers import Holdings, draw, draw_local_noise
+from fedpriv.federation.party.answers import Holdings
+from fedpriv.federation.party.draws import draw, draw_local_noise
 from fedpriv.federation.party.guard import Policy, check_query
-from fedpriv.federation.party.stack import stack
+from fedpriv.federation.party.stack import stack_persons
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,8 +79,8 @@ class Party:
         self._sampling = sampling
         self._noise = noise
         self._policy = policy or Policy()
-        batch = stack(records, np.array([0, len(records)]), task)
-        self._holdings = Holdings(task, batch, sizes=(self._size,))
+        batch, persons = stack_persons(records, np.array([0, len(records)]), task)
+        self._holdings = Holdings(task, batch, sizes=(self._size,), persons=persons)
         self._answers = LatestAnswers()
 
     @property
@@ -113,7 +114,7 @@ class Party:
             task,
             (self.size,),
             self._sampling(query.round) if apart else stream,
-            records=len(self._holdings),
+            units=self._holdings.units,
         )
         vectors = self._holdings.answer(query, draws).vectors
         answer = grid.encode_sum(vectors, bound=query.answer_bound(task, self.size))
