@@ -150,6 +150,11 @@ def build(
     whose = Unit(unit)
     if info.private and whose not in info.units:
         raise ValueError(_unsupported_unit(info, whose))
+    if info.private and (whose is Unit.PERSON) != (task.persons is not None):
+        raise ValueError(
+            f"task.persons must be given for unit = 'person', and only then, got {task.persons} "
+            f"for {whose.value!r}."
+        )
     setup = Setup(
         task=task,
         unit=whose,

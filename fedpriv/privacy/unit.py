@@ -36,6 +36,11 @@ class Unit(StrEnum):
         raise ValueError(f"unit must be one of {known}; got {value!r}.")
 
     @property
+    def counted(self) -> str:
+        """What public sizes are numbers of: records, or persons where those are the unit."""
+        return "persons" if self is Unit.PERSON else "records"
+
+    @property
     def words(self) -> str:
         """What is protected, for a reader of statements and tables."""
         return "one record" if self is Unit.RECORD else f"all records of one {self.value}"
@@ -44,6 +49,11 @@ class Unit(StrEnum):
 DEFAULT_UNIT = Unit.RECORD
 """Where nothing else is said: the weakest promise of the three, so that none is made unasked."""
 
+_JOINED = {
+    Unit.RECORD: "one record more or less",
+    Unit.PERSON: "one person more or less, with all their records",
+    Unit.PARTY: "the whole answer of one party more or less",
+}
 _EXCHANGED = {
     Unit.RECORD: "one record exchanged for another, at its place and its party",
     Unit.PERSON: "all records of one person exchanged for those of another",
@@ -53,9 +63,7 @@ _EXCHANGED = {
 
 def neighbours_in_words(unit: Unit, adjacency: Adjacency) -> str:
     """In what two neighbouring data sets differ, in words."""
-    if adjacency is Adjacency.REPLACE_ONE:
-        return _EXCHANGED[unit]
-    return f"one {unit.value} more or less"
+    return (_EXCHANGED if adjacency is Adjacency.REPLACE_ONE else _JOINED)[unit]
 
 
 def sizes_are_public(unit: Unit, adjacency: Adjacency) -> bool:

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 _MARKS = "●■▲◆○□△◇✚✖★✦"
 _HEIGHT = 16
+_TITLES = {
+    "accuracy": "accuracy on the test set",
+    "loss": "loss on the test set",
+    "auc": "AUC on the test set",
+    "rmse": "RMSE on the test set",
+    "worst_party": "the worst-served party",
+}
 
 
 def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
@@ -87,15 +94,18 @@ def _columns(legend: list[str]) -> list[str]:
     ]
 
 
-def save_plot(rows: Sequence[Row], stem: Path, *, title: str) -> list[Path]:
-    """Write PNG and SVG with 95 % intervals; nothing if matplotlib is not installed."""
+def save_plot(rows: Sequence[Row], stem: Path, *, title: str, key: str | None = None) -> list[Path]:
+    """Write PNG and SVG with 95 % intervals; nothing if matplotlib is not installed.
+
+    ``key`` names another metric than that which settings are compared by.
+    """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
         return []
     figure = Figure(figsize=(9, 5), layout="constrained")
-    draw(figure.add_subplot(), rows, title=title)
+    draw(figure.add_subplot(), rows, title=title, key=key)
     figure.legend(loc="outside right upper", fontsize=8)
     paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
     with rc_context({"svg.hashsalt": title}):  # the same numbers make the same file
@@ -105,16 +115,19 @@ def save_plot(rows: Sequence[Row], stem: Path, *, title: str) -> list[Path]:
     return paths
 
 
-def draw(axes: Axes, rows: Sequence[Row], *, title: str) -> None:
+def draw(axes: Axes, rows: Sequence[Row], *, title: str, key: str | None = None) -> None:
     """The metric against ε with 95 % intervals; strategies without noise are lines."""
-    scale = 100 if rows[0].metric == "accuracy" else 1
+    metric = key or rows[0].metric
+    scale = 1 if metric == "auc" or rows[0].metric != "accuracy" else 100
     by_label: dict[str, list[Row]] = {}
     places = _places(rows)
     for row in rows:
-        by_label.setdefault(row.label, []).append(row)
+        if row.interval_of(metric) is not None:
+            by_label.setdefault(row.label, []).append(row)
     for number, (label, group) in enumerate(by_label.items()):
-        mean = [scale * row.interval.mean for row in group]
-        half = [scale * (row.interval.half_width or 0.0) for row in group]
+        found = [interval for row in group if (interval := row.interval_of(metric))]
+        mean = [scale * interval.mean for interval in found]
+        half = [scale * (interval.half_width or 0.0) for interval in found]
         if group[0].epsilon_budget is None:
             style = "--" if number % 2 else "-"
             axes.axhline(mean[0], linestyle=style, color="0.4", label=label)
@@ -129,6 +142,6 @@ def draw(axes: Axes, rows: Sequence[Row], *, title: str) -> None:
     axes.set_xticks(list(places.values()), [shown(epsilon) for epsilon in places])
     axes.minorticks_off()
     axes.set_xlabel("ε")
-    axes.set_ylabel("accuracy on the test set (%)" if scale == 100 else "loss on the test set")
+    axes.set_ylabel(_TITLES[metric] + (" (%)" if scale == 100 else ""))
     axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.3)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.intervals import Interval, mean_interval
 from fedpriv.simulations.experiment.budgets import stated
+from fedpriv.simulations.run.metrics import MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +19,10 @@ _SHARED = (
     "records", "smallest_party", "data", "model", "simulated",
 )  # fmt: skip
 # Keys whose mean over the seeds a row reports.
-_AVERAGED = ("loss", "noise_stddev", "clip_fraction", "seconds", "bytes", "majority_accuracy")
+_AVERAGED = (
+    "loss", *MEASURES, "worst_party", "fairness_gap", "noise_stddev", "clip_fraction", "seconds",
+    "bytes", "majority_accuracy",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +71,19 @@ class Row:
         """The mean of the metric, with its confidence interval."""
         return mean_interval(self.values)
 
+    def column(self, key: str) -> tuple[float, ...]:
+        """A number of every seed that has it."""
+        values = (result.get(key) for result in self.results)
+        return tuple(float(value) for value in values if value is not None)
+
+    def interval_of(self, key: str) -> Interval | None:
+        """The mean of a number over the seeds, with its interval; None where there is none."""
+        values = self.column(key)
+        return mean_interval(values) if values else None
+
     def mean(self, key: str) -> float | None:
         """The mean of a number over the seeds; None where there is none."""
-        values = [result[key] for result in self.results if result[key] is not None]
+        values = self.column(key)
         return fmean(values) if values else None
 
     def to_dict(self) -> dict[str, Any]:

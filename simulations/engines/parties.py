@@ -21,6 +21,7 @@ from fedpriv.federation.party.client_app import ContextStore, client_app
 from fedpriv.federation.party.guard import Policy
 from fedpriv.federation.party.host import PartyHost
 from fedpriv.federation.party.party import Party
+from fedpriv.federation.party.stack import unit_counts
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.streams import streams
@@ -79,7 +80,9 @@ def party_host(
         task=task,
         number=number,
         size=task.sizes[number],
-        sampling=simulated_sampling(sampling, tuple(prepared.data.sizes.tolist()), number),
+        sampling=simulated_sampling(
+            sampling, tuple(unit_counts(prepared.data, task).tolist()), number
+        ),
         coin=simulated_coin(sampling, number),
         noise=streams(prepared, "party noise", number, run=run),
         policy=Policy(unpaid=True, colluding=prepared.experiment.privacy.colluding),

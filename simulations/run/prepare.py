@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.strategy.joint import JointStrategy
-from fedpriv.federation.task import Task
+from fedpriv.federation.task import PersonBounds, Task
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.release_rules import require_every_label
 from fedpriv.simulations.run.streams import streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedpriv.data import PartitionedDataset
+    from fedpriv.data import Dataset, PartitionedDataset
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
@@ -68,7 +69,9 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
             "engine 'deployment' runs on a SuperLink, with parties on machines of their own: see "
             "docs/deployment.md."
         )
-    holding = party_records(resolved, keep=keep)
+    info = strategy_info(resolved.strategy.name, resolved.guests)
+    persons = person_bounds(resolved, info)
+    holding = party_records(resolved, keep=keep, persons=persons)
     data = holding.data
     model, loss = learner(
         resolved.model,
@@ -85,15 +88,33 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         sizes=holding.sizes,
         headroom=holding.headroom,
         in_place=holding.in_place,
+        persons=persons,
     )
     return Prepared(
         experiment=resolved,
-        info=strategy_info(resolved.strategy.name, resolved.guests),
+        info=info,
         data=data,
         task=task,
-        evaluator=Evaluator.of(model, loss, data.dataset.test),
+        evaluator=Evaluator.of(model, loss, data.dataset.test, unit=_label_unit(data.dataset)),
         own_test=holding.own_test,
     )
+
+
+def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | None:
+    """What one person may be of the data, if it is persons that the run protects.
+
+    None for a strategy that promises nothing: it learns from records, whatever the unit.
+    """
+    if Unit(experiment.privacy.unit) is not Unit.PERSON or not info.private:
+        return None
+    section = experiment.persons
+    return PersonBounds(records=section.records, parties=section.parties)
+
+
+def _label_unit(dataset: Dataset) -> float:
+    """What a step of one in a label is in the unit of its table; 1 where labels are not scaled."""
+    low, high = (dataset.schema and dataset.schema.label_range) or (-1.0, 1.0)
+    return (high - low) / 2
 
 
 def build_strategy(
@@ -168,6 +189,8 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     """
     if prepared.info.name == PARTY_ALONE:
         return None
+    if release and prepared.data.dataset.schema is not None:
+        require_every_label(prepared.task.loss, prepared.data.dataset.task)
     strategy = build_strategy(prepared, run=prepared.run, release=release)
     section = prepared.experiment.run
     if isinstance(strategy, JointStrategy) and section.dropout:

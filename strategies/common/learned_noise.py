@@ -42,5 +42,8 @@ def norm_mechanism(
     gamma = operations * _U / (1 - operations * _U)
     moved = sensitivity + step + 2 * gamma * longest
     return GaussianMechanism(
-        sensitivity=moved, stddev=relative_noise * moved, adjacency=setup.adjacency, unit=setup.unit
+        sensitivity=moved,
+        stddev=relative_noise * moved,
+        adjacency=setup.adjacency,
+        unit=setup.unit,
     )

@@ -73,8 +73,8 @@ def test_units_say_in_words_what_they_protect() -> None:
     ]
     assert {(u, a): neighbours_in_words(u, a) for u in Unit for a in Adjacency} == {
         (Unit.RECORD, A): "one record more or less",
-        (Unit.PERSON, A): "one person more or less",
-        (Unit.PARTY, A): "one party more or less",
+        (Unit.PERSON, A): "one person more or less, with all their records",
+        (Unit.PARTY, A): "the whole answer of one party more or less",
         (Unit.RECORD, R): "one record exchanged for another, at its place and its party",
         (Unit.PERSON, R): "all records of one person exchanged for those of another",
         (Unit.PARTY, R): "all records of one party exchanged for others",

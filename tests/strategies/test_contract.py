@@ -53,6 +53,14 @@ ROUNDS: dict[str, dict[str, Any]] = {
     "scaffold": {"rounds": 6, "allow_swamped": True},
 }
 
+# An answer rests on how many records its party has, which only a record that is exchanged keeps.
+BY_SIZES = {
+    "output-perturbation",
+    "local-output-perturbation",
+    "local-objective-perturbation",
+    "pathak",
+}
+
 
 def federation(task: Any = TASK) -> VectorizedFederation:
     return VectorizedFederation(
@@ -357,12 +365,33 @@ def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one
             built(info)
         if info.units == (Unit.PARTY,):  # its plan is for parties, whatever it is asked for
             return
-    strategy = built(replace(info, units=tuple(Unit)))
+    any_unit = replace(info, units=tuple(Unit))
+    if name in BY_SIZES:  # whatever it says that it supports
+        with pytest.raises(ValueError, match=r"unit must be 'record' for .*private"):
+            built(any_unit)
+        return
+    strategy = built(any_unit)
     assert strategy.plan is not None
     assert {strategy.plan.unit, *(event.unit for event, _ in strategy.plan.needed)} == {unit}
     if unit not in info.units:  # and the parties are told so: they do not answer for it
         with pytest.raises(ValueError, match=f"unit of the event must be .* got '{unit.value}'"):
             strategy.ask()
+
+
+@pytest.mark.parametrize("unit", [Unit.PERSON, Unit.PARTY])
+def test_equal_weights_are_for_the_record_unit(unit: Unit) -> None:
+    info = replace(strategies.STRATEGIES["gradient-perturbation"], units=tuple(Unit))
+    with pytest.raises(ValueError, match=f"unit must be 'record' for equal weights, got '{unit}'"):
+        strategies.build(
+            info,
+            task=TASK,
+            budget=Budget(epsilon=1.0, delta=1e-6),
+            adjacency="replace-one",
+            options={"weights": "equal"},
+            noise=streams(0, "n"),
+            run="r",
+            unit=unit,
+        )
 
 
 def test_a_strategy_that_drops_the_unit_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:

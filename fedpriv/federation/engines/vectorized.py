@@ -19,9 +19,10 @@ import numpy as np
 
 from fedpriv._validate import require_count
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.party.answers import Holdings, draw, draw_local_noise
+from fedpriv.federation.party.answers import Holdings
+from fedpriv.federation.party.draws import draw, draw_local_noise
 from fedpriv.federation.party.guard import Policy, check_query
-from fedpriv.federation.party.stack import stack
+from fedpriv.federation.party.stack import stack_persons, unit_counts
 from fedpriv.federation.party.training import Trainees, coins
 from fedpriv.federation.queries.bounds import require_minimum, summed_in_float64
 from fedpriv.federation.queries.kinds import GradientQuery, LocalTrainingQuery
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from fedpriv.data import PartitionedDataset
     from fedpriv.federation.engines.dropouts import Dropouts
-    from fedpriv.federation.party.answers import Draws
+    from fedpriv.federation.party.draws import Draws
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.randomness import RandomStream
@@ -53,13 +54,13 @@ _SIMULATION = Policy(unpaid=True, colluding=0.0)  # the plan says how many may c
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Chunk:
-    """Parties ``parties`` with records ``records``, both as ranges of the whole.
+    """Parties ``parties`` with their ``units``, records or persons, both as ranges of the whole.
 
     ``sizes`` are all that occur among the parties.
     """
 
     parties: slice
-    records: slice
+    units: slice
     sizes: frozenset[int]
     holdings: Holdings
     trainees: Trainees
@@ -156,6 +157,11 @@ class VectorizedFederation:
         return self._even if _place_free(query, self._task, self._most) else self._fixed
 
     @cached_property
+    def _units(self) -> int:
+        """What samples are drawn from: how many records, or persons. Private."""
+        return int(unit_counts(self._data, self._task).sum())
+
+    @cached_property
     def _most(self) -> int:
         """The number of records of the largest party. Private."""
         return int(self._data.sizes.max())
@@ -192,14 +198,14 @@ class VectorizedFederation:
         if isinstance(query, LocalTrainingQuery):
             joining = coins(query, task.parties, stream)
             return partial(_train, query, joining if present is None else joining & present)
-        draws = draw(query, task, task.sizes, stream, records=int(self._data.offsets[-1]))
+        draws = draw(query, task, task.sizes, stream, units=self._units)
         return partial(self._answer, query, draws, present)
 
     def _answer(
         self, query: Query, draws: Draws, present: NDArray[np.bool_] | None, chunk: _Chunk
     ) -> tuple[Ring, Counter[str]]:
         """Σ over a chunk of the quantised answers, and what a simulation counts."""
-        answers = chunk.holdings.answer(query, draws.of(chunk.parties, chunk.records))
+        answers = chunk.holdings.answer(query, draws.of(chunk.parties, chunk.units))
         bound = max(query.answer_bound(self._task, size) for size in chunk.sizes)
         vectors = answers.vectors if present is None else answers.vectors[present[chunk.parties]]
         return query.grid.encode_sum(vectors, bound=bound), Counter(answers.counts)
@@ -217,6 +223,7 @@ def _place_free(query: Query, task: Task, most: int) -> bool:
         and isinstance(task.model, LinearModel)
         and task.model.classes == 1
         and in_one_pass(task.loss)
+        and task.persons is None
         and not summed_in_float64(query, task, records=most)
     )
 
@@ -232,6 +239,7 @@ def _train(
 def _cut(data: PartitionedDataset, task: Task, least: int, apart: bool) -> list[_Chunk]:
     """Chunks of whole parties; a large party is alone."""
     train, offsets = data.dataset.train, data.offsets
+    units = np.concatenate([np.zeros(1, np.int64), np.cumsum(unit_counts(data, task))])
     share = min(CHUNK_BYTES, train.X.nbytes // least)
     most = max(1, -(-share // max(1, train.X[:1].nbytes)))
     chunks, first = [], 0
@@ -242,13 +250,13 @@ def _cut(data: PartitionedDataset, task: Task, least: int, apart: bool) -> list[
         own = offsets[first : last + 1] - offsets[first]
         parties = slice(first, last)
         sizes = task.sizes[parties]
-        batch = stack(train.take(records), own, task)
+        batch, persons = stack_persons(train.take(records), own, task)
         chunks.append(
             _Chunk(
                 parties=parties,
-                records=records,
+                units=slice(int(units[first]), int(units[last])),
                 sizes=frozenset(sizes),
-                holdings=Holdings(task, batch, sizes=sizes, first=first),
+                holdings=Holdings(task, batch, sizes=sizes, first=first, persons=persons),
                 trainees=Trainees(task, batch, sizes=sizes, first=first, apart=apart),
             )
         )
@@ -271,4 +279,4 @@ def _add_up(
 def _diagnostics(counts: Counter[str]) -> dict[str, float]:
     if "clipped" not in counts:
         return {}
-    return {"clipped": counts["clipped"] / max(1, counts["records"])}
+    return {"clipped": counts["clipped"] / max(1, counts["units"])}

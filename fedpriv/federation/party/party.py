@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from fedpriv.federation.party.answered import LatestAnswers, answered_once
-from fedpriv.federation.party.answers import Holdings, draw, draw_local_noise
+from fedpriv.federation.party.answers import Holdings
+from fedpriv.federation.party.draws import draw, draw_local_noise
 from fedpriv.federation.party.guard import Policy, check_query
-from fedpriv.federation.party.stack import stack
+from fedpriv.federation.party.stack import stack_persons
 from fedpriv.federation.party.training import Trainees, coins
 from fedpriv.federation.queries.local_training import LocalTrainingQuery
 
@@ -87,8 +88,8 @@ class Party:
         self._coin = coin or sampling
         self._noise = noise
         self._policy = policy or Policy()
-        batch = stack(records, np.array([0, len(records)]), task)
-        self._holdings = Holdings(task, batch, sizes=(self._size,))
+        batch, persons = stack_persons(records, np.array([0, len(records)]), task)
+        self._holdings = Holdings(task, batch, sizes=(self._size,), persons=persons)
         self._trainees = Trainees(task, batch, sizes=(self._size,), first=number)
         self._answers = LatestAnswers()
 
@@ -134,7 +135,7 @@ class Party:
             task,
             (self.size,),
             self._sampling(query.round) if apart else stream,
-            records=len(self._holdings),
+            units=self._holdings.units,
         )
         vectors = self._holdings.answer(query, draws).vectors
         return query.grid.encode_sum(vectors, bound=query.answer_bound(task, self.size))

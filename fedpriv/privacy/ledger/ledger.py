@@ -318,9 +318,10 @@ def _require_unit(expected: Unit | None, own: Unit) -> None:
         raise LedgerMismatch(
             f"unit of this ledger is {own.value!r}, not {expected.value!r}: it is fixed for the "
             f"life of a data set, and a guarantee for {own.words} and one for {expected.words} do "
-            f"not add up. Set privacy.unit to {own.value!r}; or make a ledger of its own for "
-            f"{expected.words}, with `fedpriv ledger init --unit {expected.value}`: whoever is in "
-            "the data then loses at most what both ledgers say together."
+            f"not add up. Let privacy.unit, or budget.unit of a deployment, be {own.value!r}; or "
+            f"make a ledger of its own for {expected.words}, with `fedpriv ledger init --unit "
+            f"{expected.value}`: whoever is in the data then loses at most what both ledgers say "
+            "together."
         )
 
 

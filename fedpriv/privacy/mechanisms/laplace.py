@@ -71,7 +71,11 @@ class L2LaplaceMechanism(_VectorLaplace):
     """
 
     name: ClassVar[str] = "l2-laplace"
-    precision: ClassVar[str] = "integer noise, within about d * 2^-48 of its law"
+
+    @property
+    def precision(self) -> str:
+        """The radius of a vector is computed in double precision."""
+        return "integer noise, within about d * 2^-48 of its law"
 
     @property
     def noise_stddev(self) -> float:

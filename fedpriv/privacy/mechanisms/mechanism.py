@@ -37,7 +37,6 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     sound: ClassVar[bool] = True  # False: it does not give what its parameters say; for study
-    precision: ClassVar[str] = "integer noise, within 2^-80 of its law on every coordinate"
     adjacency: Adjacency
     unit: Unit = DEFAULT_UNIT
 
@@ -63,6 +62,11 @@ class Mechanism(ABC):
     def title(self) -> str:
         """The mechanism's name in a statement."""
         return self.name
+
+    @property
+    def precision(self) -> str:
+        """How exactly the noise follows its law, for a statement."""
+        return "integer noise, within 2^-80 of its law on every coordinate"
 
     @property
     def _coordinates(self) -> int | None:

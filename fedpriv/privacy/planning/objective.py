@@ -133,6 +133,11 @@ class ObjectiveMechanism(Mechanism):
         )
 
     @property
+    def precision(self) -> str:
+        """That of b, and of the noise on the point found, which has the same law."""
+        return self.linear.precision
+
+    @property
     def noise_stddev(self) -> float:
         """Standard deviation of one coordinate of b."""
         return self.linear.noise_stddev

@@ -81,13 +81,14 @@ def _protected(statement: Statement) -> str:
     if unit is not Unit.PERSON:
         return unit.words
     most = "any number" if facts.person_records is None else f"at most {facts.person_records}"
-    return f"{unit.words} ({most} at one party, at at most {facts.person_parties} parties)"
+    parties = f"{facts.person_parties} part{'y' if facts.person_parties == 1 else 'ies'}"
+    return f"{unit.words} ({most} at one party, at no more than {parties})"
 
 
 def _number(statement: Statement) -> str:
     """N, and whether it tells anything about the records."""
     plan = statement.plan
-    number = f"N = {units_of(plan)} {'parties' if plan.unit is Unit.PARTY else 'records'}"
+    number = f"N = {units_of(plan)} {'parties' if plan.unit is Unit.PARTY else plan.unit.counted}"
     if statement.facts.simulated:  # it counts the records, whatever the adjacency
         return number
     if plan.unit is Unit.PARTY or sizes_are_public(plan.unit, plan.adjacency):
@@ -123,7 +124,10 @@ def _accounting(statement: Statement) -> list[str]:
             f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "
             f"of the sum: {plan.noise_in_words}"
         ),
-        f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} records",
+        (
+            f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} "
+            f"{plan.unit.counted}"
+        ),
         f"sampling assumed: {assumed}, rate {plan.sampling_rate:g}; actual: {facts.sampler}",
         f"hyper-parameter tuning: {facts.tuning}",
     ]
