@@ -40,7 +40,7 @@ def run(values: dict[str, Any]) -> float:
 def test_the_example_runs_in_all_its_variants() -> None:
     (example,) = blocks("toml")
     values = tomllib.loads(example)
-    assert run(values) > 0.7
+    assert run(values) > 0.65
     for line in re.findall(r"^# (\w+ = [^#\n]*)", example, flags=re.MULTILINE):
         changed = {**values, "strategy": {**values["strategy"], **tomllib.loads(line)}}
         assert run(changed) > 0.5
