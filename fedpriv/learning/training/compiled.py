@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.learning.training.steps import Group, Records, Rules
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,17 +19,17 @@ if TYPE_CHECKING:
     from fedpriv.learning.training.parties import Parties
     from fedpriv.learning.training.settings import LocalSgd
 
-    Integers = NDArray[np.int64]
-    Who = tuple[Integers, Integers, Integers, Integers]
-
-_NEAR = 1 << 19  # bytes of updates that are written before they are added up: they stay in a cache
+_NEAR = 1 << 20  # bytes of updates that are written before they are added up: they stay in a cache
 
 
 class CompiledTraining(ABC):
     """Compiled local training: a party's update follows from its own records alone, to the bit."""
 
-    def __init__(self, dimension: int, parties: Parties, settings: LocalSgd) -> None:
+    def __init__(
+        self, dimension: int, code: tuple[int, float], parties: Parties, settings: LocalSgd
+    ) -> None:
         self._dimension, self._parties, self._settings = dimension, parties, settings
+        self._rules = Rules.of(settings, code)
 
     def updates(
         self,
@@ -38,7 +40,7 @@ class CompiledTraining(ABC):
         shift: Tensor | None,
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
         """Updates of some parties, a few at a time, with their indices; valid until the next."""
-        number = self._features.dtype
+        number = self._records.features.dtype
         together = max(1, _NEAR // (number.itemsize * self._dimension))
         rows = np.empty((min(together, len(chosen)), self._dimension), number)
         for some in self._alike(chosen):
@@ -63,34 +65,22 @@ class CompiledTraining(ABC):
     ) -> None:
         """Write the updates of a group; the shift is empty for none."""
 
-    def _who(self, group: NDArray[np.int64]) -> Who:
-        """Numbers among all parties, first records, numbers of records, numbers of steps."""
+    def _group(self, chosen: NDArray[np.int64]) -> Group:
         parties = self._parties
-        numbers, starts = parties.first_party + group, parties.offsets[group]
-        return numbers, starts, parties.sizes[group], self._steps[group]
-
-    @property
-    def _records(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
-        return self._features, self._labels, self._usable
-
-    @cached_property
-    def _features(self) -> NDArray[Any]:
-        return self._parties.features.numpy()
+        return Group(
+            numbers=parties.first_party + chosen,
+            starts=parties.offsets[chosen],
+            sizes=parties.sizes[chosen],
+            steps=self._steps[chosen],
+        )
 
     @cached_property
-    def _labels(self) -> NDArray[Any]:
-        return self._parties.labels.numpy().astype(self._features.dtype)
-
-    @cached_property
-    def _usable(self) -> NDArray[np.bool_]:
-        return self._parties.usable.numpy()
+    def _records(self) -> Records:
+        features = self._parties.features.numpy()
+        labels = self._parties.labels.numpy().astype(features.dtype)
+        return Records(features, labels, self._parties.usable.numpy())
 
     @cached_property
     def _steps(self) -> NDArray[np.int64]:
         counts = [self._settings.steps_with(int(size)) for size in self._parties.sizes]
         return np.array(counts, np.int64)
-
-    def _rates(self, parameter: float) -> NDArray[np.float64]:
-        """η, β, μ, λ, and the parameter of the loss."""
-        how = self._settings
-        return np.array([how.learning_rate, how.momentum, how.proximal, how.regulariser, parameter])

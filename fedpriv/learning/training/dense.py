@@ -33,11 +33,9 @@ class DenseTraining(CompiledTraining):
     def __init__(
         self, stack: DenseStack, code: tuple[int, float], parties: Parties, settings: LocalSgd
     ) -> None:
-        super().__init__(stack.dimension, parties, settings)
-        self._bias = stack.bias
+        super().__init__(stack.dimension, code, parties, settings)
         self._widths = np.array(stack.widths[1:], np.int64)
-        self._codes = np.array([code[0], ACTIVATION_CODES[stack.activation]], np.int64)
-        self._numbers = self._rates(code[1])
+        self._activation, self._bias = ACTIVATION_CODES[stack.activation], stack.bias
 
     @classmethod
     def of(
@@ -59,19 +57,18 @@ class DenseTraining(CompiledTraining):
         shift: NDArray[Any],
         rows: NDArray[Any],
     ) -> None:
-        size = self._settings.batch_size or 0
-        how = (self._widths, self._codes, self._numbers, size, self._bias, rows)
+        parties, records = self._group(group), self._records
+        how = (theta, shift, self._widths, self._activation, self._bias, self._rules, rows)
         if self._small[group[0]]:
             places, grams = self._grams
-            own = (places[group], grams)
-            train_on_grams(key, *self._who(group), *own, *self._records, theta, shift, *how)
+            train_on_grams(key, parties, places[group], grams, records, *how)
         else:
-            train_directly(key, *self._who(group), *self._records, theta, shift, *how)
+            train_directly(key, parties, records, *how)
 
     @cached_property
     def _small(self) -> NDArray[np.bool_]:
         """(m,): which parties are trained on Gram matrices."""
-        small: NDArray[np.bool_] = self._parties.sizes <= self._features.shape[1]
+        small: NDArray[np.bool_] = self._parties.sizes <= self._records.features.shape[1]
         return small
 
     @cached_property
@@ -81,7 +78,9 @@ class DenseTraining(CompiledTraining):
         lengths = np.where(self._small, sizes * (-(-sizes // LANES) * LANES), 0)
         ends = np.cumsum(lengths)
         places, small = ends - lengths, self._small
-        grams = np.empty(int(ends[-1]), self._features.dtype)
+        grams = np.empty(int(ends[-1]), self._records.features.dtype)
         constant = float(self._bias)
-        fill_grams(self._features, starts[small], sizes[small], places[small], constant, grams)
+        fill_grams(
+            self._records.features, starts[small], sizes[small], places[small], constant, grams
+        )
         return places, grams

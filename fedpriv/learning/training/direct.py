@@ -11,110 +11,85 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv._compiled import compiled
-from fedpriv.learning.training.gram import padded
 from fedpriv.learning.training.head import descend
-from fedpriv.learning.training.orders import shuffle
-from fedpriv.learning.training.products import add_products, fill_products
+from fedpriv.learning.training.orders import batch_at
+from fedpriv.learning.training.products import TILE, add_products, fill_products, padded
+from fedpriv.learning.training.steps import move
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fedpriv.learning.training.steps import Group, Records, Rules
 
 
 @compiled(relaxed={"contract", "nsz"})
 def train_directly(
     key: np.uint64,
-    parties: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    steps: NDArray[np.int64],
-    features: NDArray[Any],
-    labels: NDArray[Any],
-    usable: NDArray[np.bool_],
+    group: Group,
+    records: Records,
     theta: NDArray[Any],
     shift: NDArray[Any],
     widths: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    batch_size: int,
+    activation: int,
     bias: bool,
+    rules: Rules,
     rows: NDArray[Any],
 ) -> None:
     """Write the updates of some parties, (m, d); arguments as in `train_on_grams`."""
+    features = records.features
     number = features.dtype.type
-    eta, beta, mu, lam = (
-        number(numbers[0]),
-        number(numbers[1]),
-        number(numbers[2]),
-        number(numbers[3]),
-    )
-    shifted = len(shift) > 0
-    plain = beta == 0 and mu == 0 and lam == 0 and not shifted
+    eta, plain = number(rules.rates[0]), rules.rates[1:].max() == 0 and len(shift) == 0
     p, h, d = features.shape[1], widths[0], len(theta)
     below = h * p + (h if bias else 0)
-    most = sizes.max()
-    size = min(batch_size, most) if batch_size else most
-    wide, deep = padded(widths.max(), 4), padded(size, 4)
+    most = group.sizes.max()
+    size = min(rules.batch_size, most) if rules.batch_size else most
+    wide, deep = padded(widths.max(), TILE), padded(size, TILE)
     counting = np.arange(max(wide, deep))
     values = np.empty((len(widths), deep, wide), features.dtype)
     errors = np.empty((len(widths), deep, wide), features.dtype)
     order = np.empty(most, np.int64)
-    batch_labels, batch_usable = np.empty(size, labels.dtype), np.empty(size, np.bool_)
-    slope, speed = np.empty(d, theta.dtype), np.empty(d, theta.dtype)
-    for j in range(len(parties)):
-        n = sizes[j]
-        own = features[starts[j] : starts[j] + n]
-        row = rows[j]
+    slope, speed = np.empty_like(theta), np.empty_like(theta)
+    for j in range(len(group.numbers)):
+        n, row = group.sizes[j], rows[j]
+        own = features[group.starts[j] : group.starts[j] + n]
         row[:] = theta
         speed[:] = 0
-        first_layer = row[: h * p].reshape((h, p))
-        full = batch_size if batch_size else n
-        batches = (n + full - 1) // full
-        for step in range(steps[j]):
-            if step % batches == 0:
-                shuffle(key, parties[j], step // batches, order[:n])
-            first = step % batches * full
-            batch = order[first : min(first + full, n)]
+        weights, gradient = row[: h * p].reshape((h, p)), slope[: h * p].reshape((h, p))
+        for step in range(group.steps[j]):
+            batch = batch_at(key, group.numbers[j], step, rules.batch_size, order[:n])
             count = len(batch)
-            fill_products(own, batch, first_layer, p, values[0])
+            fill_products(own, batch, weights, p, values[0])
             for i in range(count):
-                if bias:
-                    for a in range(h):
-                        values[0, i, a] += row[h * p + a]
-                batch_labels[i] = labels[starts[j] + batch[i]]
-                batch_usable[i] = usable[starts[j] + batch[i]]
+                for a in range(below - h * p):
+                    values[0, i, a] += row[h * p + a]
             descend(
                 widths,
-                codes,
-                numbers[4],
-                batch_labels[:count],
-                batch_usable[:count],
+                activation,
+                rules,
+                records,
+                group.starts[j] + batch,
                 counting,
                 row[below:],
                 slope[below:],
                 values,
                 errors,
             )
-            if bias:
-                for a in range(h):
-                    total = number(0)
-                    for i in range(count):
-                        total += errors[0, i, a]
-                    slope[h * p + a] = total
+            for a in range(below - h * p):
+                total = number(0)
+                for i in range(count):
+                    total += errors[0, i, a]
+                slope[h * p + a] = total
             if plain:
                 for i in range(count):
                     for a in range(h):
                         errors[0, i, a] *= -eta
-                add_products(errors[0, :count].T, own, batch, p, first_layer)
+                add_products(errors[0, :count].T, own, batch, p, weights)
                 for k in range(h * p, d):
                     row[k] -= eta * slope[k]
-                continue
-            slope[: h * p] = 0
-            add_products(errors[0, :count].T, own, batch, p, slope[: h * p].reshape((h, p)))
-            for k in range(d):
-                pull = slope[k] + lam * row[k] + mu * (row[k] - theta[k])
-                if shifted:
-                    pull += shift[j, k]
-                speed[k] = beta * speed[k] + pull
-                row[k] -= eta * speed[k]
+            else:
+                gradient[:] = 0
+                add_products(errors[0, :count].T, own, batch, p, gradient)
+                push = shift[j] if len(shift) else theta[:0]
+                move(rules.rates, slope, theta, push, speed, row)
         for k in range(d):
             row[k] -= theta[k]

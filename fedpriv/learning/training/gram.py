@@ -18,20 +18,17 @@ import numpy as np
 
 from fedpriv._compiled import compiled
 from fedpriv.learning.training.head import descend
-from fedpriv.learning.training.orders import shuffle
-from fedpriv.learning.training.products import add_products, fill_products
+from fedpriv.learning.training.orders import batch_at
+from fedpriv.learning.training.products import TILE, add_products, fill_products, padded
+from fedpriv.learning.training.steps import move
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fedpriv.learning.training.steps import Group, Records, Rules
+
 LANES = 16
 """Rows of Gram matrices are padded with zeros to multiples of this: whole vectors."""
-
-
-@compiled()
-def padded(count: int, multiple: int) -> int:
-    """The next multiple."""
-    return -(-count // multiple) * multiple
 
 
 @compiled()
@@ -45,7 +42,7 @@ def fill_grams(
 ) -> None:
     """Write XXᵀ + constant of every party, (n, padded n), one behind another."""
     most = sizes.max() if len(sizes) else 0
-    products = np.empty((padded(most, 4), padded(most, 4)), features.dtype)
+    products = np.empty((padded(most, TILE), padded(most, TILE)), features.dtype)
     counting = np.arange(most)
     for j in range(len(sizes)):
         n, wide = sizes[j], padded(sizes[j], LANES)
@@ -61,161 +58,118 @@ def fill_grams(
 @compiled(relaxed={"contract", "nsz"})
 def train_on_grams(
     key: np.uint64,
-    parties: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    steps: NDArray[np.int64],
+    group: Group,
     places: NDArray[np.int64],
     grams: NDArray[Any],
-    features: NDArray[Any],
-    labels: NDArray[Any],
-    usable: NDArray[np.bool_],
+    records: Records,
     theta: NDArray[Any],
     shift: NDArray[Any],
     widths: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    batch_size: int,
+    activation: int,
     bias: bool,
+    rules: Rules,
     rows: NDArray[Any],
 ) -> None:
     """Write the updates of some parties, (m, d).
 
     Args:
         key: The key of the round.
-        parties: (m,), indices among all parties, for their orders.
-        starts: (m,), their first records.
-        sizes: (m,), their numbers of records, at least 1.
-        steps: (m,), their numbers of steps.
+        group: The parties.
         places: (m,), where their Gram matrices begin.
         grams: All Gram matrices: see `fill_grams`.
-        features: (n, p).
-        labels: (n,).
-        usable: (n,).
+        records: The records of all.
         theta: (d,).
         shift: (m, d), or (0, 0) for none.
-        widths: (L+1,), of the outputs of all layers.
-        codes: Of the loss and of the activation.
-        numbers: η, β, μ, λ, and the parameter of the loss.
-        batch_size: Records in a batch; 0 for all of a party.
+        widths: Of the outputs of all layers.
+        activation: Its code.
         bias: Whether layers have biases.
+        rules: What a party does.
         rows: Overwritten.
     """
+    features = records.features
     number = features.dtype.type
-    eta, beta, mu, lam = (
-        number(numbers[0]),
-        number(numbers[1]),
-        number(numbers[2]),
-        number(numbers[3]),
-    )
+    eta, beta = number(rules.rates[0]), number(rules.rates[1])
+    mu, lam = number(rules.rates[2]), number(rules.rates[3])
     heavy, shifted = beta > 0, len(shift) > 0
-    rich = heavy or mu + lam > 0
     p, h = features.shape[1], widths[0]
     below = h * p + (h if bias else 0)  # the parameters of the first layer
-    weights = theta[: h * p].reshape((h, p))
-    most = sizes.max()
-    size = min(batch_size, most) if batch_size else most
-    wide, deep = padded(widths.max(), 4), padded(size, 4)
+    weights, above = theta[: h * p].reshape((h, p)), theta[below:]
+    most = group.sizes.max()
+    size = min(rules.batch_size, most) if rules.batch_size else most
+    wide, deep = padded(widths.max(), TILE), padded(size, TILE)
     counting = np.arange(max(most, wide, deep))
     values = np.empty((len(widths), deep, wide), features.dtype)
     errors = np.empty((len(widths), deep, wide), features.dtype)
-    common = np.empty((padded(most, 4), padded(h, 4)), features.dtype)
-    pulled = np.empty((padded(most, 4) if shifted else 0, padded(h, 4)), features.dtype)
+    common = np.empty((padded(most, TILE), padded(h, TILE)), features.dtype)
+    pulled = np.empty_like(common)
     order = np.empty(most, np.int64)
-    batch_labels, batch_usable = np.empty(size, labels.dtype), np.empty(size, np.bool_)
-    upper, speed = (
-        np.empty(len(theta) - below, theta.dtype),
-        np.empty(len(theta) - below, theta.dtype),
-    )
-    slope = np.empty(len(theta) - below, theta.dtype)
-    for j in range(len(parties)):
-        n, lanes = sizes[j], padded(sizes[j], LANES)
-        own = features[starts[j] : starts[j] + n]
+    upper, speed, slope = np.empty_like(above), np.empty_like(above), np.empty_like(above)
+    combinations = np.empty(h * padded(most, LANES), features.dtype)
+    motions = np.empty_like(combinations)
+    for j in range(len(group.numbers)):
+        start, n, row = group.starts[j], group.sizes[j], rows[j]
+        lanes = padded(n, LANES)
+        own, all_own = features[start : start + n], counting[:n]
         gram = grams[places[j] : places[j] + n * lanes].reshape((n, lanes))
-        row = rows[j]
-        fill_products(own, counting[:n], weights, p, common)
-        if bias:
-            for i in range(n):
-                for a in range(h):
-                    common[i, a] += theta[h * p + a]
+        _first_layer(own, all_own, weights, theta[h * p : below], common)
+        push = shift[j] if shifted else theta[:0]
         if shifted:
-            fill_products(own, counting[:n], shift[j, : h * p].reshape((h, p)), p, pulled)
-            if bias:
-                for i in range(n):
-                    for a in range(h):
-                        pulled[i, a] += shift[j, h * p + a]
-        combination = np.zeros((h, lanes), features.dtype)
-        motion = np.zeros((h if heavy else 0, lanes), features.dtype)
+            _first_layer(own, all_own, push[: h * p].reshape((h, p)), push[h * p : below], pulled)
+        combination = combinations[: h * lanes].reshape((h, lanes))  # C, transposed
+        motion = motions[: h * lanes].reshape((h, lanes))  # the part of v in the span of X
+        combination[:] = 0
+        motion[:] = 0
         kept, drift = number(1), number(0)  # a and s
         kept_speed, drift_speed = number(0), number(0)
-        upper[:] = theta[below:]
+        upper[:] = above
         speed[:] = 0
-        full = batch_size if batch_size else n
-        batches = (n + full - 1) // full
-        for step in range(steps[j]):
-            if step % batches == 0:
-                shuffle(key, parties[j], step // batches, order[:n])
-            first = step % batches * full
-            batch = order[first : min(first + full, n)]
+        for step in range(group.steps[j]):
+            batch = batch_at(key, group.numbers[j], step, rules.batch_size, order[:n])
             count = len(batch)
-            if step > 0:
-                fill_products(gram, batch, combination, lanes, values[0])
-            else:
-                values[0, :count, :h] = 0
+            fill_products(gram, batch, combination, lanes, values[0])
             for i in range(count):
-                value, known = values[0, i], common[batch[i]]
+                value, known, pull = values[0, i], common[batch[i]], pulled[batch[i]]
                 for a in range(h):
                     value[a] += kept * known[a]
                 if shifted:
                     for a in range(h):
-                        value[a] += drift * pulled[batch[i], a]
-                batch_labels[i] = labels[starts[j] + batch[i]]
-                batch_usable[i] = usable[starts[j] + batch[i]]
+                        value[a] += drift * pull[a]
             descend(
                 widths,
-                codes,
-                numbers[4],
-                batch_labels[:count],
-                batch_usable[:count],
+                activation,
+                rules,
+                records,
+                start + batch,
                 counting,
                 upper,
                 slope,
                 values,
                 errors,
             )
-            for k in range(len(upper)):
-                pull = slope[k] + lam * upper[k] + mu * (upper[k] - theta[below + k])
-                if shifted:
-                    pull += shift[j, below + k]
-                speed[k] = beta * speed[k] + pull
-                upper[k] -= eta * speed[k]
+            move(rules.rates, slope, above, push[below:], speed, upper)
             kept_speed = beta * kept_speed + lam * kept + mu * (kept - number(1))
             drift_speed = beta * drift_speed + (lam + mu) * drift + number(1)
-            if heavy:
+            kept -= eta * kept_speed
+            drift -= eta * drift_speed
+            if heavy or mu + lam > 0:
                 for a in range(h):
+                    moving, row_a = motion[a], combination[a]
                     for i in range(lanes):
-                        motion[a, i] = beta * motion[a, i] + (lam + mu) * combination[a, i]
+                        moving[i] = beta * moving[i] + (lam + mu) * row_a[i]
                     for i in range(count):
-                        motion[a, batch[i]] += errors[0, i, a]
+                        moving[batch[i]] += errors[0, i, a]
                     for i in range(lanes):
-                        combination[a, i] -= eta * motion[a, i]
+                        row_a[i] -= eta * moving[i]
             else:
-                if rich:
-                    for a in range(h):
-                        for i in range(lanes):
-                            combination[a, i] -= eta * (lam + mu) * combination[a, i]
                 for i in range(count):
                     for a in range(h):
                         combination[a, batch[i]] -= eta * errors[0, i, a]
-            kept -= eta * kept_speed
-            drift -= eta * drift_speed
-        lost = kept - number(1)
         for k in range(below):
-            row[k] = lost * theta[k]
+            row[k] = (kept - number(1)) * theta[k]
         if shifted:
             for k in range(below):
-                row[k] += drift * shift[j, k]
-        add_products(combination, own, counting[:n], p, row[: h * p].reshape((h, p)))
+                row[k] += drift * push[k]
+        add_products(combination, own, all_own, p, row[: h * p].reshape((h, p)))
         if bias:
             for a in range(h):
                 total = number(0)
@@ -223,4 +177,19 @@ def train_on_grams(
                     total += combination[a, i]
                 row[h * p + a] += total
         for k in range(len(upper)):
-            row[below + k] = upper[k] - theta[below + k]
+            row[below + k] = upper[k] - above[k]
+
+
+@compiled(relaxed={"contract", "nsz"})
+def _first_layer(
+    features: NDArray[Any],
+    rows: NDArray[np.int64],
+    weights: NDArray[Any],
+    bias: NDArray[Any],
+    out: NDArray[Any],
+) -> None:
+    """The outputs of a dense layer; the bias may be empty."""
+    fill_products(features, rows, weights, features.shape[1], out)
+    for i in range(len(rows)):
+        for a in range(len(bias)):
+            out[i, a] += bias[a]

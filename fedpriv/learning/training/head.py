@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fedpriv.learning.training.steps import Records, Rules
+
 
 @compiled(relaxed={"contract", "nsz"})
 def descend(
     widths: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    parameter: float,
-    labels: NDArray[Any],
-    usable: NDArray[np.bool_],
+    activation: int,
+    rules: Rules,
+    records: Records,
+    places: NDArray[np.int64],
     counting: NDArray[np.int64],
     weights: NDArray[Any],
     gradient: NDArray[Any],
@@ -30,10 +32,10 @@ def descend(
 
     Args:
         widths: (L+1,): the outputs of every layer, from the first; the last are the scores.
-        codes: Of the loss and of the activation.
-        parameter: Of the loss.
-        labels: (b,), of the records of the batch.
-        usable: (b,), which of them have a gradient.
+        activation: Its code.
+        rules: The loss.
+        records: All records.
+        places: (b,), which of them are in the batch.
         counting: 0, 1, …, at least as many as any dimension here.
         weights: Of all layers but the first, each followed by its bias, as one vector.
         gradient: Of the mean loss with respect to them; overwritten.
@@ -42,13 +44,13 @@ def descend(
         errors: The same shape; out: in the first, the errors at the outputs of the first layer,
             divided by the size of the batch.
     """
-    count, layers = len(labels), len(widths) - 1
+    count, layers = len(places), len(widths) - 1
     batch, number = counting[:count], values.dtype.type
     place = 0
     for layer in range(layers):
         q, k = widths[layer], widths[layer + 1]
         for i in range(count):
-            activate(codes[1], values[layer, i], q)
+            activate(activation, values[layer, i], q)
         matrix = weights[place : place + q * k].reshape((k, q))
         place += q * k
         fill_products(values[layer], batch, matrix, q, values[layer + 1])
@@ -60,10 +62,11 @@ def descend(
     share = number(1) / number(count)
     outputs = widths[layers]
     for i in range(count):
-        row = values[layers, i]
-        write_slopes(codes[0], parameter, row, labels[i], outputs)
+        row = errors[layers, i]
+        row[:outputs] = values[layers, i, :outputs]
+        write_slopes(rules.loss, rules.parameter, row, records.labels[places[i]], outputs)
         for j in range(outputs):
-            errors[layers, i, j] = row[j] * share if usable[i] else number(0)
+            row[j] = row[j] * share if records.usable[places[i]] else number(0)
     for layer in range(layers - 1, -1, -1):
         q, k = widths[layer], widths[layer + 1]
         above, below = errors[layer + 1], errors[layer]
@@ -81,4 +84,4 @@ def descend(
         matrix = weights[place : place + q * k].reshape((k, q))
         add_products(above, matrix, counting[:k], q, below[:count])
         for i in range(count):
-            pull_back(codes[1], values[layer, i], below[i], q)
+            pull_back(activation, values[layer, i], below[i], q)

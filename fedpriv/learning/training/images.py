@@ -42,7 +42,7 @@ def planes_size(sizes: NDArray[np.int64], count: int) -> int:
     """Numbers in the planes of one channel: see `_split`."""
     high = -(-(sizes[1] + 2 * sizes[10]) // sizes[8])
     wide = -(-(sizes[2] + 2 * sizes[11]) // sizes[9])
-    return sizes[8] * sizes[9] * high * wide * count
+    return int(sizes[8] * sizes[9] * high * wide * count)
 
 
 @compiled()

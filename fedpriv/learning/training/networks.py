@@ -33,9 +33,8 @@ class SequentialTraining(CompiledTraining):
         parties: Parties,
         settings: LocalSgd,
     ) -> None:
-        super().__init__(dimension, parties, settings)
-        self._table, self._loss = sequence.table, code[0]
-        self._rooms, self._numbers = sequence.rooms, self._rates(code[1])
+        super().__init__(dimension, code, parties, settings)
+        self._sequence = sequence
 
     @classmethod
     def of(
@@ -55,6 +54,6 @@ class SequentialTraining(CompiledTraining):
         shift: NDArray[Any],
         rows: NDArray[Any],
     ) -> None:
-        size = self._settings.batch_size or 0
-        how = (self._table, self._rooms, self._loss, self._numbers, size, rows)
-        train_sequence(key, *self._who(group), *self._records, theta, shift, *how)
+        parties, records, network = self._group(group), self._records, self._sequence
+        layers = (network.table, network.rooms)
+        train_sequence(key, parties, records, theta, shift, *layers, self._rules, rows)

@@ -63,6 +63,27 @@ def shuffle(key: np.uint64, party: int, epoch: int, order: NDArray[np.int64]) ->
 
 
 @compiled()
+def batch_at(
+    key: np.uint64, party: int, step: int, batch_size: int, order: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The records of a step, which are the next of ``order``; shuffled anew before an epoch.
+
+    Args:
+        key: The key of the round.
+        party: The index of the party among all.
+        step: Counted from 0; steps must be asked for one after another.
+        batch_size: Records in a batch; 0 for all.
+        order: (n,), n ≥ 1; kept by the caller between two steps.
+    """
+    size = batch_size if batch_size else len(order)
+    batches = (len(order) + size - 1) // size
+    if step % batches == 0:
+        shuffle(key, party, step // batches, order)
+    first = step % batches * size
+    return order[first : min(first + size, len(order))]
+
+
+@compiled()
 def schedule(
     key: np.uint64,
     parties: NDArray[np.int64],
@@ -85,13 +106,8 @@ def schedule(
     """
     places[:] = -1
     for j in range(len(parties)):
-        size = batch_size if batch_size else sizes[j]
         order = np.empty(sizes[j], np.int64)
-        batches = (sizes[j] + size - 1) // max(1, size)
         for step in range(steps[j]):
-            epoch, batch = step // batches, step % batches
-            if batch == 0:
-                shuffle(key, parties[j], epoch, order)
-            left = batch * size
-            for i in range(min(size, sizes[j] - left)):
-                places[j, step, i] = starts[j] + order[left + i]
+            batch = batch_at(key, parties[j], step, batch_size, order)
+            for i in range(len(batch)):
+                places[j, step, i] = starts[j] + batch[i]

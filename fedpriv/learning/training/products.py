@@ -20,6 +20,12 @@ TILE = 4
 """Results of `fill_products` are padded to multiples of this, in both directions."""
 
 
+@compiled()
+def padded(count: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-count // multiple) * multiple
+
+
 @compiled(relaxed={"reassoc", "contract", "nsz"})
 def fill_products(
     left: NDArray[Any],

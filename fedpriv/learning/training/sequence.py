@@ -59,10 +59,10 @@ def sequence_of(model: Model, *, records: int) -> Sequence | None:
     builder = _Builder(model.input_shape, records)
     seen: set[int] = set()
     for layer in _layers(model.module):
-        repeated = id(layer) in seen and list(layer.parameters())
-        seen.add(id(layer))
-        if repeated or not builder.add(layer):
+        if id(layer) in seen or not builder.add(layer):
             return None
+        if layer is not None and list(layer.parameters()):
+            seen.add(id(layer))
     if builder.weights != model.dimension or builder.shape != (model.classes,):
         return None
     room = (records, builder.values, builder.patches, builder.maxima)
@@ -103,7 +103,7 @@ class _Builder:
     def add(self, layer: nn.Module | None) -> bool:
         """Whether the layer could be added."""
         if type(layer) in _FUNCTIONS:
-            code = ACTIVATION_CODES[_FUNCTIONS[type(layer)]]  # type: ignore[index]
+            code = ACTIVATION_CODES[_FUNCTIONS[type(layer)]]
             again = bool(self.rows) and self.rows[-1][KIND] == ACTIVATION
             self._row(ACTIVATION, self.shape, code=code, extra=int(len(self.shape) == 3))
             return not again  # the values of the first would be lost
