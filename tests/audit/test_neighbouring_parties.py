@@ -7,6 +7,7 @@ declared. The twins at the end put mistakes in, and they are found.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ import pytest
 
 from fedpriv.learning.training.trainer import LocalTrainer
 from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.simulations.run import session
 from fedpriv.strategies.common import local_training
 from tests.audit.examination import STRESS, difference, unlawful
 from tests.audit.neighbours import PARTIES, Case, Laboratory, moved, table
@@ -38,7 +38,7 @@ AVERAGING: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Orders and cohorts follow from the name of a run, which is drawn: here, the same for all."""
-    monkeypatch.setattr(session.secrets, "token_hex", lambda count: "0" * 2 * count)
+    monkeypatch.setattr(secrets, "token_hex", lambda count: "0" * 2 * count)
 
 
 @dataclass(frozen=True, kw_only=True)
