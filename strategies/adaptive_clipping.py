@@ -33,6 +33,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.planning.plan import grid_sensitivity
+from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import Count, Positive, Setup, Share, StrategyInfo
 from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser, pack, unpack
 from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
@@ -167,7 +168,12 @@ class AdaptiveClipping(AdaptiveStrategy):
     def _on_gradients(self) -> GaussianMechanism | None:
         if self.plan is None:
             return None
-        moved = gradient_sensitivity(self.task, clip_norm=self._clip, adjacency=self.plan.adjacency)
+        moved = gradient_sensitivity(
+            self.task,
+            clip_norm=self._clip,
+            adjacency=self.plan.adjacency,
+            step=self.plan.step,
+        )
         sensitivity = grid_sensitivity(moved, dimension=self.task.dimension, step=self.plan.step)
         return GaussianMechanism(
             sensitivity=sensitivity,
@@ -177,12 +183,17 @@ class AdaptiveClipping(AdaptiveStrategy):
         )
 
     def _on_counts(self) -> GaussianMechanism | None:
-        """A record more, less or another changes the count by at most one; the grid is exact."""
+        """A record more, less or another changes the count by at most one; the grid is exact.
+
+        A person is counted once at each of p parties: one more, or less, changes it by p. Another
+        one takes away up to p and adds up to p: by p at most, too.
+        """
         if self.plan is None:
             return None
+        most = 1.0 if self.task.persons is None else float(self.task.persons.parties)
         return GaussianMechanism(
-            sensitivity=1.0,
-            stddev=1 / self._count_mu,
+            sensitivity=most,
+            stddev=most / self._count_mu,
             adjacency=self.plan.adjacency,
             unit=self.plan.unit,
         )
@@ -237,6 +248,7 @@ INFO = StrategyInfo(
     noise_by="server",
     convex_only=False,
     options=ClippingOptions,
+    units=(Unit.RECORD, Unit.PERSON),
 )
 
 

@@ -73,6 +73,29 @@ class PoissonGaussianEvent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoissonPartsEvent(Event):
+    """A Gaussian release on Poisson samples of which a unit may be in several, a coin for each.
+
+    A person with records at ``parts`` parties, each of which samples persons with ``sampling_rate``
+    by itself. ``relative_noise`` is that of the release with all parts in it: standard deviation /
+    L2 sensitivity, of which every part has at most an equal share. Analysed under add-remove
+    adjacency only.
+    """
+
+    kind: ClassVar[str] = "poisson-parts-gaussian"
+    relative_noise: float
+    sampling_rate: float
+    parts: int
+
+    def __post_init__(self) -> None:
+        Event.__post_init__(self)
+        require_positive(relative_noise=self.relative_noise)
+        require_open_unit(sampling_rate=self.sampling_rate)
+        require_count(parts=self.parts)
+        _require_add_remove(self.adjacency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaplaceEvent(Event):
     """Laplace noise on one number: ``relative_noise`` = scale / sensitivity; ε = 1 / it.
 
@@ -247,6 +270,7 @@ def event_from_dict(values: dict[str, Any]) -> Event:
         for cls in (
             GaussianEvent,
             PoissonGaussianEvent,
+            PoissonPartsEvent,
             LaplaceEvent,
             PureEvent,
             PoissonPureEvent,

@@ -36,6 +36,11 @@ class Unit(StrEnum):
         raise ValueError(f"unit must be one of {known}; got {value!r}.")
 
     @property
+    def counted(self) -> str:
+        """What public sizes are numbers of: records, or persons where those are the unit."""
+        return "persons" if self is Unit.PERSON else "records"
+
+    @property
     def words(self) -> str:
         """What is protected, for a reader of statements and tables."""
         return "one record" if self is Unit.RECORD else f"all records of one {self.value}"

@@ -24,6 +24,7 @@ from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.sections import (
     CompareSection,
     DataSection,
+    PersonsSection,
     PrivacySection,
     RunSection,
     Section,
@@ -67,6 +68,7 @@ class Experiment(Section):
     model: ModelSection = ModelSection()
     strategy: StrategySection
     privacy: PrivacySection = PrivacySection()
+    persons: PersonsSection = PersonsSection()
     run: RunSection = RunSection()
     tuning: TuningSection | None = None
     compare: CompareSection | None = None
@@ -100,6 +102,11 @@ class Experiment(Section):
                 "'record', where the number of records is public, and counted. It is for "
                 "add-remove, and for the other units."
             )
+        if self.privacy.unit == "person" and section.records_per_person != 1:
+            raise ValueError(
+                "data.records_per_person is for group privacy, beside a guarantee for one record; "
+                "for privacy.unit = 'person' state persons.records, or nothing."
+            )
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,7 +135,9 @@ class Experiment(Section):
     @property
     def config_hash(self) -> str:
         """SHA-256 of all that decides what a run computes: no name, no axes, no checkpoints."""
-        names = ("data", "model", "strategy", "privacy", "run")
+        names = ["data", "model", "strategy", "privacy", "run"]
+        if self.privacy.unit == "person":
+            names.append("persons")
         return _digest({name: self._section_values(name) for name in names})
 
     @property

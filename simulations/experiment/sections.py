@@ -45,7 +45,8 @@ class DataSection(Section):
         alpha: concentration, for ``dirichlet``.
         records: the public number of records, in all or by party, that every number of a run is
             computed from; needed by a release under add-remove adjacency, and for persons and
-            parties, where the true one is private. If not given, the records are counted.
+            parties, where the true one is private. For persons it is the number of *persons*. If
+            not given, they are counted.
         min_records: fewest records of a party; no demand if not given.
         test_fraction: share of the records to test on, drawn by a seeded hash of each; 0 for none.
             If not given: the data set's own split, or 0.2.
@@ -54,7 +55,8 @@ class DataSection(Section):
         feature_norm: bound on ‖x‖₂, the intercept included.
         intercept: the constant feature; 0 for none.
         scaling: how the bound is enforced.
-        records_per_person: most records of one person, for the statement.
+        records_per_person: most records of one person, for the statement: what a guarantee for one
+            record means for a person, by group privacy.
     """
 
     name: str | None = None
@@ -158,6 +160,20 @@ class PrivacySection(Section):
         if self.epsilon == INFINITE:
             raise ValueError(NO_RELEASE)
         return Budget(epsilon=self.epsilon, delta=self.delta)
+
+
+class PersonsSection(Section):
+    """How much of the data one person may be, for ``privacy.unit = "person"``: declared bounds.
+
+    Attributes:
+        records: most records of one person at one party; what a person has beyond is dropped by a
+            rule that looks at that person alone. If not given, any number.
+        parties: at how many parties one person may have records. In a deployment it is a promise
+            that no party can check; where all records are in one place, what is beyond is dropped.
+    """
+
+    records: Count | None = None
+    parties: Count = 1
 
 
 class RunSection(Section):

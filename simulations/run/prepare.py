@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.strategy.joint import JointStrategy
-from fedpriv.federation.task import Task
+from fedpriv.federation.task import PersonBounds, Task
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
@@ -69,7 +69,9 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
             "engine 'deployment' runs on a SuperLink, with parties on machines of their own: see "
             "docs/deployment.md."
         )
-    holding = party_records(resolved, keep=keep)
+    info = strategy_info(resolved.strategy.name, resolved.guests)
+    persons = person_bounds(resolved, info)
+    holding = party_records(resolved, keep=keep, persons=persons)
     data = holding.data
     model, loss = learner(
         resolved.model,
@@ -86,15 +88,27 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         sizes=holding.sizes,
         headroom=holding.headroom,
         in_place=holding.in_place,
+        persons=persons,
     )
     return Prepared(
         experiment=resolved,
-        info=strategy_info(resolved.strategy.name, resolved.guests),
+        info=info,
         data=data,
         task=task,
         evaluator=Evaluator.of(model, loss, data.dataset.test, unit=_label_unit(data.dataset)),
         own_test=holding.own_test,
     )
+
+
+def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | None:
+    """What one person may be of the data, if it is persons that the run protects.
+
+    None for a strategy that promises nothing: it learns from records, whatever the unit.
+    """
+    if Unit(experiment.privacy.unit) is not Unit.PERSON or not info.private:
+        return None
+    section = experiment.persons
+    return PersonBounds(records=section.records, parties=section.parties)
 
 
 def _label_unit(dataset: Dataset) -> float:
@@ -155,6 +169,7 @@ def build_federation(
         workers=workers,
         dropouts=dropouts(prepared),
         first_round=done,
+        apart=release,
     )
 
 

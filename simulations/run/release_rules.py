@@ -79,7 +79,10 @@ def _require_public_facts(experiment: Experiment) -> None:
             "deals records out by their places, so that one record more or less moves others to "
             "other parties, and all their answers with them."
         )
-    if data.partition == "hashed" and data.parties != 1 and replaced:
+    # What a person moves is counted at twice as many parties under replace-one: see
+    # `fedpriv.federation.queries.bounds.gradient_sensitivity`.
+    one_answer = replaced and privacy.unit != "person"
+    if data.partition == "hashed" and data.parties != 1 and one_answer:
         raise ValueError(
             "--release with data.partition = 'hashed' needs one party under replace-one "
             f"adjacency, got data.parties = {data.parties}: an exchanged record may be another "
@@ -104,7 +107,13 @@ def _require_public_facts(experiment: Experiment) -> None:
                 f"{experiment.model.label_bound:g}: labels lie in [-1, 1] by the schema, and "
                 "whether one is beyond a smaller bound would show in whether there is a release."
             )
-        require_releasable_schema(read_schema(str(data.schema_path)), deployed=False)
+        schema = read_schema(str(data.schema_path))
+        require_releasable_schema(schema, deployed=False)
+        if privacy.unit == "person" and schema.person is None:
+            raise ValueError(
+                "--release with privacy.unit = 'person' needs a schema that says whose records are "
+                "whose: name the column, as in person = 'patient'."
+            )
 
 
 def require_every_label(loss: Loss, task: Task) -> None:

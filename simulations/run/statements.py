@@ -98,6 +98,8 @@ def _facts(
         randomness="seeded" if simulated else "operating system",
         sampler="full batch" if plan.sampling_rate == 1 else "Poisson",
         records_per_person=experiment.data.records_per_person,
+        person_records=experiment.persons.records,
+        person_parties=experiment.persons.parties,
         tuning=tuning_sentence(experiment.tuning),
         outcome="" if simulated else DEPLOYED_SENTENCE if deployed else SENTENCE,
         releases_made=made,
@@ -119,6 +121,23 @@ def _guest_sentence(guest: dict[str, str]) -> str:
 
 
 def _assumptions(prepared: Prepared) -> tuple[str, ...]:
+    """What a guarantee takes from somebody's word."""
+    return (*_of_persons(prepared), *_of_a_loss(prepared))
+
+
+def _of_persons(prepared: Prepared) -> tuple[str, ...]:
+    """What a guarantee about persons takes from those who keep the records."""
+    persons = prepared.task.persons
+    if persons is None:
+        return ()
+    who = "a person is whom the records call one: somebody with two identifiers counts as two"
+    if prepared.experiment.run.engine != "deployment":
+        return (who,)
+    most = "one party" if persons.parties == 1 else f"{persons.parties} parties"
+    return who, f"that nobody has records at more than {most} is a promise, which nobody can check"
+
+
+def _of_a_loss(prepared: Prepared) -> tuple[str, ...]:
     """What a guarantee about minimisers takes from the author of a loss; clipping takes nothing."""
     own = next((g for g in prepared.experiment.guest_code if g["kind"] == "loss"), None)
     if own is None or not prepared.info.convex_only:

@@ -201,11 +201,12 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
     ``drawn_test`` says that a hash drew test records, which a release makes no use of.
     """
     rounds = result["rounds"]
+    counted = Unit(result["unit"] or "record").counted
     took = f"{result['seconds']:.2f} s (simulated)" if result["simulated"] else "released"
     lines = [
         (
             f"{result['label']} on {result['data']}: {result['parties']} parties, "
-            f"{result['records']} records, {rounds} round{'' if rounds == 1 else 's'}, {took}"
+            f"{result['records']} {counted}, {rounds} round{'' if rounds == 1 else 's'}, {took}"
         )
     ]
     if result["epsilon_budget"] == INFINITE:

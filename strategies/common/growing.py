@@ -55,6 +55,11 @@ def plan_growing(
             "is what Poisson sampling is analysed under."
         )
     task = setup.task
+    if task.persons is not None and task.persons.parties > 1:
+        raise ValueError(
+            "a growing sampling_rate needs persons.parties = 1: samples of several parties are "
+            "accounted for at one rate."
+        )
     batches = GrowingBatch(first=growth.first, factor=growth.factor, every=growth.every)
     if setup.noise_free:
         return noise_free_gradients(setup, rates=batches.rates(rounds), clip_norm=clip_norm)

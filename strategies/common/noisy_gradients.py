@@ -161,7 +161,15 @@ def _require_covered(plan: FixedPlan | NoiseFree, setup: Setup) -> float:
             f"plan must be within the budget of the experiment, {budget}, got epsilon = "
             f"{plan.epsilon:g} at delta = {plan.budget.delta:g}."
         )
-    moved = gradient_sensitivity(setup.task, clip_norm=plan.clip_norm, adjacency=plan.adjacency)
+    parts = 1 if setup.task.persons is None else setup.task.persons.parties
+    if plan.parts < parts:
+        raise ValueError(
+            f"plan must count on a person at {parts} parties, as the experiment does, got "
+            f"parts = {plan.parts}."
+        )
+    moved = gradient_sensitivity(
+        setup.task, clip_norm=plan.clip_norm, adjacency=plan.adjacency, step=plan.step
+    )
     needed = moved + sqrt(setup.task.dimension) * plan.step
     stated = min(m.sensitivity for m in plan.mechanisms if isinstance(m, GaussianMechanism))
     if stated < needed * (1 - 2.0**-40):  # sums of the same numbers in another order

@@ -20,6 +20,7 @@ from fedpriv.privacy.planning.calibration import optimal_regulariser
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.output import output_plan
+from fedpriv.privacy.unit import sizes_are_public
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.sharing import with_shares
 
@@ -60,7 +61,8 @@ def plan_gradients(
     """T noisy sums of clipped gradients; in a noise-free set-up, T sums as they are.
 
     Sensitivity. One record moves the sum by at most 2C (replace-one) or C (add-remove), plus what
-    float32 rounding can add, plus √d·step for the grid.
+    float32 rounding can add, plus √d·step for the grid; one person by p times that, as
+    `gradient_sensitivity` has it.
 
     Calibration. "exact": the least noise that the tightest accountant proves. "textbook": the
     relative noise √(2T·ln(1/δ))/ε, which is σ² = 8G²T·ln(1/δ)/(m²n₍₁₎²ε²) on the mean (Jayaraman
@@ -105,7 +107,10 @@ def plan_gradients(
         relative_noise=relative,
         accountant="auto" if setup.sharing else accountant,
         unit=setup.unit,
+        parts=1 if task.persons is None else task.persons.parties,
     )
+    if task.persons is not None:
+        plan = replace(plan, query=f"{plan.query}, each person's summed before it is clipped")
     if setup.sharing is None:
         return plan
     return with_shares(
@@ -127,7 +132,7 @@ def noise_free_gradients(
 
 
 def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
-    """The grid step of a sum of clipped gradients, and how far one record moves the sum before it.
+    """The grid step of a sum of clipped gradients, and how far one unit moves the sum before it.
 
     On the grid it moves by √d·step more.
     """
@@ -139,7 +144,8 @@ def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
         noise_stddev=0.0,
         parties=task.parties,
     ).step
-    return step, gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency)
+    moved = gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency, step=step)
+    return step, moved
 
 
 def plan_output(
@@ -196,11 +202,16 @@ def plan_output(
 
 
 def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
-    """Refuse add-remove adjacency where an answer rests on how many records its party has."""
+    """Refuse neighbours of other sizes where an answer rests on how many records its party has."""
     if setup.adjacency is not Adjacency.REPLACE_ONE:
         raise ValueError(
             f"adjacency must be 'replace-one' for {what}, got {setup.adjacency.value!r}: "
             f"{because}. Use gradient-perturbation with proportional weights."
+        )
+    if not sizes_are_public(setup.unit, setup.adjacency):
+        raise ValueError(
+            f"unit must be 'record' for {what}, got {setup.unit.value!r}: {because}. Use "
+            "gradient-perturbation with proportional weights."
         )
 
 

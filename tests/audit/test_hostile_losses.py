@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from fedpriv.federation.party.answers import Draws, Holdings
+from fedpriv.federation.party.answers import Holdings
+from fedpriv.federation.party.draws import Draws
 from fedpriv.federation.queries.kinds import LossQuery
 from fedpriv.federation.task import Task
 from fedpriv.learning.batch import RecordBatch

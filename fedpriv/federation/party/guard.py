@@ -15,7 +15,7 @@ from fedpriv._collusion import DEFAULT_COLLUDING, known_shares
 from fedpriv._validate import require_choice, require_count, require_delta
 from fedpriv.federation.queries.bounds import fits, share_mechanism
 from fedpriv.federation.queries.kinds import QUERIES
-from fedpriv.privacy.unit import sizes_are_public
+from fedpriv.privacy.unit import Unit, sizes_are_public
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
-    from fedpriv.privacy.unit import Unit
 
 
 class QueryRefused(ValueError):
@@ -63,6 +62,7 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
         raise QueryRefused(f"this party does not answer queries of kind {query.kind!r}.")
     if query.event is None and not policy.unpaid:
         raise QueryRefused("this party answers no query that states no privacy event.")
+    _check_unit(query, task)
     with _refusing():
         query.check(task)
     if not fits(query, task):
@@ -72,6 +72,22 @@ def check_query(query: Query, task: Task, policy: Policy) -> None:
         )
     _check_local_noise(query, task)
     _check_share(query, task, policy)
+
+
+def _check_unit(query: Query, task: Task) -> None:
+    """The event must be for a person where answers are computed by persons, and only there."""
+    by_person = task.persons is not None
+    if by_person and Unit.PERSON not in query.units:
+        raise QueryRefused(
+            f"queries of kind {query.kind!r} are not known for the person unit of privacy: how far "
+            "all records of a person can move their sum is not bounded."
+        )
+    if query.event is not None and (query.event.unit is Unit.PERSON) != by_person:
+        raise QueryRefused(
+            f"the event is stated for {query.event.unit.words}, and this party "
+            f"{'sums' if by_person else 'does not sum'} the records of a person before it bounds "
+            "them."
+        )
 
 
 @contextmanager

@@ -71,7 +71,7 @@ class AdaptivePlan(Plan):
         Raises:
             BudgetExceeded: It does not fit. Nothing was charged.
         """
-        event = sampled(release.event(), self.sampling_rate)
+        event = sampled(release.event(), self.sampling_rate, parts=self.parts)
         return replace(self, filter=self.filter.admit(event), made=(*self.made, (part, release)))
 
     def affords(self, *releases: Release) -> bool:
@@ -105,7 +105,7 @@ class AdaptivePlan(Plan):
 
     def event(self, index: int) -> Event:
         """The event of release ``index``, counted from 0 over all parts."""
-        return sampled(self.made[index][1].event(), self.sampling_rate)
+        return sampled(self.made[index][1].event(), self.sampling_rate, parts=self.parts)
 
     @property
     def needed(self) -> Releases:

@@ -48,12 +48,18 @@ class Calibration:
     adjacency: Adjacency
     accountant: str
     unit: Unit = DEFAULT_UNIT
+    parts: int = 1
 
     @property
     def releases(self) -> Releases:
         """The events of the run."""
         return _events(
-            self.mechanism, self.noise_multipliers, self.sampling_rate, self.adjacency, self.unit
+            self.mechanism,
+            self.noise_multipliers,
+            self.sampling_rate,
+            self.parts,
+            adjacency=self.adjacency,
+            unit=self.unit,
         )
 
 
@@ -68,6 +74,7 @@ def calibrate(
     shape: Sequence[float] | None = None,
     accountant: str = "auto",
     unit: Unit | str = DEFAULT_UNIT,
+    parts: int = 1,
 ) -> Calibration:
     """The least noise for ``rounds`` releases within (ε, δ).
 
@@ -85,9 +92,10 @@ def calibrate(
         shape: relative noise of each round, any unit; the schedule is this times the multiplier.
         accountant: name of one, or "auto" for the tightest sound one.
         unit: whose contribution is clipped; it is carried by the releases, and changes no noise.
+        parts: in how many parties' samples a unit may be: see `gaussian_releases`.
     """
     budget = Budget(epsilon=epsilon, delta=delta)
-    require_count(rounds=rounds)
+    require_count(rounds=rounds, parts=parts)
     require_rate(sampling_rate=sampling_rate)
     require_choice(MECHANISMS, mechanism=mechanism)
     relation, whose = Adjacency(adjacency), Unit(unit)
@@ -96,9 +104,8 @@ def calibrate(
         gdp_mu(epsilon=epsilon, delta=delta)  # raises, with the remedy
 
     def releases(multiplier: float) -> Releases:
-        return _events(
-            mechanism, tuple(multiplier * part for part in relative), sampling_rate, relation, whose
-        )
+        noise = tuple(multiplier * part for part in relative)
+        return _events(mechanism, noise, sampling_rate, parts, adjacency=relation, unit=whose)
 
     spend_by = partial(_spending, releases, delta)
     name = accountant
@@ -139,6 +146,7 @@ def calibrate(
         adjacency=relation,
         accountant=name,
         unit=whose,
+        parts=parts,
     )
 
 
@@ -202,10 +210,14 @@ def _events(
     mechanism: str,
     multipliers: tuple[float, ...],
     sampling_rate: float,
+    parts: int,
+    *,
     adjacency: Adjacency,
     unit: Unit,
 ) -> Releases:
-    make = gaussian_releases if mechanism == "gaussian" else laplace_releases
+    make = laplace_releases
+    if mechanism == "gaussian":
+        make = partial(gaussian_releases, parts=parts)
     return make(multipliers, sampling_rate=sampling_rate, adjacency=adjacency, unit=unit)
 
 

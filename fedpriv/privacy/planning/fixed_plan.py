@@ -77,7 +77,7 @@ class FixedPlan(Plan):
 
     def event(self, index: int) -> Event:
         """The event of release ``index``, counted from 0."""
-        return sampled(self.mechanisms[index].event(), self.rate(index))
+        return sampled(self.mechanisms[index].event(), self.rate(index), parts=self.parts)
 
     @property
     def main(self) -> tuple[Mechanism, ...]:

@@ -33,6 +33,7 @@ def gradient_plan(
     relative_noise: float | None = None,
     accountant: str = "auto",
     unit: Unit | str = DEFAULT_UNIT,
+    parts: int = 1,
 ) -> FixedPlan:
     """T noisy sums of clipped gradients within a budget.
 
@@ -55,6 +56,8 @@ def gradient_plan(
             fits the budget.
         accountant: name, or "auto".
         unit: whose records ``sensitivity`` is stated for.
+        parts: at how many parties a unit has records: with sampling, each draws its own sample, and
+            what is in it moves the sum by an equal part of ``sensitivity`` at most.
     """
     relation, whose = Adjacency(adjacency), Unit(unit)
     require_positive(clip_norm=clip_norm)
@@ -73,6 +76,7 @@ def gradient_plan(
             sampling_rate=sampling_rate,
             adjacency=relation,
             unit=whose,
+            parts=parts,
             shape=shape,
             accountant=accountant,
         )
@@ -98,5 +102,6 @@ def gradient_plan(
         step=step,
         clip_norm=clip_norm,
         sampling_rate=sampling_rate,
+        parts=parts,
         accountant=accountant,
     )

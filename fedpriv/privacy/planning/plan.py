@@ -20,6 +20,7 @@ from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
+    PoissonPartsEvent,
     PoissonPureEvent,
     PureEvent,
 )
@@ -75,6 +76,8 @@ class Plan(ABC):
         clip_norm: bound on the norm of what one unit adds, where it is clipped: a record's
             gradient, the sum of a person's, a party's update.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
+        parts: in how many parties' samples one unit may be, each on a coin of its own: 1, but for
+            persons with records at several parties.
         noise_at: who adds the noise.
         accountant: the name of what proves ``epsilon``.
         epsilon: what the run promises; at most the budget's.
@@ -92,6 +95,7 @@ class Plan(ABC):
     step: float
     clip_norm: float | None = None
     sampling_rate: float = 1.0
+    parts: int = 1
     noise_at: NoisePlace = "server"
     accountant: str = field(init=False)
     epsilon: float = field(init=False)
@@ -102,6 +106,7 @@ class Plan(ABC):
             records=self.records,
             smallest_party=self.smallest_party,
             dimension=self.dimension,
+            parts=self.parts,
         )
         require_positive(step=self.step)
         if self.clip_norm is not None:
@@ -236,11 +241,24 @@ def require_sizes(sizes: Sequence[int]) -> None:
     require_count(**{f"sizes[{index}]": size for index, size in enumerate(sizes)})
 
 
-def sampled(event: Event, sampling_rate: float) -> Event:
-    """The event of a release on a Poisson sample."""
+def sampled(event: Event, sampling_rate: float, *, parts: int = 1) -> Event:
+    """The event of a release on a Poisson sample, or on one for each of a unit's ``parts``."""
     if sampling_rate == 1:
         return event
     match event:
+        case GaussianEvent() if parts > 1:
+            return PoissonPartsEvent(
+                relative_noise=event.relative_noise,
+                sampling_rate=sampling_rate,
+                parts=parts,
+                adjacency=event.adjacency,
+                unit=event.unit,
+            )
+        case _ if parts > 1:
+            raise ValueError(
+                f"parts must be 1 with {event.kind} releases on samples, got {parts!r}: it is "
+                "Gaussian noise whose amplification is known for a person at several parties."
+            )
         case GaussianEvent():
             return PoissonGaussianEvent(
                 relative_noise=event.relative_noise,

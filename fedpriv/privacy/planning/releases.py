@@ -15,8 +15,10 @@ from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
+    PoissonPartsEvent,
     PoissonPureEvent,
 )
+from fedpriv.privacy.planning.plan import sampled
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ Releases = list[tuple[Event, int]]
 
 _LARGEST = 700.0  # exponents beyond overflow
 _MARGIN = 1e-9
+_SAMPLED = (PoissonGaussianEvent, PoissonPartsEvent)
 
 
 def gaussian_releases(
@@ -35,6 +38,7 @@ def gaussian_releases(
     *,
     rounds: int | None = None,
     sampling_rate: float = 1.0,
+    parts: int = 1,
     adjacency: Adjacency | str,
     unit: Unit | str = DEFAULT_UNIT,
 ) -> Releases:
@@ -42,9 +46,11 @@ def gaussian_releases(
 
     Args:
         noise_multipliers: standard deviation of the noise on the *sum*, divided by the clip norm,
-            whatever the adjacency: one number for ``rounds`` rounds, or one per round.
+            whatever the adjacency: one number for ``rounds`` rounds, or one per round. Of several
+            parts, by what all of them can add.
         rounds: how many, if there is one number; else the sequence's own length.
         sampling_rate: probability with which each record joins a round; 1 is full batch.
+        parts: in how many samples one unit may be, each on a coin of its own.
         adjacency: decides the sensitivity of the sum, C or 2C.
         unit: whose contribution is clipped: a record's, a person's or a party's.
     """
@@ -53,11 +59,8 @@ def gaussian_releases(
 
     def event(multiplier: float) -> Event:
         noise = multiplier / relation.sum_sensitivity
-        if sampling_rate < 1:
-            return PoissonGaussianEvent(
-                relative_noise=noise, sampling_rate=sampling_rate, adjacency=relation, unit=whose
-            )
-        return GaussianEvent(relative_noise=noise, adjacency=relation, unit=whose)
+        whole = GaussianEvent(relative_noise=noise, adjacency=relation, unit=whose)
+        return sampled(whole, sampling_rate, parts=parts)
 
     return [(event(z), n) for z, n in _rounds(noise_multipliers, rounds)]
 
@@ -96,7 +99,7 @@ def on_levels(releases: Iterable[tuple[Event, int]], *, most: int) -> Releases:
     """
     require_count(most=most)
     listed = list(releases)
-    chosen = [(e, n) for e, n in listed if isinstance(e, PoissonGaussianEvent)]
+    chosen = [(e, n) for e, n in listed if isinstance(e, _SAMPLED)]
     rounds: Counter[float] = Counter()
     for event, count in chosen:
         rounds[event.relative_noise] += count
@@ -107,7 +110,7 @@ def on_levels(releases: Iterable[tuple[Event, int]], *, most: int) -> Releases:
     level = dict(zip(noises.tolist(), _levels(noises, rounds, mean_square, most), strict=True))
     counts: Counter[Event] = Counter()
     for other, count in listed:
-        if not isinstance(other, PoissonGaussianEvent):
+        if not isinstance(other, _SAMPLED):
             counts[other] += count
     for event, count in chosen:
         counts[replace(event, relative_noise=level[event.relative_noise])] += count

@@ -51,10 +51,10 @@ def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
     mechanisms = [(_event(each), int(each["count"])) for each in plan["mechanisms"]]
     rates = plan.get("rates")
     if rates is None:
-        rate = float(plan["sampling_rate"])
+        rate, parts = float(plan["sampling_rate"]), int(plan["parts"])
         found: Counter[Event] = Counter()
         for event, count in mechanisms:
-            found[sampled(event, rate)] += count
+            found[sampled(event, rate, parts=parts)] += count
         return found
     if len(mechanisms) != 1 or len(rates) != mechanisms[0][1]:
         return None

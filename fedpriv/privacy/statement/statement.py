@@ -125,7 +125,7 @@ def make_statement(
 
 
 def units_of(plan: Plan) -> int:
-    """N, which δ is held against: how many parties, or at least as many records as persons."""
+    """N, which δ is held against: how many parties, or records, or persons."""
     return plan.parties if plan.unit is Unit.PARTY else plan.records
 
 
@@ -195,7 +195,7 @@ def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
     sizes = (
         "the number of parties and of each party's records"
         if sizes_are_public(plan.unit, plan.adjacency)
-        else "the number of parties, and the number of records that was declared"
+        else f"the number of parties, and the number of {plan.unit.counted} that was declared"
     )
     metrics = ("accuracy and loss on party data, published without noise",)
     return (

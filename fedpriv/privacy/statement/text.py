@@ -88,7 +88,7 @@ def _protected(statement: Statement) -> str:
 def _number(statement: Statement) -> str:
     """N, and whether it tells anything about the records."""
     plan = statement.plan
-    number = f"N = {units_of(plan)} {'parties' if plan.unit is Unit.PARTY else 'records'}"
+    number = f"N = {units_of(plan)} {'parties' if plan.unit is Unit.PARTY else plan.unit.counted}"
     if statement.facts.simulated:  # it counts the records, whatever the adjacency
         return number
     if plan.unit is Unit.PARTY or sizes_are_public(plan.unit, plan.adjacency):
@@ -124,7 +124,10 @@ def _accounting(statement: Statement) -> list[str]:
             f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "
             f"of the sum: {plan.noise_in_words}"
         ),
-        f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} records",
+        (
+            f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} "
+            f"{plan.unit.counted}"
+        ),
         f"sampling assumed: {assumed}, rate {plan.sampling_rate:g}; actual: {facts.sampler}",
         f"hyper-parameter tuning: {facts.tuning}",
     ]

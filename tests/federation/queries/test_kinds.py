@@ -12,7 +12,7 @@ import pytest
 
 from fedpriv.federation.deployed.guard import check_terms
 from fedpriv.federation.engines.vectorized import VectorizedFederation
-from fedpriv.federation.party.answers import ANSWERED, Answers, Draws, Holdings
+from fedpriv.federation.party.answers import ANSWERED, Answers, Holdings
 from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.queries.base import ARRAY, ON_A_VECTOR, Query
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fedpriv.federation.party.draws import Draws
     from fedpriv.federation.task import Task
     from fedpriv.privacy.events import Event
 
