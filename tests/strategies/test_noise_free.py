@@ -49,6 +49,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "adaptive-clipping": {"rounds": 7},
     "agd": {"rounds": 7},
     "learned-protection": {"horizon": 7},
+    "federated-averaging": {"rounds": 3, "allow_swamped": True},
+    "scaffold": {"rounds": 3, "allow_swamped": True},
 }
 
 
