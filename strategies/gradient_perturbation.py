@@ -8,6 +8,9 @@
 Jayaraman, Wang, Evans and Gu 2018 (full batch, noise inside a secure sum); Abadi et al. 2016
 (Poisson sampling). The regulariser is neither clipped nor noised. The step is post-processing:
 any server optimiser, and any average of the iterates, at the same cost.
+
+For the person unit of privacy S is Σ over persons of clip_C(Σ over that person's records of ∇f), N
+the declared number of persons: descent on the mean over persons of the sum of their losses.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.learning.optimisers import Averaged
+from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.growing import GrowingOptions, SamplingOption, plan_growing
 from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task, Weights
     from fedpriv.learning.optimisers import Optimiser
+    from fedpriv.privacy.planning.noise_free import NoiseFree
     from fedpriv.privacy.planning.plan import Plan
 
 
@@ -41,7 +46,7 @@ class GradientOptions(ScheduledOptions):
     """Options of gradient perturbation.
 
     Attributes:
-        clip: C, the bound on one record's gradient.
+        clip: C, the bound on one record's gradient, or on a person's summed gradients.
         weights: Every record alike ("proportional"), or every party ("equal").
         calibration: How the noise follows from the budget.
         sampling_rate: Poisson rate q of the records of a round; 1 is full batch. A table with
@@ -67,7 +72,7 @@ class GradientPerturbation(SumStrategy):
         self,
         *,
         task: Task,
-        plan: Plan,
+        plan: Plan | NoiseFree,
         optimiser: Optimiser,
         run: Run,
         weights: Weights = "proportional",
@@ -124,6 +129,7 @@ INFO = StrategyInfo(
     convex_only=False,
     options=GradientOptions,
     shares=True,
+    units=(Unit.RECORD, Unit.PERSON),
 )
 
 
@@ -142,7 +148,7 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
     )
 
 
-def _plan(setup: Setup, options: GradientOptions) -> Plan:
+def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
     if not isinstance(options.sampling_rate, GrowingOptions):
         return plan_gradients(
             setup,

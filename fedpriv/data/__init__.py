@@ -11,6 +11,7 @@ from fedpriv.data.describe import Description, describe
 from fedpriv.data.errors import DataError
 from fedpriv.data.fingerprint import built_in_identity, table_identity
 from fedpriv.data.partition import PartitionedDataset, partition
+from fedpriv.data.persons import Persons
 from fedpriv.data.preprocessing import Preprocessing, bound
 from fedpriv.data.split import hold_out, pooled
 from fedpriv.data.tables.files import Files, KeptFiles, keep
@@ -29,6 +30,7 @@ __all__ = [
     "KeptFiles",
     "LoadReport",
     "PartitionedDataset",
+    "Persons",
     "Preprocessing",
     "Records",
     "Schema",

@@ -1,12 +1,12 @@
 """Records and data sets: read-only arrays with what is publicly known about them.
 
-A record is one row (x, y), the unit of privacy. A representation of these objects shows sizes and
-public names only, so that one that strays into a log reveals no record.
+A record is one row (x, y); several may be one person's. A representation of these objects shows
+sizes and public names only, so that one that strays into a log reveals no record.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedpriv.data.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from fedpriv.data.persons import Persons
     from fedpriv.data.preprocessing import Preprocessing
     from fedpriv.data.tables.schema import Schema
 
@@ -26,16 +27,17 @@ TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Records:
-    """Features, labels and, where it is known, the index of the party that holds each record.
+    """Features, labels and, where it is known, the party that holds each record, and its person.
 
     The arrays are read-only and C-contiguous: ``X`` float32 (n, d); ``y`` (n,), int64 for classes
-    and float32 otherwise; ``party`` int32 (n,). Every number is finite. Two objects are equal only
-    if they are the same object.
+    and float32 otherwise; ``party`` int32 (n,), an index. Every number is finite. Two objects are
+    equal only if they are the same object.
     """
 
     X: NDArray[np.float32]
     y: NDArray[np.float32] | NDArray[np.int64]
     party: NDArray[np.integer[Any]] | None = None
+    person: Persons | None = None
 
     def __post_init__(self) -> None:
         y = np.asarray(self.y)
@@ -52,6 +54,12 @@ class Records:
                     f"{name} must hold one entry for each of the {len(self)} records, "
                     f"got shape {array.shape}."
                 )
+        if self.person is not None and len(self.person) != len(self):
+            raise DataError(
+                f"person must name one for each of the {len(self)} records, got {len(self.person)}."
+            )
+        if self.person is not None:
+            object.__setattr__(self, "person", replace(self.person))  # read-only, too
         if not (_finite(self.X) and _finite(self.y)):
             raise DataError("X and y must be finite; at least one entry is NaN or infinite.")
 
@@ -64,7 +72,8 @@ class Records:
     def take(self, rows: slice | NDArray[Any]) -> Records:
         """The chosen records, in the chosen order; a slice shares memory."""
         party = None if self.party is None else self.party[rows]
-        return Records(X=self.X[rows], y=self.y[rows], party=party)
+        person = None if self.person is None else self.person.take(rows)
+        return Records(X=self.X[rows], y=self.y[rows], party=party, person=person)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

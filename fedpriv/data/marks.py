@@ -6,6 +6,9 @@ keep their marks, hence their side of the split and their party, wherever they s
 Copies. Records of one party with equal features and an equal label are numbered 0, 1, 2, …, in any
 order, and each number has a mark of its own: so copies are spread like other records. One copy
 more or less adds or takes away the last number; the marks of the others, as a set, are the same.
+
+Where a data set names persons, the split and parties by hash go by persons instead, whose records
+stay together: see `fedpriv.data.persons`.
 """
 
 from __future__ import annotations
@@ -25,13 +28,21 @@ if TYPE_CHECKING:
 _NUMBERS = 1 << 20  # at a time: bounds the memory
 
 
-def marks(records: Records, *, purpose: str, seed: int) -> NDArray[np.uint64]:
+def marks(
+    records: Records, *, purpose: str, seed: int, owner: NDArray[np.int64] | None = None
+) -> NDArray[np.uint64]:
     """A pseudo-random number of 64 bits for every record, from the record and its copy's number.
 
     Multilinear hashing (Lemire and Kaser 2014): Σ aᵢ·wᵢ + b modulo 2⁶⁴ over the 32-bit words wᵢ of
     a record, its party and its number, with aᵢ and b from SHAKE-256 of ``purpose`` and ``seed``;
     then a finaliser that spreads the bits. It is not secret and need not be: privacy rests on what
     a mark is a function of, not on how it looks.
+
+    Args:
+        records: Whose marks.
+        purpose: What they are for: marks for other purposes are unrelated.
+        seed: The same.
+        owner: (n,): within what copies are numbered; their party, if not given.
     """
     width = records.X.shape[1] + records.y.itemsize // 4
     key = shake_256(f"fedpriv {purpose} {seed}".encode()).digest(8 * (width + 3))
@@ -41,7 +52,10 @@ def marks(records: Records, *, purpose: str, seed: int) -> NDArray[np.uint64]:
         hashes[part] += words.astype(np.uint64) @ np.array(factors)
     if records.party is not None:
         hashes += records.party.astype(np.uint64) * holder
-    return _mixed(hashes + _copies(records, hashes).astype(np.uint64) * number)
+    if owner is None:
+        party = records.party
+        owner = np.zeros(len(records), np.int64) if party is None else party.astype(np.int64)
+    return mixed(hashes + _copies(records, hashes, owner).astype(np.uint64) * number)
 
 
 def below(fraction: float, drawn: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -68,37 +82,40 @@ def _bits(values: NDArray[np.generic]) -> NDArray[np.uint32]:
     return np.ascontiguousarray(values).view("<u4")
 
 
-def _copies(records: Records, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The number of every record among its copies at the same party.
+def _copies(
+    records: Records, hashes: NDArray[np.uint64], owner: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The number of every record among its copies of the same owner.
 
     Equal hashes are a cheap first test. That records are copies is then checked to the bit: if two
     different records shared a number, the mark of one would depend on the other.
     """
-    party = np.zeros(len(records), np.int32) if records.party is None else records.party
-    numbers = _ranks(party, hashes)
+    numbers = ranks(owner, hashes)
     repeated = np.flatnonzero(numbers)
-    if len(repeated) and not _all_copies(records, party, hashes):
+    if len(repeated) and not _all_copies(records, owner, hashes):
         rows = np.concatenate([words for _, words in _words(records)])
         _, groups = np.unique(rows.view([("", rows.dtype)] * rows.shape[1]), return_inverse=True)
-        numbers = _ranks(party, groups.ravel())
+        numbers = ranks(owner, groups.ravel())
     return numbers
 
 
-def _ranks(party: NDArray[np.integer], keys: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The place of every entry among those with the same party and key."""
-    order = np.lexsort((keys, party))
-    new = np.ones(len(order), bool)
-    new[1:] = (np.diff(party[order]) != 0) | (keys[order][1:] != keys[order][:-1])
+def ranks(*keys: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The place of every entry among those with the same keys, in their order."""
+    order = np.lexsort(keys[::-1])
+    new = np.zeros(len(order), bool)
+    new[:1] = True
+    for key in keys:
+        new[1:] |= key[order][1:] != key[order][:-1]
     places = np.arange(len(order))
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = places - np.maximum.accumulate(np.where(new, places, 0))
-    return ranks
+    found = np.empty(len(order), np.int64)
+    found[order] = places - np.maximum.accumulate(np.where(new, places, 0))
+    return found
 
 
-def _all_copies(records: Records, party: NDArray[np.integer], hashes: NDArray[np.uint64]) -> bool:
-    """Whether all records of one party with equal hashes are equal."""
-    order = np.lexsort((hashes, party))
-    same = (np.diff(party[order]) == 0) & (hashes[order][1:] == hashes[order][:-1])
+def _all_copies(records: Records, owner: NDArray[np.int64], hashes: NDArray[np.uint64]) -> bool:
+    """Whether all records of one owner with equal hashes are equal."""
+    order = np.lexsort((hashes, owner))
+    same = (np.diff(owner[order]) == 0) & (hashes[order][1:] == hashes[order][:-1])
     first, second = order[:-1][same], order[1:][same]
     rows = max(1, _NUMBERS // records.X.shape[1])
     return bool((records.y[first] == records.y[second]).all()) and all(
@@ -107,7 +124,7 @@ def _all_copies(records: Records, party: NDArray[np.integer], hashes: NDArray[np
     )
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of SplitMix64: a bijection in which every bit depends on every other."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         values = (values ^ (values >> np.uint64(shift))) * np.uint64(factor)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedpriv._validate import require_choice, require_count, require_non_negative, require_positive
-from fedpriv.data.dataset import Dataset, Records
 from fedpriv.data.errors import DataError
 from fedpriv.data.marks import cells, marks
+from fedpriv.data.persons import bounds_of_persons, grouped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fedpriv.data.dataset import Dataset, Records
 
 Kind = Literal["natural", "hashed", "iid", "sized", "dirichlet"]
 KINDS: tuple[Kind, ...] = ("natural", "hashed", "iid", "sized", "dirichlet")
@@ -27,6 +29,9 @@ BY_RECORD: tuple[Kind, ...] = ("natural", "hashed")
 
 The others deal the records out: one record more moves others to other parties, and with
 ``dirichlet`` one flipped label does.
+
+Where a data set names persons, all but ``natural`` keep the records of a person together: then it
+is persons that are hashed, or dealt out.
 """
 
 
@@ -36,6 +41,7 @@ class PartitionedDataset:
 
     Attributes:
         dataset: The data set; its ``train.party`` ascends and its ``party_names`` name the parties.
+            Where persons are known, each person's records at a party stand side by side.
         kind: How the parties were made.
         offsets: int64 (m + 1): party j holds the training records offsets[j] to offsets[j + 1].
         order: int64 (n): the row in the original training set of each record; a permutation.
@@ -55,6 +61,15 @@ class PartitionedDataset:
     def sizes(self) -> NDArray[np.int64]:
         """The number n_j of training records of each party."""
         return np.diff(self.offsets)
+
+    @property
+    def persons(self) -> NDArray[np.int64] | None:
+        """The number of persons with training records at each party; None if none are named."""
+        person = self.dataset.train.person
+        if person is None:
+            return None
+        bounds = bounds_of_persons(person, self.offsets)
+        return np.diff(np.searchsorted(bounds, self.offsets))
 
     @property
     def smallest(self) -> int:
@@ -81,14 +96,15 @@ def partition(
     """Distribute the training records over parties.
 
     The result is a function of the data set, the arguments and the state of ``rng``. Within a
-    party the records keep the order of the data set.
+    party, and a person, the records keep the order of the data set.
 
     Args:
         dataset: What to distribute. The test set stays common.
         kind: ``natural``: by the data set's own parties. ``hashed``: every record by its own mark
-            (see `fedpriv.data.marks`), about equally. ``iid``: at random, in equal sizes (± 1).
-            ``sized``: at random, in sizes that fall as a power of the rank. ``dirichlet``: for each
-            class, shares of the parties from a symmetric Dirichlet law (Hsu, Qi and Brown 2019).
+            (see `fedpriv.data.marks`) or its person's, about equally. ``iid``: at random, in equal
+            sizes (± 1). ``sized``: at random, in sizes that fall as a power of the rank.
+            ``dirichlet``: for each class, shares of the parties from a symmetric Dirichlet law
+            (Hsu, Qi and Brown 2019).
         parties: How many; not for ``natural``.
         rng: The source of randomness; not needed for ``natural``.
         exponent: ``sized`` only: party j gets ``min_records`` and a share ∝ (j + 1)^−exponent of
@@ -113,15 +129,19 @@ def partition(
         raise ValueError(f"parties and rng must be given for kind = {kind!r}.")
     require_count(parties=parties)
     if kind == "hashed":
-        drawn = marks(dataset.train, purpose="party", seed=int(rng.integers(1 << 62)))
+        seed, person = int(rng.integers(1 << 62)), dataset.train.person
+        if person is None:
+            drawn = marks(dataset.train, purpose="party", seed=seed)
+        else:
+            drawn = person.marks(purpose="party", seed=seed)
         holder = cells(parties, drawn)
     else:
         holder = _dealt(dataset, parties, rng, exponent, alpha, least=min_records or 1)
     # The natural parties of the test set would be read as indices of the new ones.
     renamed = replace(
         dataset,
-        train=Records(X=dataset.train.X, y=dataset.train.y),
-        test=Records(X=dataset.test.X, y=dataset.test.y),
+        train=replace(dataset.train, party=None),
+        test=replace(dataset.test, party=None),
         party_names=(),
     )
     names = tuple(f"party-{j}" for j in range(parties))
@@ -137,20 +157,29 @@ def _dealt(
     *,
     least: int,
 ) -> NDArray[np.int64]:
-    """Records dealt out to parties by their places, and for ``dirichlet`` by their labels."""
-    n = len(dataset.train)
+    """Records dealt out to parties by their places, and for ``dirichlet`` by their labels.
+
+    Persons, where they are named, with all their records: each by the place of the first of them.
+    """
+    train = dataset.train
+    first, member = np.arange(len(train)), None
+    if train.person is not None:
+        _, first, member = np.unique(train.person.codes, return_index=True, return_inverse=True)
+    n, what = len(first), "training records" if member is None else "persons"
     if parties * least > n:
         raise ValueError(
-            f"parties must be at most {n // least} for {n} training records and "
+            f"parties must be at most {n // least} for {n} {what} and "
             f"min_records = {least}, got {parties}."
         )
     if alpha is None:
         sizes = _power_law(n, parties, exponent or 0.0, least)
-        return rng.permutation(np.repeat(np.arange(parties), sizes))
-    if dataset.task == "regression":
+        holder = rng.permutation(np.repeat(np.arange(parties), sizes))
+    elif dataset.task == "regression":
         raise ValueError("kind = 'dirichlet' needs classes; a regression task has none.")
-    require_positive(alpha=alpha)
-    return _label_skewed(dataset.train.y, parties, alpha, least, rng)
+    else:
+        require_positive(alpha=alpha)
+        holder = _label_skewed(train.y[first], parties, alpha, least, rng)
+    return holder if member is None else holder[member.ravel()]
 
 
 def _natural(dataset: Dataset) -> tuple[NDArray[np.integer[Any]], tuple[str, ...]]:
@@ -209,7 +238,9 @@ def _sort_by_party(
         )
     order = np.argsort(holder, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    train = Records(X=dataset.train.X[order], y=dataset.train.y[order], party=holder[order])
+    if dataset.train.person is not None:
+        order = order[grouped(dataset.train.person.take(order), offsets)]
+    train = replace(dataset.train, party=holder).take(order)
     order.flags.writeable = offsets.flags.writeable = False
     return PartitionedDataset(
         dataset=replace(dataset, train=train, party_names=names),

@@ -14,7 +14,6 @@ import numpy as np
 
 from fedpriv._validate import require_positive
 from fedpriv.data.bounds import Bounds, enforce
-from fedpriv.data.dataset import Records
 from fedpriv.data.errors import DataError
 from fedpriv.data.tables.readers import table_source
 from fedpriv.data.tables.table import encode_features
@@ -22,7 +21,7 @@ from fedpriv.data.tables.table import encode_features
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fedpriv.data.dataset import Dataset
+    from fedpriv.data.dataset import Dataset, Records
     from fedpriv.data.tables.schema import Schema
 
 
@@ -112,7 +111,7 @@ def bound(dataset: Dataset, bounds: Bounds) -> Dataset:
     )
 
     def apply(records: Records) -> Records:
-        return Records(X=path.bounded(records.X), y=records.y, party=records.party)
+        return replace(records, X=path.bounded(records.X))
 
     extra = ("intercept",) if bounds.intercept else ()
     return replace(

@@ -14,6 +14,7 @@ import numpy as np
 from fedpriv.data.dataset import Dataset, Records
 from fedpriv.data.errors import DataError
 from fedpriv.data.marks import below, marks
+from fedpriv.data.persons import joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,10 @@ def hold_out(dataset: Dataset, *, fraction: float = 0.2, seed: int = 0) -> Datas
     `fedpriv.data.marks`). So if one record joins or leaves a table, at most one joins or leaves
     the training set; if one is exchanged, at most one joins and one leaves.
 
+    Where persons are named, it follows from the record's person and the seed instead: all records
+    of a person are on one side, so that a model is not tested on persons that it learned from, and
+    if a person joins or leaves a table, at most that one joins or leaves the training set.
+
     The number of training records is thereby random and not public, under either adjacency. What a
     release divides by is the public number of all records times 1 − ``fraction``.
     """
@@ -34,8 +39,13 @@ def hold_out(dataset: Dataset, *, fraction: float = 0.2, seed: int = 0) -> Datas
         raise DataError(f"fraction must lie strictly between 0 and 1, got {fraction!r}.")
     if len(dataset.test):
         raise DataError(f"{dataset.name} already has a test set of {len(dataset.test)} records.")
-    in_test = below(fraction, marks(dataset.train, purpose="test split", seed=seed))
-    return replace(dataset, train=dataset.train.take(~in_test), test=dataset.train.take(in_test))
+    train, purpose = dataset.train, "test split"
+    if train.person is None:
+        drawn = marks(train, purpose=purpose, seed=seed)
+    else:
+        drawn = train.person.marks(purpose=purpose, seed=seed)
+    in_test = below(fraction, drawn)
+    return replace(dataset, train=train.take(~in_test), test=train.take(in_test))
 
 
 def pooled(dataset: Dataset) -> Dataset:
@@ -47,7 +57,10 @@ def pooled(dataset: Dataset) -> Dataset:
     return replace(
         dataset,
         train=Records(
-            X=np.concatenate([train.X, test.X]), y=np.concatenate([train.y, test.y]), party=party
+            X=np.concatenate([train.X, test.X]),
+            y=np.concatenate([train.y, test.y]),
+            party=party,
+            person=joined(train.person, test.person),
         ),
         test=test.take(slice(0, 0)),
         party_names=() if party is None else dataset.party_names,

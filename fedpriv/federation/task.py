@@ -31,6 +31,26 @@ Weights = Literal["equal", "proportional"]
 WEIGHTS: tuple[Weights, ...] = ("equal", "proportional")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonBounds:
+    """Person bounds: how much of the data one person may be, declared and enforced.
+
+    Attributes:
+        records: k: at one party; what a person has beyond is dropped there, by a rule that looks at
+            that person alone. None for any number.
+        parties: p: at how many parties a person has records. No single party can see that: in a
+            deployment it is a promise about the world, on which the guarantee rests.
+    """
+
+    records: int | None = None
+    parties: int = 1
+
+    def __post_init__(self) -> None:
+        if self.records is not None:
+            require_count(records=self.records)
+        require_count(parties=self.parties)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """A learning task: minimise (1/N)Σ f(θ; x, y) + (λ/2)‖θ‖² over the records of m parties.
@@ -57,6 +77,9 @@ class Task:
             record decides whether it is trained on, and at which party.
         in_place: Whether a record that is exchanged moves no other: each is at a place of its own,
             and none joins or leaves. Not so where a hash decides, even if the headroom is 1.
+        persons: For the person unit of privacy: all records of a person are treated as one, and
+            ``sizes`` are public numbers of *persons*, since those of records are private. None for
+            the other units.
     """
 
     model: Model
@@ -66,6 +89,7 @@ class Task:
     sizes: tuple[int, ...]
     headroom: float = 1.0
     in_place: bool = True
+    persons: PersonBounds | None = None
 
     def __post_init__(self) -> None:
         require_non_negative(regulariser=self.regulariser)
@@ -79,6 +103,11 @@ class Task:
             raise ValueError(
                 f"headroom must be 1 where all records stay in place, got {self.headroom!r}: set "
                 "in_place = False if a hash decides which of them there are."
+            )
+        if self.in_place and self.persons is not None:
+            raise ValueError(
+                "in_place must be False for persons: one who is exchanged for another with more "
+                "records, or fewer, moves those of others."
             )
         if self.loss.outputs != self.model.outputs:
             raise ValueError(
@@ -134,8 +163,18 @@ class Task:
 
     @property
     def smoothness(self) -> float:
-        """M = B²·c + λ: the objective is M-smooth, and 1/M a step size that never overshoots."""
-        return self.curvature + self.regulariser
+        """M = B²·c + λ: the objective is M-smooth, and 1/M a step size that never overshoots.
+
+        Of a sum over persons, divided by their number, k times B²·c.
+        """
+        if self.persons is None:
+            return self.curvature + self.regulariser
+        if self.persons.records is None:
+            raise ValueError(
+                "learning_rate must be given, or persons.records: how steep a person's loss is "
+                "follows from the most records that one has."
+            )
+        return self.persons.records * self.curvature + self.regulariser
 
     def gradient_bound(self, theta: NDArray[np.float64]) -> float:
         """A bound on one record's gradient at ``theta``, in or out of the domain of the loss."""

@@ -3,7 +3,8 @@
 Every step looks at one record at a time or at public facts: the scale of a feature comes from the
 schema, the side of the test split from the record's own mark or a public column, the party from the
 record. So neighbouring tables become neighbouring training sets: that is what a release rests on.
-Partitions that deal records out by their places are for simulations.
+Where persons are named, split and party follow from the record's person, and so what is said of a
+record holds of a person. Partitions that deal records out by their places are for simulations.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from fedpriv.data import (
     read_table,
 )
 from fedpriv.data.partition import BY_RECORD
+from fedpriv.data.persons import at_few_parties, require_persons
 from fedpriv.simulations.experiment.guests import pin_of
 from fedpriv.simulations.experiment.own_data import own_data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fedpriv.federation.task import PersonBounds
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.experiment.sections import DataSection
 
@@ -51,7 +54,8 @@ class Holding:
             from which of them are tested on and, under add-remove adjacency, from who is there.
         sizes: n_j, the public number of training records of each party: the number that the
             experiment declares, or else that of the party's records, times the share that a split
-            by hash leaves. Everything that is divided, weighted or calibrated uses these.
+            by hash leaves. Everything that is divided, weighted or calibrated uses these. For the
+            person unit of privacy, of persons.
         headroom: So many times its size a party's records may be.
         in_place: Whether each record is at a place that no other record decides: no hash says which
             of them are trained on, or at which of several parties.
@@ -80,14 +84,22 @@ class _Split:
     by_hash: bool = False
     share: float = 1.0
 
-    def totals(self) -> NDArray[np.int64]:
-        """How many records each natural party has, those that a hash draws for testing included."""
+    def totals(self, *, persons: bool = False) -> NDArray[np.int64]:
+        """How many records each natural party has, those that a hash draws for testing included.
+
+        Or persons, who count at every party with a record of theirs.
+        """
         names = len(self.dataset.party_names)
         holders = np.concatenate([_parties(part) for part in self._parts])
+        if persons:
+            codes = np.concatenate([require_persons(part).codes for part in self._parts])
+            holders = np.unique(np.column_stack([codes, holders]), axis=0)[:, 1]
         return np.bincount(holders, minlength=names)
 
-    def total(self) -> int:
-        """How many records there are, those that a hash draws for testing included."""
+    def total(self, *, persons: bool = False) -> int:
+        """How many records, or persons, there are, those that a hash draws for testing included."""
+        if persons:
+            return sum(len(np.unique(require_persons(part).codes)) for part in self._parts)
         return sum(map(len, self._parts))
 
     @property
@@ -96,21 +108,30 @@ class _Split:
         return (dataset.train, dataset.test) if self.by_hash else (dataset.train,)
 
 
-def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
+def party_records(
+    experiment: Experiment, *, keep: bool = False, persons: PersonBounds | None = None
+) -> Holding:
     """Load, split, bound and partition; a function of the data section and of ``run.seed``.
 
-    ``keep`` remembers the data set before its partition, for a process that has many runs on it:
-    twice the memory, and one load for all.
+    Args:
+        experiment: What to load.
+        keep: Remember the data set before its partition, for a process that has many runs on it:
+            twice the memory, and one load for all.
+        persons: For the person unit of privacy: at how many parties a person may be is enforced
+            here, where all records are in one place; how many records, by each party.
     """
     section = experiment.data
     pin = pin_of("data", section.name, experiment.guests)
     split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
+    if persons is not None:
+        split = _at_few_parties(split, persons)
+    by_person = persons is not None
     rng = np.random.default_rng(experiment.seed_of("partition"))
     if section.partition == "natural":
         chosen = _chosen(split.dataset, section, rng)
         dataset = split.dataset if chosen is None else _only(split.dataset, chosen)
         data = partition(dataset, kind="natural", min_records=section.min_records)
-        totals = split.totals()[slice(None) if chosen is None else chosen]
+        totals = split.totals(persons=by_person)[slice(None) if chosen is None else chosen]
     else:
         data = partition(
             split.dataset,
@@ -121,11 +142,13 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
             alpha=_or(section.alpha, 0.5) if section.partition == "dirichlet" else None,
             min_records=section.min_records,
         )
-        totals = np.full(data.parties, split.total() / data.parties)
+        totals = np.full(data.parties, split.total(persons=by_person) / data.parties)
     totals = _declared(section, data.parties, totals)
     dealt = data.kind not in BY_RECORD and section.records is None  # in a simulation
-    sizes = data.sizes if dealt else np.maximum(1, np.rint(totals * split.share))
+    counted = data.sizes if data.persons is None or not by_person else data.persons
+    sizes = counted if dealt else np.maximum(1, np.rint(totals * split.share))
     in_place = dealt or not (split.by_hash or (data.kind == "hashed" and data.parties > 1))
+    in_place = in_place and not by_person  # another person may have more records, or fewer
     most = totals.sum() if data.kind == "hashed" else totals
     return Holding(
         data=data,
@@ -134,6 +157,15 @@ def party_records(experiment: Experiment, *, keep: bool = False) -> Holding:
         in_place=in_place,
         own_test=not split.by_hash,
     )
+
+
+def _at_few_parties(split: _Split, persons: PersonBounds) -> _Split:
+    """The training records without those of a person at more parties than declared."""
+    train = split.dataset.train
+    require_persons(train)
+    kept = at_few_parties(train, parties=persons.parties)
+    dataset = replace(split.dataset, train=train.take(kept)) if not kept.all() else split.dataset
+    return replace(split, dataset=dataset)
 
 
 def _bounded(section: DataSection, seed: int, keep: bool, pin: str | None) -> _Split:
@@ -223,8 +255,8 @@ def _only(dataset: Dataset, chosen: NDArray[np.int64]) -> Dataset:
     party = np.searchsorted(chosen, _parties(train))
     return replace(
         dataset,
-        train=Records(X=train.X, y=train.y, party=party),
-        test=Records(X=dataset.test.X, y=dataset.test.y),
+        train=replace(train, party=party),
+        test=replace(dataset.test, party=None),
         party_names=tuple(dataset.party_names[index] for index in chosen),
     )
 

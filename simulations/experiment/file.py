@@ -18,11 +18,13 @@ from pydantic import Field, ValidationError, model_validator
 
 from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.simulations.experiment import guests
+from fedpriv.simulations.experiment.budgets import NO_RELEASE
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.sections import (
     CompareSection,
     DataSection,
+    PersonsSection,
     PrivacySection,
     RunSection,
     Section,
@@ -66,6 +68,7 @@ class Experiment(Section):
     model: ModelSection = ModelSection()
     strategy: StrategySection
     privacy: PrivacySection = PrivacySection()
+    persons: PersonsSection = PersonsSection()
     run: RunSection = RunSection()
     tuning: TuningSection | None = None
     compare: CompareSection | None = None
@@ -91,10 +94,18 @@ class Experiment(Section):
             raise ValueError(
                 "data.path is missing: a schema without records is for engine = 'deployment'."
             )
-        if section.records is not None and self.privacy.adjacency == "replace-one":
+        if deployed and self.privacy.noise_free:
+            raise ValueError(NO_RELEASE)
+        if section.records is not None and self.privacy.sizes_public:
             raise ValueError(
-                "data.records must not be given under replace-one adjacency, where the number of "
-                "records is public, and counted. It is for add-remove."
+                "data.records must not be given under replace-one adjacency for privacy.unit = "
+                "'record', where the number of records is public, and counted. It is for "
+                "add-remove, and for the other units."
+            )
+        if self.privacy.unit == "person" and section.records_per_person != 1:
+            raise ValueError(
+                "data.records_per_person is for group privacy, beside a guarantee for one record; "
+                "for privacy.unit = 'person' state persons.records, or nothing."
             )
         return self
 
@@ -124,7 +135,9 @@ class Experiment(Section):
     @property
     def config_hash(self) -> str:
         """SHA-256 of all that decides what a run computes: no name, no axes, no checkpoints."""
-        names = ("data", "model", "strategy", "privacy", "run")
+        names = ["data", "model", "strategy", "privacy", "run"]
+        if self.privacy.unit == "person":
+            names.append("persons")
         return _digest({name: self._section_values(name) for name in names})
 
     @property

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.data import Dataset, Records, Task
+from fedpriv.data import Dataset, Persons, Records, Task
 from fedpriv.data.dataset import no_records, signs
 from fedpriv.simulations.experiment import guests
 
-_KEYS = ("X", "y", "party", "max_norm")
+_KEYS = ("X", "y", "party", "person", "max_norm")
 
 
 def own_data(reference: str, pin: str | None) -> Dataset:
@@ -36,7 +36,7 @@ def own_data(reference: str, pin: str | None) -> Dataset:
     if not isinstance(made, Mapping) or not {"X", "y"} <= set(made) <= set(_KEYS):
         raise ValueError(
             f"{guest.title!r} must return a Dataset of fedpriv.data, or a dictionary with X, y "
-            f"and, where there are, party and max_norm; got {type(made).__name__}."
+            f"and, where there are, party, person and max_norm; got {type(made).__name__}."
         )
     return _dataset(guest.title, made)
 
@@ -49,6 +49,7 @@ def _dataset(name: str, arrays: Mapping[str, Any]) -> Dataset:
     holders, party = (
         np.unique(arrays["party"], return_inverse=True) if "party" in arrays else ((), None)
     )
+    person = Persons.of(arrays["person"]) if "person" in arrays else None
     if len(labels) == 2:
         task, values, classes = "binary", signs(y == labels[1]), tuple(map(str, labels))
     elif y.dtype.kind in "iu":
@@ -60,7 +61,7 @@ def _dataset(name: str, arrays: Mapping[str, Any]) -> Dataset:
     return Dataset(
         name=name,
         task=task,
-        train=Records(X=X, y=values, party=party),
+        train=Records(X=X, y=values, party=party, person=person),
         test=no_records(X.shape[1], task),
         feature_names=tuple(f"x{i}" for i in range(X.shape[1])),
         max_norm=float(arrays.get("max_norm", longest)),

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.prepare import Prepared
 
 _NOTHING = "NO GUARANTEE: the strategy adds no noise, and its model may reveal any record"
+_NOISE_FREE = (
+    "NO GUARANTEE: privacy.epsilon = 'inf', for study: no noise was added, and the model may "
+    "reveal any record"
+)
 
 
 def write_statement(
@@ -94,6 +98,8 @@ def _facts(
         randomness="seeded" if simulated else "operating system",
         sampler="full batch" if plan.sampling_rate == 1 else "Poisson",
         records_per_person=experiment.data.records_per_person,
+        person_records=experiment.persons.records,
+        person_parties=experiment.persons.parties,
         tuning=tuning_sentence(experiment.tuning),
         outcome="" if simulated else DEPLOYED_SENTENCE if deployed else SENTENCE,
         releases_made=made,
@@ -115,6 +121,23 @@ def _guest_sentence(guest: dict[str, str]) -> str:
 
 
 def _assumptions(prepared: Prepared) -> tuple[str, ...]:
+    """What a guarantee takes from somebody's word."""
+    return (*_of_persons(prepared), *_of_a_loss(prepared))
+
+
+def _of_persons(prepared: Prepared) -> tuple[str, ...]:
+    """What a guarantee about persons takes from those who keep the records."""
+    persons = prepared.task.persons
+    if persons is None:
+        return ()
+    who = "a person is whom the records call one: somebody with two identifiers counts as two"
+    if prepared.experiment.run.engine != "deployment":
+        return (who,)
+    most = "one party" if persons.parties == 1 else f"{persons.parties} parties"
+    return who, f"that nobody has records at more than {most} is a promise, which nobody can check"
+
+
+def _of_a_loss(prepared: Prepared) -> tuple[str, ...]:
     """What a guarantee about minimisers takes from the author of a loss; clipping takes nothing."""
     own = next((g for g in prepared.experiment.guest_code if g["kind"] == "loss"), None)
     if own is None or not prepared.info.convex_only:
@@ -152,15 +175,16 @@ def _ledger_facts(ledger: Ledger, run: str) -> LedgerFacts:
 
 def _write_nothing(directory: Path, prepared: Prepared, run: str) -> None:
     code = prepared.experiment.guest_code
+    reason = _NOISE_FREE if prepared.noise_free else _NOTHING
     values = {
         "status": SIMULATED,
         "guarantee": None,
-        "reason": _NOTHING,
+        "reason": reason,
         "run": {"run": run, "data": prepared.experiment.data.title, "simulated": True},
         "strategy": prepared.info.name,
         **({"guests": code} if code else {}),
     }
-    text = f"{SIMULATED}\n{_NOTHING}.\nStrategy {prepared.info.name}, run {run}.\n"
+    text = f"{SIMULATED}\n{reason}.\nStrategy {prepared.info.name}, run {run}.\n"
     text += "".join(f"Code that is not fedpriv's: {_guest_sentence(guest)}.\n" for guest in code)
     replace_file(directory / "statement.txt", text)
     write_json(directory / "statement.json", values)

@@ -7,14 +7,20 @@ from math import log, sqrt
 from typing import TYPE_CHECKING, Literal
 
 from fedpriv._validate import require_choice
-from fedpriv.federation.queries.bounds import gradient_sensitivity, model_sensitivity
+from fedpriv.federation.queries.bounds import (
+    finest_grid,
+    gradient_sensitivity,
+    model_sensitivity,
+)
 from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.planning.calibration import optimal_regulariser
 from fedpriv.privacy.planning.gradient import gradient_plan
+from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.output import output_plan
+from fedpriv.privacy.unit import sizes_are_public
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.sharing import with_shares
 
@@ -51,11 +57,12 @@ def plan_gradients(
     shape: Sequence[float] | None = None,
     calibration: Calibration = "exact",
     accountant: str = "auto",
-) -> FixedPlan:
-    """T noisy sums of clipped gradients.
+) -> FixedPlan | NoiseFree:
+    """T noisy sums of clipped gradients; in a noise-free set-up, T sums as they are.
 
     Sensitivity. One record moves the sum by at most 2C (replace-one) or C (add-remove), plus what
-    float32 rounding can add, plus √d·step for the grid.
+    float32 rounding can add, plus √d·step for the grid; one person by p times that, as
+    `gradient_sensitivity` has it.
 
     Calibration. "exact": the least noise that the tightest accountant proves. "textbook": the
     relative noise √(2T·ln(1/δ))/ε, which is σ² = 8G²T·ln(1/δ)/(m²n₍₁₎²ε²) on the mean (Jayaraman
@@ -67,6 +74,8 @@ def plan_gradients(
     _refuse_study(calibration, setup)
     if weights == "equal":
         require_replace_one(setup, "equal weights", because=_UNEQUAL)
+    if setup.noise_free:
+        return noise_free_gradients(setup, rates=(sampling_rate,) * rounds, clip_norm=clip_norm)
     task, budget = setup.task, setup.budget
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
     if setup.sharing is not None:
@@ -81,7 +90,7 @@ def plan_gradients(
         relative = sqrt(2 * rounds * log(1 / budget.delta)) / budget.epsilon
     if relative is not None and calibration == "unsound-textbook":
         relative /= sqrt(4 * log(1 / budget.delta))
-        event = GaussianEvent(relative_noise=relative, adjacency=setup.adjacency)
+        event = GaussianEvent(relative_noise=relative, adjacency=setup.adjacency, unit=setup.unit)
         spent = account([(event, rounds)], delta=budget.delta).epsilon
         budget = replace(budget, epsilon=spent or budget.epsilon)
     plan = gradient_plan(
@@ -97,7 +106,11 @@ def plan_gradients(
         shape=shape,
         relative_noise=relative,
         accountant="auto" if setup.sharing else accountant,
+        unit=setup.unit,
+        parts=1 if task.persons is None else task.persons.parties,
     )
+    if task.persons is not None:
+        plan = replace(plan, query=f"{plan.query}, each person's summed before it is clipped")
     if setup.sharing is None:
         return plan
     return with_shares(
@@ -110,8 +123,16 @@ def plan_gradients(
     )
 
 
+def noise_free_gradients(
+    setup: Setup, *, rates: tuple[float, ...], clip_norm: float, widest: float | None = None
+) -> NoiseFree:
+    """Sums of clipped gradients without noise, on the finest grid; ``widest`` is the largest C."""
+    bound = setup.task.records * (widest or clip_norm)
+    return NoiseFree(step=finest_grid(bound=bound).step, rates=rates, clip_norm=clip_norm)
+
+
 def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
-    """The grid step of a sum of clipped gradients, and how far one record moves the sum before it.
+    """The grid step of a sum of clipped gradients, and how far one unit moves the sum before it.
 
     On the grid it moves by √d·step more.
     """
@@ -123,7 +144,8 @@ def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
         noise_stddev=0.0,
         parties=task.parties,
     ).step
-    return step, gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency)
+    moved = gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency, step=step)
+    return step, moved
 
 
 def plan_output(
@@ -171,6 +193,7 @@ def plan_output(
         ).step,
         law=law,
         joint=joint,
+        unit=setup.unit,
     )
     if setup.sharing is None:
         return plan
@@ -179,11 +202,16 @@ def plan_output(
 
 
 def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
-    """Refuse add-remove adjacency where an answer rests on how many records its party has."""
+    """Refuse neighbours of other sizes where an answer rests on how many records its party has."""
     if setup.adjacency is not Adjacency.REPLACE_ONE:
         raise ValueError(
             f"adjacency must be 'replace-one' for {what}, got {setup.adjacency.value!r}: "
             f"{because}. Use gradient-perturbation with proportional weights."
+        )
+    if not sizes_are_public(setup.unit, setup.adjacency):
+        raise ValueError(
+            f"unit must be 'record' for {what}, got {setup.unit.value!r}: {because}. Use "
+            "gradient-perturbation with proportional weights."
         )
 
 

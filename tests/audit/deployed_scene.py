@@ -14,7 +14,7 @@ import pytest
 
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.party import party as answering
-from fedpriv.federation.party.answers import draw
+from fedpriv.federation.party.draws import draw
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.protocol.wire import Join, Request
 from fedpriv.secagg import FixedPoint
@@ -87,10 +87,10 @@ def exact_answers() -> Iterator[list[NDArray[np.int64]]]:
         return encoded
 
     def everybody(
-        query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream, *, records: int
+        query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream, *, units: int
     ) -> Any:
-        drawn = draw(query, task, sizes, stream, records=records)
-        return drawn if drawn.sample is None else replace(drawn, sample=np.arange(records))
+        drawn = draw(query, task, sizes, stream, units=units)
+        return drawn if drawn.sample is None else replace(drawn, sample=np.arange(units))
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(FixedPoint, "encode_sum", noted)

@@ -24,7 +24,7 @@ from fedpriv.data import Files, read_table
 from fedpriv.federation.deployed import own_tables
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.party import party as answering
-from fedpriv.federation.party.answers import draw_local_noise
+from fedpriv.federation.party.draws import draw_local_noise
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries import erm
 from fedpriv.federation.queries.kinds import ErmQuery

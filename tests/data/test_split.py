@@ -138,9 +138,9 @@ def test_records_with_one_hash_by_design_are_still_told_apart() -> None:
     dataset = make(np.arange(12, dtype=np.float32)[:, None], np.ones(12))
     records = dataset.train
     collided = np.zeros(12, np.uint64)
-    assert marking._copies(records, collided).tolist() == [0] * 12
+    assert marking._copies(records, collided, np.zeros(12, np.int64)).tolist() == [0] * 12
     twice = records.take(np.repeat(np.arange(12), 2))
-    numbers = marking._copies(twice, np.zeros(24, np.uint64))
+    numbers = marking._copies(twice, np.zeros(24, np.uint64), np.zeros(24, np.int64))
     assert Counter(numbers.tolist()) == {0: 12, 1: 12}
 
 

@@ -10,7 +10,7 @@ from fedpriv import strategies
 from fedpriv.data.dataset import Dataset, Records
 from fedpriv.data.partition import PartitionedDataset
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.party.answers import draw_local_noise
+from fedpriv.federation.party.draws import draw_local_noise
 from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import LinearModel
@@ -109,23 +109,27 @@ def build(
     epsilon: float = 1.0,
     delta: float = 1e-6,
     adjacency: str = "replace-one",
+    unit: str | None = None,
     ledger: Ledger | None = None,
     release: bool = False,
     run: str = "run",
     sharing: Mapping[str, Any] | None = None,
+    noise_free: bool = False,
     **options: Any,
 ) -> SumStrategy:
-    private = strategies.STRATEGIES[name].private
+    private = strategies.STRATEGIES[name].private and not noise_free
     return strategies.build(
         name,
         task=task,
         budget=Budget(epsilon=epsilon, delta=delta) if private else None,
         adjacency=adjacency,
+        unit=unit or strategies.STRATEGIES[name].units[0],
         options=options,
         noise=streams(seed, "noise") if ledger is None else lambda _: RandomStream.from_os(),
         run=run,
         ledger=ledger,
         release=release,
+        noise_free=noise_free,
         **({} if sharing is None else {"noise_at": "parties", **sharing}),
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedpriv.federation.party.answers import draw
+from fedpriv.federation.party.draws import draw
 from fedpriv.learning.losses import HuberHinge
 from fedpriv.privacy.budget import BudgetExceeded
 from tests.federation.worlds import SilentFederation, build, linear_task, streams, train
@@ -96,7 +96,7 @@ def test_the_line_of_local_objective_perturbation_is_reproduced() -> None:
     query = strategy.ask()
     assert query is not None
     drawn = [
-        draw(query, straight, straight.sizes, streams(seed, "p")(0), records=0).linear
+        draw(query, straight, straight.sizes, streams(seed, "p")(0), units=0).linear
         for seed in range(200)
     ]
     noise = np.concatenate([each for each in drawn if each is not None]).ravel() / SIZE

@@ -12,6 +12,7 @@ from fedpriv._validate import require_choice
 from fedpriv.data.builtin import archive, bundled
 from fedpriv.data.builtin.chem97 import chem97
 from fedpriv.data.builtin.synthetic import LOSSES, synthetic
+from fedpriv.data.builtin.visits import standard_visits
 from fedpriv.data.errors import DataError
 
 if TYPE_CHECKING:
@@ -70,6 +71,13 @@ _ENTRIES = (
         needs="",
         load=lambda variant, _root: _standard_synthetic(variant),
         variants="synthetic:logistic (the same as synthetic), synthetic:squared",
+    ),
+    Entry(
+        name="visits",
+        summary="10 parties of 400 persons with 1 to 5 visits each, 10 features, synthetic",
+        needs="",
+        load=lambda variant, _root: standard_visits(variant),
+        variants="visits:5 (for everybody), visits:1-8",
     ),
     Entry(
         name="acs_income",

@@ -89,8 +89,8 @@ def synthetic(
     eigenvalues /= eigenvalues.sum()
     rotation, _ = np.linalg.qr(rng.standard_normal((features, features)))
     root = (rotation * np.sqrt(eigenvalues)).T
-    truth = radius * _unit_vectors(1, features, rng)[0]
-    local = truth + heterogeneity * radius * _unit_vectors(parties, features, rng)
+    truth = radius * unit_vectors(1, features, rng)[0]
+    local = truth + heterogeneity * radius * unit_vectors(parties, features, rng)
 
     def draw(count: int) -> Records:
         party = np.repeat(np.arange(parties), count)
@@ -134,7 +134,8 @@ def synthetic(
     )
 
 
-def _unit_vectors(count: int, dimension: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def unit_vectors(count: int, dimension: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Independent vectors, (count, dimension), uniform on the unit sphere."""
     vectors = rng.standard_normal((count, dimension))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors

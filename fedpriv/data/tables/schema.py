@@ -5,6 +5,7 @@ A schema is written before anyone looks at the records and is the same for all p
     label = "income"
     positive = ">50K"
     party = "state"
+    person = "patient"
     out_of_range = "clamp"
 
     [columns.age]
@@ -143,6 +144,8 @@ class Schema(_Table):
             here too: a category then lists all labels, or all parties, that may occur.
         positive: The label that becomes +1; all others become −1.
         party: The column that names the party holding a record.
+        person: The column that names whose record it is, by any text or number: for a guarantee
+            about all records of a person. It is an identifier and never a feature.
         out_of_range: What to do with a value outside its bounds: ``reject`` the file, or ``clamp``.
         missing: What to do with a missing value: ``reject`` the file, or ``drop`` the record.
         missing_values: Texts that mean a missing value, beside the empty one.
@@ -155,6 +158,7 @@ class Schema(_Table):
     columns: Annotated[dict[str, Column], Field(min_length=1)]
     positive: Text | None = None
     party: Text | None = None
+    person: Text | None = None
     out_of_range: Rule = "reject"
     missing: Literal["reject", "drop"] = "reject"
     missing_values: Annotated[tuple[Text, ...], Field(strict=False)] = ()
@@ -173,6 +177,13 @@ class Schema(_Table):
             raise ValueError("test_column and test_values must be given together")
         if self.test_column == self.label:
             raise ValueError("test_column must be another column than label")
+        if self.person is not None and self.person in (self.label, self.party, self.test_column):
+            raise ValueError("person must be another column than label, party and test_column")
+        if self.person is not None and self.person in self.columns:
+            raise ValueError(
+                f"[columns.{self.person}] must not be there: person names an identifier, which is "
+                "no feature and has no bounds"
+            )
         if self.positive is None and label is None:
             raise ValueError(
                 f"give positive, or describe the label in [columns.{self.label}]: "
@@ -222,6 +233,12 @@ class Schema(_Table):
             return "binary"
         is_class = isinstance(self.columns[self.label], CategoryColumn)
         return "multiclass" if is_class else "regression"
+
+    @property
+    def label_range(self) -> tuple[float, float] | None:
+        """Of a regression: the range of the label, which records have scaled to [−1, 1]."""
+        label = self.columns.get(self.label)
+        return (label.min, label.max) if isinstance(label, NumberColumn) else None
 
 
 def parse_schema(values: dict[str, Any], *, source: str = "schema") -> Schema:

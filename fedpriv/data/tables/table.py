@@ -16,6 +16,7 @@ import numpy as np
 from fedpriv.data.bounds import to_unit_interval
 from fedpriv.data.dataset import Dataset, Records, signs
 from fedpriv.data.errors import DataError, import_optional
+from fedpriv.data.persons import Persons
 from fedpriv.data.tables.readers import Source, read_source, table_source
 from fedpriv.data.tables.schema import CategoryColumn, NumberColumn, Schema
 
@@ -66,7 +67,7 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
     """
     path = Path(path)
     features = schema.features
-    others = (schema.label, schema.party, schema.test_column)
+    others = (schema.label, schema.party, schema.person, schema.test_column)
     source = read_source(
         path,
         tuple(dict.fromkeys((*features, *(name for name in others if name is not None)))),
@@ -77,13 +78,14 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
     X = reader.features()
     y, classes = reader.labels()
     party, party_names = reader.parties()
+    person = reader.persons()
     reader.raise_problems()
 
     kept = ~reader.dropped
     if not kept.any():
         raise DataError(f"{source.file}: every row has missing values; no record is left.")
-    party = None if party is None else party[kept]
-    records, in_test = Records(X=X[kept], y=y[kept], party=party), reader.tested()[kept]
+    everything = Records(X=X, y=y, party=party, person=person)
+    records, in_test = everything.take(kept), reader.tested()[kept]
     dataset = Dataset(
         name=path.stem,
         task=schema.task,
@@ -204,6 +206,18 @@ class _Reader:
         names = pc.unique(self._source.text(name).drop_null()).to_pylist()
         declared = CategoryColumn(kind="category", values=tuple(sorted(names)) or ("none",))
         return self._declared_codes(name, declared), declared.values
+
+    def persons(self) -> Persons | None:
+        """Whose rows these are; a row that names nobody is missing a value."""
+        name = self._schema.person
+        if name is None:
+            return None
+        pc = import_optional("pyarrow.compute", extra="data")
+        text = self._source.text(name)
+        self._meet_missing(name, _to_mask(pc.is_null(text)), filled=False)
+        encoded = pc.dictionary_encode(pc.fill_null(text, "")).combine_chunks()
+        codes = encoded.indices.to_numpy().astype(np.int64)
+        return Persons.named(codes, encoded.dictionary.to_pylist())
 
     def tested(self) -> Mask:
         """Which rows the public column sets apart for testing; none without one."""

@@ -51,6 +51,7 @@ from fedpriv.privacy.events import (
     SkellamEvent,
     ZcdpEvent,
 )
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from fedpriv.data import Bounds
@@ -113,7 +114,11 @@ def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:
 
 
 def check_terms(
-    query: Query, engagement: Engagement, policy: PartyPolicy, adjacency: Adjacency
+    query: Query,
+    engagement: Engagement,
+    policy: PartyPolicy,
+    adjacency: Adjacency,
+    unit: Unit = DEFAULT_UNIT,
 ) -> Event:
     """What the answer to ``query`` costs this party; `QueryRefused` if its policy forbids it."""
     check_engagement(engagement, policy)
@@ -129,10 +134,26 @@ def check_terms(
             f"the event is stated under {event.adjacency.value!r} adjacency, and the budget of "
             f"this party under {adjacency.value!r}."
         )
+    _check_unit(event, policy, unit)
     _check_kind(query, event)
     _check_bounds(query, event, engagement.task, policy)
     _check_noise(query, event, engagement.task, policy)
     return event
+
+
+def _check_unit(event: Event, policy: PartyPolicy, unit: Unit) -> None:
+    """Whose privacy the release is planned for: what the policy allows, and the ledger pays for."""
+    if event.unit not in policy.units:
+        allowed = ", ".join(each.value for each in policy.units)
+        raise QueryRefused(
+            f"the release is planned for unit {event.unit.value!r}, {event.unit.words}, and the "
+            f"policy of this party allows {allowed}."
+        )
+    if event.unit is not unit:
+        raise QueryRefused(
+            f"the release is planned for unit {event.unit.value!r}, and the budget of this party "
+            f"is for {unit.words}: one does not pay for the other."
+        )
 
 
 def relative_noise(event: Event) -> float:
@@ -171,14 +192,24 @@ def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -
             f"the query bounds one record's part in the answer by {part:g}, and this party allows "
             f"at most {policy.max_clip:g}."
         )
+    if (steps := query.local_steps(task)) > policy.max_local_steps:
+        raise QueryRefused(
+            f"the query asks for up to {steps} steps of local training, and this party takes at "
+            f"most {policy.max_local_steps}."
+        )
+    if query.remembering:
+        raise QueryRefused(
+            "a deployed party keeps nothing of its records between releases, and control variates "
+            "would have to be kept: 'scaffold' runs in simulations."
+        )
     check_certain(query, task)
     counted_on = getattr(event, "sampling_rate", 1.0)
     if counted_on < query.sampling_rate:
         raise QueryRefused(
-            f"the event counts on a sample of {counted_on:g} of the records, and the query asks "
+            f"the event counts on a sample of {counted_on:g} of the data, and the query asks "
             f"for {query.sampling_rate:g} of them."
         )
-    check_weighted(query, event.adjacency)
+    check_weighted(query, event.adjacency, event.unit)
 
 
 def _check_noise(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:

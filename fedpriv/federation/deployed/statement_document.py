@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._collusion import tolerance
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.privacy.accountants import UnsupportedEvent, account
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import group_privacy
 from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.written_plan import events_of
+from fedpriv.privacy.unit import Unit, person_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -196,10 +198,14 @@ def _check_releases(document: Mapping[str, Any]) -> str:
     costs = events_of(statement["plan"])
     if costs is not None and costs != Counter(dict(block)):
         raise Unsound("its releases are not what the noise of its plan costs.")
-    stated = {statement["guarantee"]["adjacency"], statement["plan"]["adjacency"]}
-    if stated | {event.adjacency.value for event, _ in block} != {block[0][0].adjacency.value}:
-        raise Unsound("its parts speak of different adjacencies.")
-    return f"{made} release{'s'[: made != 1]}, all under {block[0][0].adjacency.value} adjacency."
+    adjacency, unit = block[0][0].adjacency, block[0][0].unit
+    for term, words in (("adjacency", "adjacencies"), ("unit", "units of privacy")):
+        said = {statement["guarantee"][term], statement["plan"][term]}
+        if len(said | {getattr(event, term).value for event, _ in block}) > 1:
+            raise Unsound(f"its parts speak of different {words}.")
+    return (
+        f"{made} release{'s'[: made != 1]}, all for {unit.words} under {adjacency.value} adjacency."
+    )
 
 
 def _check_epsilon(document: Mapping[str, Any]) -> str:
@@ -217,9 +223,13 @@ def _check_epsilon(document: Mapping[str, Any]) -> str:
         raise Unsound(f"it states epsilon = {stated!r}, and its releases {cost}.")
     if not stated <= found * (1 + _SLACK):
         raise Unsound(f"it states epsilon = {stated!r}, and its releases cost {found!r}.")
-    person = group_privacy(
-        epsilon=stated, delta=delta, size=_whole(guarantee["records_per_person"])
+    size = person_steps(
+        Unit(guarantee["unit"]),
+        Adjacency(guarantee["adjacency"]),
+        records=_whole(guarantee["records_per_person"]),
+        parties=_whole(plan["parties"]),
     )
+    person = group_privacy(epsilon=stated, delta=delta, size=size)
     told = guarantee["per_person"]
     if not (_close(told["epsilon"], person.epsilon) and _close(told["delta"], person.delta)):
         raise Unsound(f"what it states for a person does not follow: that is {person}.")

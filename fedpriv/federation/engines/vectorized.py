@@ -19,11 +19,13 @@ import numpy as np
 
 from fedpriv._validate import require_count
 from fedpriv.federation.federation import Sum
-from fedpriv.federation.party.answers import Holdings, draw, draw_local_noise
+from fedpriv.federation.party.answers import Holdings
+from fedpriv.federation.party.draws import draw, draw_local_noise
 from fedpriv.federation.party.guard import Policy, check_query
-from fedpriv.federation.party.stack import stack
+from fedpriv.federation.party.stack import stack_persons, unit_counts
+from fedpriv.federation.party.training import Trainees, coins
 from fedpriv.federation.queries.bounds import require_minimum, summed_in_float64
-from fedpriv.federation.queries.kinds import GradientQuery
+from fedpriv.federation.queries.kinds import GradientQuery, LocalTrainingQuery
 from fedpriv.learning.clipping.linear import in_one_pass
 from fedpriv.learning.crew import Crew, processors
 from fedpriv.learning.models import LinearModel
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from fedpriv.data import PartitionedDataset
     from fedpriv.federation.engines.dropouts import Dropouts
-    from fedpriv.federation.party.answers import Draws
+    from fedpriv.federation.party.draws import Draws
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.randomness import RandomStream
@@ -52,15 +54,16 @@ _SIMULATION = Policy(unpaid=True, colluding=0.0)  # the plan says how many may c
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Chunk:
-    """Parties ``parties`` with records ``records``, both as ranges of the whole.
+    """Parties ``parties`` with their ``units``, records or persons, both as ranges of the whole.
 
     ``sizes`` are all that occur among the parties.
     """
 
     parties: slice
-    records: slice
+    units: slice
     sizes: frozenset[int]
     holdings: Holdings
+    trainees: Trainees
 
 
 class VectorizedFederation:
@@ -91,6 +94,8 @@ class VectorizedFederation:
         workers: Threads; None for one a processor.
         dropouts: Who does not answer in which round; None if everybody always does.
         first_round: Which round of the drop-outs the first sum is.
+        apart: Whether every party trains alone, where parties train at all: slower, and what one
+            answers then depends on the records of no other, to the last bit. A release needs it.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class VectorizedFederation:
         workers: int | None = None,
         dropouts: Dropouts | None = None,
         first_round: int = 0,
+        apart: bool = False,
     ) -> None:
         if data.parties != task.parties:
             raise ValueError(
@@ -112,6 +118,7 @@ class VectorizedFederation:
         self._sampling = sampling
         self._dropouts = dropouts
         self._next_round = first_round
+        self._apart = apart
         count = workers or processors()
         require_count(workers=count)
         self._crew = Crew(count)
@@ -129,8 +136,7 @@ class VectorizedFederation:
         sizes = task.sizes if present is None else tuple(compress(task.sizes, present))
         require_minimum(query, len(sizes))
         stream = self._sampling(query.round)
-        draws = draw(query, task, task.sizes, stream, records=int(self._data.offsets[-1]))
-        answer = partial(self._answer, query, draws, present)
+        answer = self._answering(query, stream, present)
         total = np.zeros(query.answer_width(task), grid.dtype)
         counts: Counter[str] = Counter()
         for ring, more in self._crew.each(partial(_add_up, answer), self._stripes(query)):
@@ -151,6 +157,11 @@ class VectorizedFederation:
         return self._even if _place_free(query, self._task, self._most) else self._fixed
 
     @cached_property
+    def _units(self) -> int:
+        """What samples are drawn from: how many records, or persons. Private."""
+        return int(unit_counts(self._data, self._task).sum())
+
+    @cached_property
     def _most(self) -> int:
         """The number of records of the largest party. Private."""
         return int(self._data.sizes.max())
@@ -167,7 +178,7 @@ class VectorizedFederation:
 
     def _dealt(self, least: int) -> list[list[_Chunk]]:
         """At least so many chunks, if there are as many parties; each worker gets every n-th."""
-        chunks, count = _cut(self._data, self._task, least), self._crew.size
+        chunks, count = _cut(self._data, self._task, least, self._apart), self._crew.size
         return [chunks[first::count] for first in range(min(count, len(chunks)))]
 
     def _present(self) -> NDArray[np.bool_] | None:
@@ -179,11 +190,22 @@ class VectorizedFederation:
         self._next_round += 1
         return present
 
+    def _answering(
+        self, query: Query, stream: RandomStream, present: NDArray[np.bool_] | None
+    ) -> Callable[[_Chunk], tuple[Ring, Counter[str]]]:
+        """How a chunk is answered, with all that the parties draw for it drawn."""
+        task = self._task
+        if isinstance(query, LocalTrainingQuery):
+            joining = coins(query, task.parties, stream)
+            return partial(_train, query, joining if present is None else joining & present)
+        draws = draw(query, task, task.sizes, stream, units=self._units)
+        return partial(self._answer, query, draws, present)
+
     def _answer(
         self, query: Query, draws: Draws, present: NDArray[np.bool_] | None, chunk: _Chunk
     ) -> tuple[Ring, Counter[str]]:
         """Σ over a chunk of the quantised answers, and what a simulation counts."""
-        answers = chunk.holdings.answer(query, draws.of(chunk.parties, chunk.records))
+        answers = chunk.holdings.answer(query, draws.of(chunk.parties, chunk.units))
         bound = max(query.answer_bound(self._task, size) for size in chunk.sizes)
         vectors = answers.vectors if present is None else answers.vectors[present[chunk.parties]]
         return query.grid.encode_sum(vectors, bound=bound), Counter(answers.counts)
@@ -201,13 +223,23 @@ def _place_free(query: Query, task: Task, most: int) -> bool:
         and isinstance(task.model, LinearModel)
         and task.model.classes == 1
         and in_one_pass(task.loss)
+        and task.persons is None
         and not summed_in_float64(query, task, records=most)
     )
 
 
-def _cut(data: PartitionedDataset, task: Task, least: int) -> list[_Chunk]:
+def _train(
+    query: LocalTrainingQuery, joining: NDArray[np.bool_], chunk: _Chunk
+) -> tuple[Ring, Counter[str]]:
+    """Σ over a chunk of what its parties answer after local training, and what is counted."""
+    ring, counts = chunk.trainees.answer(query, joining[chunk.parties])
+    return ring, Counter(counts)
+
+
+def _cut(data: PartitionedDataset, task: Task, least: int, apart: bool) -> list[_Chunk]:
     """Chunks of whole parties; a large party is alone."""
     train, offsets = data.dataset.train, data.offsets
+    units = np.concatenate([np.zeros(1, np.int64), np.cumsum(unit_counts(data, task))])
     share = min(CHUNK_BYTES, train.X.nbytes // least)
     most = max(1, -(-share // max(1, train.X[:1].nbytes)))
     chunks, first = [], 0
@@ -218,13 +250,14 @@ def _cut(data: PartitionedDataset, task: Task, least: int) -> list[_Chunk]:
         own = offsets[first : last + 1] - offsets[first]
         parties = slice(first, last)
         sizes = task.sizes[parties]
-        batch = stack(train.take(records), own, task)
+        batch, persons = stack_persons(train.take(records), own, task)
         chunks.append(
             _Chunk(
                 parties=parties,
-                records=records,
+                units=slice(int(units[first]), int(units[last])),
                 sizes=frozenset(sizes),
-                holdings=Holdings(task, batch, sizes=sizes, first=first),
+                holdings=Holdings(task, batch, sizes=sizes, first=first, persons=persons),
+                trainees=Trainees(task, batch, sizes=sizes, first=first, apart=apart),
             )
         )
         first = last
@@ -246,4 +279,4 @@ def _add_up(
 def _diagnostics(counts: Counter[str]) -> dict[str, float]:
     if "clipped" not in counts:
         return {}
-    return {"clipped": counts["clipped"] / max(1, counts["records"])}
+    return {"clipped": counts["clipped"] / max(1, counts["units"])}

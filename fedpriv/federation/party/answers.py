@@ -1,7 +1,7 @@
 """Answers of parties to each kind of query, one row per party, from records stacked by party.
 
 The same code serves one party alone and thousands in one process. It knows nothing of noise on a
-sum; noise that parties add themselves, their own or a share, is drawn in `draw_local_noise`.
+sum; what parties draw, samples and noise that they add themselves, is in `draws`.
 
 How many records a party has is nobody else's business: divisors and weights follow from its *size*,
 the number that the task states for it, whether it has as many records, or more, or none.
@@ -9,7 +9,6 @@ the number that the task states for it, whether it has as many records, or more,
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import mul
@@ -20,17 +19,15 @@ import torch
 
 from fedpriv.federation.party.counting import right_or_wrong
 from fedpriv.federation.queries.accuracy import MOST_RECORDS, AccuracyQuery
-from fedpriv.federation.queries.bounds import objective_mechanism, summed_in_float64
+from fedpriv.federation.queries.bounds import summed_in_float64
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
+from fedpriv.learning.clipping.dense import filled
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.learning.erm.problem import ErmProblem
 from fedpriv.learning.erm.solver import solve
 from fedpriv.learning.models import LinearModel
-from fedpriv.learning.sampling import poisson_sample
-from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.privacy.samplers import rounded_normals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,43 +35,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from fedpriv.federation.party.draws import Draws
     from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
-    from fedpriv.privacy.randomness import RandomStream
+    from fedpriv.learning.clipping.persons import PersonGroups
 
     Measured = tuple[NDArray[np.float64], tuple[Tensor, ...]]
 
 _WIDE_NUMBERS = 1 << 21  # in float64 at a time
-_DRAWS = 1 << 20  # at a time: bounds the memory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Draws:
-    """The random choices of some parties for one query.
-
-    Attributes:
-        sample: Which of their records join, increasing; None means all.
-        linear: b_j of a perturbed objective, float64 (m, d).
-        extra_regulariser: Δ_j of a perturbed objective, float64 (m,).
-    """
-
-    sample: NDArray[np.int64] | None = None
-    linear: NDArray[np.float64] | None = None
-    extra_regulariser: NDArray[np.float64] | None = None
-
-    def of(self, parties: slice, records: slice) -> Draws:
-        """The choices of some of the parties, who hold these of the records."""
-        sample = self.sample
-        if sample is not None:
-            low, high = np.searchsorted(sample, (records.start, records.stop))
-            sample = sample[low:high] - records.start
-        return Draws(
-            sample=sample,
-            linear=None if self.linear is None else self.linear[parties],
-            extra_regulariser=(
-                None if self.extra_regulariser is None else self.extra_regulariser[parties]
-            ),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -83,7 +51,7 @@ class Answers:
 
     Attributes:
         vectors: float64 (m, d), one row per party.
-        counts: What a simulation reports: records in the sum, and clipped ones among them.
+        counts: What a simulation reports: units in the sum, and clipped ones among them.
     """
 
     vectors: NDArray[np.float64]
@@ -98,10 +66,17 @@ class Holdings:
         batch: The records, checked against the task.
         sizes: The public n_j of these parties.
         first: The index of their first party, for errors.
+        persons: Whose records these are, for the person unit of privacy.
     """
 
     def __init__(
-        self, task: Task, batch: RecordBatch, *, sizes: tuple[int, ...], first: int = 0
+        self,
+        task: Task,
+        batch: RecordBatch,
+        *,
+        sizes: tuple[int, ...],
+        first: int = 0,
+        persons: PersonGroups | None = None,
     ) -> None:
         if len(sizes) != batch.parties:
             raise ValueError(
@@ -111,10 +86,15 @@ class Holdings:
         self._batch = batch
         self._sizes = sizes
         self._first = first
+        if (persons is None) != (task.persons is None):
+            raise ValueError("persons must be given for the person unit of privacy, and only then.")
+        self._persons = persons
         self._gradient: ClippedGradient | None = None
 
-    def __len__(self) -> int:
-        return len(self._batch)
+    @property
+    def units(self) -> int:
+        """How many records there are, or persons: what a Poisson sample is drawn from."""
+        return len(self._batch) if self._persons is None else len(self._persons)
 
     def answer(self, query: Query, draws: Draws) -> Answers:
         """The answer of every party, before fixed point: at most `answer_bound` of its size."""
@@ -133,12 +113,19 @@ class Holdings:
 
     @cached_property
     def _crowded(self) -> bool:
-        """Whether a party has more records than its size says, and a sum might exceed its bound.
+        """Whether a party has more units than its size says, and a sum might exceed its bound.
 
         Clamping moves no two answers apart, in any norm, and keeps their order by coordinates: what
         one record can do to a sum, it can do to the clamped one.
         """
-        return bool((self._batch.segments.offsets.diff() > torch.tensor(self._sizes)).any())
+        return bool((self._unit_offsets.diff() > torch.tensor(self._sizes)).any())
+
+    @property
+    def _unit_offsets(self) -> Tensor:
+        """Where the records, or persons, of each party begin and end."""
+        if self._persons is None:
+            return self._batch.segments.offsets
+        return torch.from_numpy(self._persons.parties)
 
     def clipped_gradients(self, query: GradientQuery, draws: Draws) -> Answers:
         """`GradientQuery`."""
@@ -150,13 +137,13 @@ class Holdings:
             squares = reduce(mul, [measure.numpy() for measure in measures])
         kept = squares <= query.clip_norm**2
         if query.counted:
-            offsets = self._batch.segments.offsets
-            if draws.sample is not None:  # of the sample, which keeps the order of the records
+            offsets = self._unit_offsets
+            if draws.sample is not None:  # of the sample, which keeps their order
                 offsets = torch.searchsorted(torch.from_numpy(draws.sample), offsets)
             counts = _party_sums(torch.from_numpy(kept).to(torch.int64), offsets)
             vectors = np.column_stack([vectors, counts])
         clipped = len(kept) - int(np.count_nonzero(kept))
-        return Answers(vectors=vectors, counts={"records": len(kept), "clipped": clipped})
+        return Answers(vectors=vectors, counts={"units": len(kept), "clipped": clipped})
 
     def clipped_losses(self, query: LossQuery, _draws: Draws) -> Answers:
         """`LossQuery`. Sums of integers: every loss in steps of the grid, rounded down."""
@@ -181,12 +168,13 @@ class Holdings:
             from fedpriv.learning.row_scores import row_scores  # it loads a compiler
 
             scores = row_scores(batch.features, points.reshape(-1, model.width))
-            if model.classes == 1:
-                return loss.value(scores, batch.labels[:, None])
             labels = batch.labels[:, None].expand(-1, len(points))
-            return loss.value(scores.reshape(len(scores), len(points), model.classes), labels)
+            if model.classes > 1:
+                scores = scores.reshape(len(scores), len(points), model.classes)
+            return filled(loss.value, scores, labels)
         columns = [
-            loss.value(model.scores(point, batch.features), batch.labels) for point in points
+            filled(loss.value, model.scores(point, batch.features), batch.labels)
+            for point in points
         ]
         return torch.stack(columns, dim=1)
 
@@ -196,6 +184,8 @@ class Holdings:
         clipping = Clipping(
             clip_norm=query.clip_norm, centre=_tensor(query.centre), scale=_tensor(query.scale)
         )
+        if self._persons is not None:
+            return self._person_sums(query, draws, self._persons, clipping)
         if draws.sample is not None:
             batch = batch.select(torch.from_numpy(draws.sample))
         if summed_in_float64(query, task, records=self._most):
@@ -217,6 +207,22 @@ class Holdings:
         with np.errstate(over="ignore"):  # what is infinite has no gradient
             theta = query.theta.astype(batch.features.numpy().dtype)
         sums = gradient(torch.from_numpy(theta))
+        return sums.value.numpy(), sums.measures
+
+    def _person_sums(
+        self, query: GradientQuery, draws: Draws, persons: PersonGroups, clipping: Clipping
+    ) -> Measured:
+        """Sums of persons' gradients, each person's clipped as one; a sample is one of persons."""
+        from fedpriv.learning.clipping.persons import clipped_person_sums  # it loads a compiler
+
+        batch = self._batch
+        if draws.sample is not None:
+            persons, places = persons.select(draws.sample)
+            batch = batch.select(torch.from_numpy(places))
+        with np.errstate(over="ignore"):  # what is infinite has no gradient
+            theta = query.theta.astype(batch.features.numpy().dtype)
+        model, loss, point = self._task.model, self._task.loss, torch.from_numpy(theta)
+        sums = clipped_person_sums(model, loss, point, batch, persons, clipping)
         return sums.value.numpy(), sums.measures
 
     def exact_gradients(self, query: RiskGradientQuery, _draws: Draws) -> Answers:
@@ -277,59 +283,6 @@ ANSWERED: dict[str, Callable[[Holdings, Any, Draws], Answers]] = {
     AccuracyQuery.kind: Holdings.right_and_wrong,
 }
 """How parties compute the answers to each kind of query, in exact arithmetic up to rounding."""
-
-
-def draw(
-    query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream, *, records: int
-) -> Draws:
-    """The random choices of parties with ``sizes``: samples, or terms of their objectives.
-
-    A sample is one of the ``records`` that they really have, together; a term follows from sizes.
-    """
-    if query.sampling_rate < 1:
-        sample = poisson_sample(records, rate=query.sampling_rate, uniforms=stream.uniform)
-        return Draws(sample=sample)
-    if isinstance(query, ErmQuery) and query.objective is not None:
-        linear = np.empty((len(sizes), task.dimension))
-        extra = np.empty(len(sizes))
-        for size, members in _by_size(sizes).items():
-            mechanism = objective_mechanism(query, query.objective, task, size)
-            linear[members] = mechanism.draw_linear((len(members), task.dimension), stream)
-            extra[members] = mechanism.extra_regulariser
-        return Draws(linear=linear, extra_regulariser=extra)
-    return Draws()
-
-
-def draw_local_noise(
-    query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream
-) -> NDArray[np.int64] | None:
-    """Σ of the integer noise that parties with ``sizes`` add to their answers; None if none."""
-    d = query.answer_width(task)
-    if query.share is not None:
-        return query.share.draw_sum(len(sizes), dimension=d, stream=stream)
-    members = {size: query.local_mechanism(task, size) for size in set(sizes)}
-    if not any(members.values()):
-        return None
-    mechanisms = [mechanism for size in sizes if (mechanism := members[size]) is not None]
-    step = query.grid.step
-    total = np.zeros(d, np.int64)
-    if all(isinstance(mechanism, GaussianMechanism) for mechanism in mechanisms):
-        # One table for all standard deviations, instead of one for each.
-        stddevs = np.array([mechanism.noise_stddev / step for mechanism in mechanisms])
-        for group in np.array_split(stddevs, -(-len(stddevs) * d // _DRAWS)):
-            total += rounded_normals(np.repeat(group, d), stream).reshape(-1, d).sum(axis=0)
-        return total
-    for mechanism, count in Counter(mechanisms).items():
-        total += mechanism.noise((count, d), step=step, stream=stream).sum(axis=0)
-    return total
-
-
-def _by_size(sizes: tuple[int, ...]) -> dict[int, list[int]]:
-    """The indices of the parties of each size, in order of first appearance."""
-    groups: dict[int, list[int]] = {size: [] for size in Counter(sizes)}
-    for index, size in enumerate(sizes):
-        groups[size].append(index)
-    return groups
 
 
 def _party_sums(values: Tensor, offsets: Tensor) -> NDArray[np.int64]:

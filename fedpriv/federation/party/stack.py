@@ -9,13 +9,15 @@ import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
+from fedpriv.data.persons import at_most, bounds_of_persons, grouped, require_persons
 from fedpriv.learning.batch import RecordBatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fedpriv.data import Records
+    from fedpriv.data import PartitionedDataset, Records
     from fedpriv.federation.task import Task
+    from fedpriv.learning.clipping.persons import PersonGroups
 
 _SLACK = 1 + 2.0**-40  # rounding of a float64 norm
 
@@ -39,6 +41,44 @@ def stack(records: Records, offsets: NDArray[np.int64], task: Task) -> RecordBat
             "Enforce it with fedpriv.data.bound."
         )
     return RecordBatch(features=features, labels=labels, offsets=torch.tensor(offsets))
+
+
+def stack_persons(
+    records: Records, offsets: NDArray[np.int64], task: Task
+) -> tuple[RecordBatch, PersonGroups | None]:
+    """`stack`, and for the person unit whose records these are, each person's side by side.
+
+    This is where a party enforces the declared bound on a person's records: those beyond it are
+    dropped, whatever the server says, by `fedpriv.data.persons.at_most`.
+
+    Raises:
+        ValueError: As `stack`; or the unit is a person, and whose records these are is not known.
+    """
+    if task.persons is None:
+        return stack(records, offsets, task), None
+    from fedpriv.learning.clipping.persons import PersonGroups  # it loads a compiler
+
+    person = require_persons(records)
+    if task.persons.records is not None:
+        kept = at_most(records, offsets, records_each=task.persons.records)
+        if not kept.all():
+            offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])[offsets]
+            records, person = records.take(kept), person.take(kept)
+    order = grouped(person, offsets)
+    if (np.diff(order) != 1).any():
+        records, person = records.take(order), person.take(order)
+    bounds = bounds_of_persons(person, offsets)
+    groups = PersonGroups(bounds=bounds, parties=np.searchsorted(bounds, offsets))
+    return stack(records, offsets, task), groups
+
+
+def unit_counts(data: PartitionedDataset, task: Task) -> NDArray[np.int64]:
+    """What each party draws its Poisson samples from: how many records, or persons. Private."""
+    if task.persons is None:
+        return data.sizes
+    if data.persons is None:
+        raise ValueError("data must name persons for the person unit of privacy, and does not.")
+    return data.persons
 
 
 def _longest(X: NDArray[np.float32]) -> float:

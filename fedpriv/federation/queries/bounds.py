@@ -45,8 +45,13 @@ _MOST_ROUNDING = 0.02  # of the sensitivity: beyond that, float64 is worth its t
 
 
 def headroom(adjacency: Adjacency, task: Task) -> float:
-    """How many times its size a party's records may be: 1 where their number is public."""
-    return task.headroom * (1 if adjacency is Adjacency.REPLACE_ONE else HEADROOM)
+    """How many times its size a party's records may be: 1 where their number is public.
+
+    Of persons the number is declared, under either adjacency: one who is exchanged for another may
+    be at another party.
+    """
+    public = adjacency is Adjacency.REPLACE_ONE and task.persons is None
+    return task.headroom * (1 if public else HEADROOM)
 
 
 def require_conditioned(task: Task, *, regulariser: float, headroom: float) -> None:
@@ -101,21 +106,37 @@ def finest_grid(*, bound: float) -> FixedPoint:
     return FixedPoint(step=2.0 ** ceil(log2(bound / 2.0**62)), bits=64)
 
 
-def gradient_sensitivity(task: Task, *, clip_norm: float, adjacency: Adjacency) -> float:
-    """How far one record moves a sum of clipped gradients as computed, in L2, before the grid.
+def gradient_sensitivity(
+    task: Task, *, clip_norm: float, adjacency: Adjacency, step: float | None = None
+) -> float:
+    """How far one unit moves a sum of clipped gradients as computed, in L2, before the grid.
 
-    2C (replace-one) or C (add-remove), plus what rounding can add in `gradient_precision`.
+    A record: 2C (replace-one) or C (add-remove), plus what rounding can add in
+    `gradient_precision`.
+
+    A person: p·C (add-remove), C at each of the p parties with records of that person; 2p·C
+    (replace-one), where those of the other person may be at p other parties. Each of these answers
+    is rounded by itself, in floating point and to the grid of width ``step``: all but one of the
+    grid's √d·step are part of the result, since whoever plans a release adds that of one answer.
     """
     rounding = _rounding(task, adjacency, gradient_precision(task, adjacency))
-    return clip_norm * (adjacency.sum_sensitivity + rounding)
+    if task.persons is None:
+        return clip_norm * (adjacency.sum_sensitivity + rounding)
+    if step is None:
+        raise ValueError("step must be given for persons: several answers are rounded to it.")
+    answers = task.persons.parties * int(adjacency.sum_sensitivity)
+    return answers * clip_norm * (1 + rounding) + (answers - 1) * sqrt(task.dimension) * step
 
 
 def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
     """The precision in which parties add up clipped gradients: that of the records, if it can be.
 
-    Between add-remove neighbours every block of float32 sums may round differently, which with
-    many records at one party would cost more noise than the record itself.
+    Those of persons are always added in float64. Between add-remove neighbours every block of
+    float32 sums may round differently, which with many records at one party would cost more noise
+    than the record itself.
     """
+    if task.persons is not None:
+        return torch.float64
     cheap = _rounding(task, adjacency, torch.float32) <= (
         _MOST_ROUNDING * adjacency.sum_sensitivity
     )
@@ -195,6 +216,7 @@ def share_mechanism(query: Query, task: Task) -> SharedNoise | None:
     width = query.answer_width(task)
     return SharedNoise(
         adjacency=event.adjacency,
+        unit=event.unit,
         share=share,
         l1_sensitivity=query.grid.l1_sensitivity(sensitivity=moved, dimension=width),
         l2_sensitivity=query.grid.l2_sensitivity(sensitivity=moved, dimension=width),

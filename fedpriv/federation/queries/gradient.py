@@ -1,4 +1,4 @@
-"""GradientQuery: a party's sum of clipped per-record gradients."""
+"""GradientQuery: a party's sum of clipped gradients, of each record or of each person."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from fedpriv.federation.queries.base import (
     point,
     read_by,
     require_point,
-    with_adjacency,
+    with_terms,
 )
 from fedpriv.federation.queries.bounds import gradient_sensitivity
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.task import WEIGHTS
-from fedpriv.privacy.events import PoissonGaussianEvent, PoissonPureEvent
+from fedpriv.privacy.events import PoissonGaussianEvent, PoissonPartsEvent, PoissonPureEvent
+from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,22 +37,30 @@ if TYPE_CHECKING:
 class GradientQuery(Query):
     """Σ over a party's records of the gradient at θ, each clipped to norm C, times its weight.
 
+    For the person unit of privacy (`Task.persons`) Σ over its persons: a person's gradients are
+    summed, and the sum is clipped to C. What a person moves is then p·C, p parties being declared:
+    parties clip to C and not to C/p, so that C means the same whatever p is, and p stands where the
+    promise is made, in the sensitivity.
+
     Attributes:
         theta: The point, float64 (d,).
         clip_norm: C.
-        sampling_rate: Poisson rate at which each record joins; 1 is full batch.
+        sampling_rate: Poisson rate at which each record joins, or each person, at every party by a
+            coin of its own; 1 is full batch.
         weights: "proportional": the sum itself; "equal": times n₍₁₎/n_j.
         local: Noise that the party adds itself, if any.
         centre: Public a, (d,): (g − a)/b is clipped and summed instead of g; None means zero.
         scale: Public b > 0, (d,); None means one.
-        counted: Whether one number more follows: how many of the records have a vector that was
-            not longer than C.
+        counted: Whether one number more follows: how many of the records, or persons, have a vector
+            that was not longer than C.
     """
 
     kind: ClassVar[str] = "gradient"
+    units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     events: ClassVar[tuple[type[Event], ...]] = (
         *ON_A_VECTOR,
         PoissonGaussianEvent,
+        PoissonPartsEvent,
         PoissonPureEvent,
     )
     joint_fit: ClassVar[bool] = False
@@ -59,7 +68,7 @@ class GradientQuery(Query):
     clip_norm: float
     sampling_rate: float = 1.0
     weights: Weights = "proportional"
-    local: LocalNoise | None = field(default=None, metadata=read_by(with_adjacency(LocalNoise)))
+    local: LocalNoise | None = field(default=None, metadata=read_by(with_terms(LocalNoise)))
     centre: NDArray[np.float64] | None = field(default=None, metadata=ARRAY)
     scale: NDArray[np.float64] | None = field(default=None, metadata=ARRAY)
     counted: bool = False
@@ -98,7 +107,7 @@ class GradientQuery(Query):
         return self.weights == "equal"
 
     def record_bound(self, task: Task) -> float:
-        """C; with a count, to which a record adds one, √(C² + 1)."""
+        """C, of a record or a person; with a count, to which one adds one, √(C² + 1)."""
         return hypot(self.clip_norm, 1.0) if self.counted else self.clip_norm
 
     def answer_width(self, task: Task) -> int:
@@ -119,12 +128,29 @@ class GradientQuery(Query):
         """
         if self.counted:
             return None
-        moved = gradient_sensitivity(task, clip_norm=self.clip_norm, adjacency=adjacency)
+        moved = gradient_sensitivity(
+            task, clip_norm=self.clip_norm, adjacency=adjacency, step=self.grid.step
+        )
         return moved * task.gradient_weight(self.weights, min(sizes))
 
     def check(self, task: Task) -> None:
-        """The point must be one of the model's."""
+        """The point must be one of the model's; of persons, the event one of all their parts."""
         require_point(self.theta, task)
+        if task.persons is None:
+            return
+        if self.local is not None:
+            raise ValueError(
+                "local must be None for persons: noise of every party's own would have to cover "
+                "what other parties show of the same person."
+            )
+        parts, event = task.persons.parties, self.event
+        if event is None or self.sampling_rate == 1 or parts == 1:
+            return
+        if not isinstance(event, PoissonPartsEvent) or event.parts < parts:
+            raise ValueError(
+                f"event must be one of samples at {parts} parties, at which a person may have "
+                f"records, got {event.kind!r}: each of them draws its own."
+            )
 
     def check_certain(self, task: Task) -> None:
         """A sum always exists."""

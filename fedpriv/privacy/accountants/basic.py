@@ -19,6 +19,7 @@ from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
+    PoissonPartsEvent,
     PoissonPureEvent,
     PureEvent,
     SkellamEvent,
@@ -33,6 +34,7 @@ _PURE = (LaplaceEvent, PureEvent, PoissonPureEvent, BoundedRangeEvent)
 _SHARING = (
     GaussianEvent,
     PoissonGaussianEvent,
+    PoissonPartsEvent,
     ZcdpEvent,
     SkellamEvent,
     DistributedGaussianEvent,
@@ -115,6 +117,10 @@ def _single_epsilon(event: Event, delta: float) -> float:
             return log1p(event.sampling_rate * expm1(epsilon)) if epsilon < 700 else inf
         case ZcdpEvent():
             return zcdp_epsilon(rho=event.rho, delta=delta)
-        case SkellamEvent() | DistributedGaussianEvent():
-            return RdpAccountant(adjacency=event.adjacency).compose(event).epsilon(delta)
+        case SkellamEvent() | DistributedGaussianEvent() | PoissonPartsEvent():
+            return (
+                RdpAccountant(adjacency=event.adjacency, unit=event.unit)
+                .compose(event)
+                .epsilon(delta)
+            )
     raise AssertionError(event)

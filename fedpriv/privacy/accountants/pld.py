@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedpriv._validate import require_delta, require_non_negative
 from fedpriv.privacy.accountants.base import CountingAccountant, squared, unsupported
+from fedpriv.privacy.accountants.parts_loss import (
+    largest_parts_loss,
+    parts_deviation,
+    parts_loss,
+)
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.sampled_loss import sampled_loss
 from fedpriv.privacy.events import (
@@ -16,6 +21,7 @@ from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
+    PoissonPartsEvent,
     PoissonPureEvent,
     PureEvent,
 )
@@ -58,7 +64,8 @@ class PldAccountant(CountingAccountant):
     most_levels: ClassVar[int] = 500
 
     def _check(self, event: Event) -> None:
-        if not isinstance(event, (GaussianEvent, PoissonGaussianEvent, LaplaceEvent, *_PURE)):
+        known = (GaussianEvent, PoissonGaussianEvent, PoissonPartsEvent, LaplaceEvent, *_PURE)
+        if not isinstance(event, known):
             raise unsupported(self, event, "its loss distribution is not known here; use rdp")
 
     def epsilon(self, delta: float) -> float:
@@ -102,7 +109,7 @@ class PldAccountant(CountingAccountant):
 
     def _by_rdp(self) -> RdpAccountant:
         leveled = on_levels(self.counts.items(), most=RdpAccountant.most_levels)
-        return RdpAccountant(adjacency=self.adjacency).compose_all(leveled)
+        return RdpAccountant(adjacency=self.adjacency, unit=self.unit).compose_all(leveled)
 
     def _distribution(self) -> Any:
         counts = self._merged
@@ -145,6 +152,8 @@ def _loss_deviation(event: Event) -> float:
             return 1 / event.relative_noise
         case PoissonGaussianEvent():  # √χ² of the mixture; capped, where one release tells all
             return event.sampling_rate * sqrt(expm1(min(squared(1 / event.relative_noise), 50.0)))
+        case PoissonPartsEvent():
+            return parts_deviation(**_parts(event))
         case LaplaceEvent() | PureEvent() | PoissonPureEvent() | BoundedRangeEvent():
             return event.pure_epsilon
     raise AssertionError(event)
@@ -167,9 +176,21 @@ def _largest_loss(event: Event) -> float:
                 return inf
             whole = 10 / event.relative_noise + squared(1 / event.relative_noise) / 2
             return log1p(event.sampling_rate * expm1(whole)) if whole < 700 else whole
+        case PoissonPartsEvent():
+            if event.relative_noise > _VAST or event.sampling_rate < 1 / _VAST:
+                return inf
+            return largest_parts_loss(**_parts(event))
         case LaplaceEvent() | PureEvent() | PoissonPureEvent() | BoundedRangeEvent():
             return event.pure_epsilon if event.pure_epsilon < 700 else inf
     raise AssertionError(event)
+
+
+def _parts(event: PoissonPartsEvent) -> Any:
+    return {
+        "noise": event.relative_noise,
+        "rate": event.sampling_rate,
+        "parts": event.parts,
+    }
 
 
 def _composed(releases: Sequence[tuple[Event, int]], step: float) -> Any:
@@ -192,6 +213,8 @@ def _single(event: Event, step: float) -> Any:
             )
         case PoissonGaussianEvent():
             return sampled_loss(noise=event.relative_noise, rate=event.sampling_rate, step=step)
+        case PoissonPartsEvent():
+            return parts_loss(**_parts(event), step=step)
         case LaplaceEvent():
             return privacy_loss_distribution.from_laplace_mechanism(
                 event.relative_noise, value_discretization_interval=step

@@ -19,6 +19,7 @@ from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
+    PoissonPartsEvent,
     PoissonPureEvent,
     PureEvent,
     SkellamEvent,
@@ -82,6 +83,12 @@ class RdpAccountant(Accountant):
         match event:
             case PoissonGaussianEvent():
                 return _poisson_gaussian(event.relative_noise, event.sampling_rate, self.orders)
+            case PoissonPartsEvent():
+                # Were every part released with a p-th of the noise's variance, their sum would be
+                # the release: it costs at most p sampled Gaussians of √p times the relative noise.
+                noise = sqrt(event.parts) * event.relative_noise
+                part = _poisson_gaussian(noise, event.sampling_rate, self.orders)
+                return tuple(event.parts * divergence for divergence in part)
             case GaussianEvent():
                 return self._each(lambda order: order * squared(1 / event.relative_noise) / 2)
             case ZcdpEvent():

@@ -10,6 +10,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,8 @@ def gradient_plan(
     shape: Sequence[float] | None = None,
     relative_noise: float | None = None,
     accountant: str = "auto",
+    unit: Unit | str = DEFAULT_UNIT,
+    parts: int = 1,
 ) -> FixedPlan:
     """T noisy sums of clipped gradients within a budget.
 
@@ -52,8 +55,11 @@ def gradient_plan(
         relative_noise: standard deviation / sensitivity of every round; None for the least that
             fits the budget.
         accountant: name, or "auto".
+        unit: whose records ``sensitivity`` is stated for.
+        parts: at how many parties a unit has records: with sampling, each draws its own sample, and
+            what is in it moves the sum by an equal part of ``sensitivity`` at most.
     """
-    relation = Adjacency(adjacency)
+    relation, whose = Adjacency(adjacency), Unit(unit)
     require_positive(clip_norm=clip_norm)
     require_sizes(sizes)
     moved = grid_sensitivity(sensitivity, dimension=dimension, step=step)
@@ -69,6 +75,8 @@ def gradient_plan(
             rounds=rounds,
             sampling_rate=sampling_rate,
             adjacency=relation,
+            unit=whose,
+            parts=parts,
             shape=shape,
             accountant=accountant,
         )
@@ -82,7 +90,9 @@ def gradient_plan(
         released="every round's noisy sum of gradients, hence every model of the run",
         budget=budget,
         mechanisms=tuple(
-            GaussianMechanism(sensitivity=moved, stddev=relative * moved, adjacency=relation)
+            GaussianMechanism(
+                sensitivity=moved, stddev=relative * moved, adjacency=relation, unit=whose
+            )
             for relative in noise
         ),
         parties=len(sizes),
@@ -92,5 +102,6 @@ def gradient_plan(
         step=step,
         clip_norm=clip_norm,
         sampling_rate=sampling_rate,
+        parts=parts,
         accountant=accountant,
     )

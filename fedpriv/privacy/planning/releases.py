@@ -15,8 +15,11 @@ from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
+    PoissonPartsEvent,
     PoissonPureEvent,
 )
+from fedpriv.privacy.planning.plan import sampled
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +30,7 @@ Releases = list[tuple[Event, int]]
 
 _LARGEST = 700.0  # exponents beyond overflow
 _MARGIN = 1e-9
+_SAMPLED = (PoissonGaussianEvent, PoissonPartsEvent)
 
 
 def gaussian_releases(
@@ -34,27 +38,29 @@ def gaussian_releases(
     *,
     rounds: int | None = None,
     sampling_rate: float = 1.0,
+    parts: int = 1,
     adjacency: Adjacency | str,
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> Releases:
     """Rounds of Gaussian noise on a clipped sum, full batch or Poisson-sampled.
 
     Args:
         noise_multipliers: standard deviation of the noise on the *sum*, divided by the clip norm,
-            whatever the adjacency: one number for ``rounds`` rounds, or one per round.
+            whatever the adjacency: one number for ``rounds`` rounds, or one per round. Of several
+            parts, by what all of them can add.
         rounds: how many, if there is one number; else the sequence's own length.
         sampling_rate: probability with which each record joins a round; 1 is full batch.
+        parts: in how many samples one unit may be, each on a coin of its own.
         adjacency: decides the sensitivity of the sum, C or 2C.
+        unit: whose contribution is clipped: a record's, a person's or a party's.
     """
     require_rate(sampling_rate=sampling_rate)
-    relation = Adjacency(adjacency)
+    relation, whose = Adjacency(adjacency), Unit(unit)
 
     def event(multiplier: float) -> Event:
         noise = multiplier / relation.sum_sensitivity
-        if sampling_rate < 1:
-            return PoissonGaussianEvent(
-                relative_noise=noise, sampling_rate=sampling_rate, adjacency=relation
-            )
-        return GaussianEvent(relative_noise=noise, adjacency=relation)
+        whole = GaussianEvent(relative_noise=noise, adjacency=relation, unit=whose)
+        return sampled(whole, sampling_rate, parts=parts)
 
     return [(event(z), n) for z, n in _rounds(noise_multipliers, rounds)]
 
@@ -65,20 +71,21 @@ def laplace_releases(
     rounds: int | None = None,
     sampling_rate: float = 1.0,
     adjacency: Adjacency | str,
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> Releases:
     """Rounds of Laplace noise on one number; a multiplier is scale / sensitivity.
 
     On a Poisson sample only ε = 1/multiplier of a release is used.
     """
     require_rate(sampling_rate=sampling_rate)
-    relation = Adjacency(adjacency)
+    relation, whose = Adjacency(adjacency), Unit(unit)
 
     def event(multiplier: float) -> Event:
         if sampling_rate < 1:
             return PoissonPureEvent(
-                epsilon=1 / multiplier, sampling_rate=sampling_rate, adjacency=relation
+                epsilon=1 / multiplier, sampling_rate=sampling_rate, adjacency=relation, unit=whose
             )
-        return LaplaceEvent(relative_noise=multiplier, adjacency=relation)
+        return LaplaceEvent(relative_noise=multiplier, adjacency=relation, unit=whose)
 
     return [(event(b), n) for b, n in _rounds(noise_multipliers, rounds)]
 
@@ -92,7 +99,7 @@ def on_levels(releases: Iterable[tuple[Event, int]], *, most: int) -> Releases:
     """
     require_count(most=most)
     listed = list(releases)
-    chosen = [(e, n) for e, n in listed if isinstance(e, PoissonGaussianEvent)]
+    chosen = [(e, n) for e, n in listed if isinstance(e, _SAMPLED)]
     rounds: Counter[float] = Counter()
     for event, count in chosen:
         rounds[event.relative_noise] += count
@@ -103,7 +110,7 @@ def on_levels(releases: Iterable[tuple[Event, int]], *, most: int) -> Releases:
     level = dict(zip(noises.tolist(), _levels(noises, rounds, mean_square, most), strict=True))
     counts: Counter[Event] = Counter()
     for other, count in listed:
-        if not isinstance(other, PoissonGaussianEvent):
+        if not isinstance(other, _SAMPLED):
             counts[other] += count
     for event, count in chosen:
         counts[replace(event, relative_noise=level[event.relative_noise])] += count

@@ -51,10 +51,10 @@ def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
     mechanisms = [(_event(each), int(each["count"])) for each in plan["mechanisms"]]
     rates = plan.get("rates")
     if rates is None:
-        rate = float(plan["sampling_rate"])
+        rate, parts = float(plan["sampling_rate"]), int(plan["parts"])
         found: Counter[Event] = Counter()
         for event, count in mechanisms:
-            found[sampled(event, rate)] += count
+            found[sampled(event, rate, parts=parts)] += count
         return found
     if len(mechanisms) != 1 or len(rates) != mechanisms[0][1]:
         return None
@@ -64,10 +64,9 @@ def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
 def _event(written: Mapping[str, Any]) -> Event:
     """What one release with this noise costs."""
     if written["name"] == ObjectiveMechanism.name:  # its laws follow from what it states
-        adjacency, epsilon, delta = (written[name] for name in ("adjacency", "epsilon", "delta"))
-        if delta == 0:
-            return PureEvent(adjacency=adjacency, epsilon=epsilon)
-        return ApproximateEvent(adjacency=adjacency, epsilon=epsilon, delta=delta)
+        stated = {name: written[name] for name in ("adjacency", "unit", "epsilon")}
+        delta = written["delta"]
+        return PureEvent(**stated) if delta == 0 else ApproximateEvent(**stated, delta=delta)
     for kind in _KNOWN:
         if kind.name == written["name"]:
             values = {field.name: written[field.name] for field in fields(kind)}

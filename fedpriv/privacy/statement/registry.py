@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import SIMULATED
+from fedpriv.privacy.unit import Unit, neighbours_in_words
 
 if TYPE_CHECKING:
     from fedpriv.privacy.statement.statement import Statement
@@ -22,8 +24,8 @@ _BLANK = "TO BE FILLED IN"
 _NO_DATE = "1900-01-01"  # the registry's own blank, which must be a date
 _TIER = 3  # everything is disclosed that the registry asks for
 _ADJACENT = {
-    "replace-one": "one record is exchanged for another (change-one distance 1)",
-    "add-remove": "one record is added or removed (symmetric distance 1)",
+    Adjacency.REPLACE_ONE: "change-one distance 1",
+    Adjacency.ADD_REMOVE: "symmetric distance 1",
 }
 
 
@@ -76,7 +78,8 @@ def _entry(statement: Statement) -> dict[str, Any]:
             "dp_variant": {
                 "variant_name": "Approximate DP" if statement.delta else "Pure DP",
                 "data_domain": (
-                    f"{statement.plan.records} records held by {statement.plan.parties} parties"
+                    f"{statement.plan.records} {statement.plan.unit.counted} held by "
+                    f"{statement.plan.parties} parties"
                 ),
                 "unprotected_quantities": "; ".join(statement.unprotected),
             },
@@ -102,7 +105,7 @@ def _entry(statement: Statement) -> dict[str, Any]:
 
 
 def _privacy_loss(statement: Statement) -> dict[str, Any]:
-    facts, person = statement.facts, statement.per_person
+    plan, person = statement.plan, statement.per_person
     parameters: dict[str, float] = {"epsilon": statement.epsilon}
     if statement.delta:
         parameters["delta"] = statement.delta
@@ -111,11 +114,12 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
         parameters["rho"] = statement.zcdp_rho
         details += " The same releases are rho-zCDP, too."
     return {
-        "privacy_unit": "Record",
+        "privacy_unit": plan.unit.value.capitalize(),
         "privacy_unit_details": (
-            f"Data sets are adjacent if {_ADJACENT[statement.plan.adjacency.value]}. Records of "
-            f"one person: at most {facts.records_per_person}, hence for a person (epsilon, delta) "
-            f"= ({rounded_up(person.epsilon)}, {rounded_up(person.delta)})."
+            f"Data sets are adjacent with {neighbours_in_words(plan.unit, plan.adjacency)} "
+            f"({_ADJACENT[plan.adjacency]}, counted in that unit). {_of_a_person(statement)}, "
+            "hence for a person (epsilon, delta) = "
+            f"({rounded_up(person.epsilon)}, {rounded_up(person.delta)})."
         ),
         "privacy_parameters": parameters,
         "privacy_parameters_details": details,
@@ -137,3 +141,12 @@ def _deployment_model(statement: Statement) -> dict[str, Any]:
         "data_source_type": "Static",
         "access_type": "Non-interactive",
     }
+
+
+def _of_a_person(statement: Statement) -> str:
+    """How much of the data one person may be, as declared."""
+    facts = statement.facts
+    if statement.plan.unit is not Unit.PERSON:
+        return f"Records of one person: at most {facts.records_per_person}"
+    most = "any number" if facts.person_records is None else f"at most {facts.person_records}"
+    return f"Records of one person: {most} at each of up to {facts.person_parties} parties"

@@ -29,7 +29,7 @@ from fedpriv.learning.losses import Squared
 from fedpriv.simulations.experiment.catalogue import checked, strategy_info
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
-from fedpriv.simulations.run.prepare import Prepared
+from fedpriv.simulations.run.prepare import Prepared, person_bounds
 
 if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
@@ -42,7 +42,8 @@ def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepa
 
     Args:
         experiment: Of engine "deployment".
-        sizes: The public number of records of every party, from the roster.
+        sizes: The public number of records of every party, from the roster; of persons, where they
+            are the unit.
     """
     resolved = checked(experiment)
     section = resolved.data
@@ -94,12 +95,15 @@ def _task(experiment: Experiment, dataset: Dataset, sizes: tuple[int, ...]) -> T
             "labels lie in [-1, 1] by the schema, and whether a party has one beyond a smaller "
             "bound would show in whether it answers."
         )
+    persons = person_bounds(experiment, strategy_info(experiment.strategy.name, experiment.guests))
     return Task(
         model=model,
         loss=loss,
         regulariser=experiment.model.l2,
         feature_bound=experiment.data.feature_norm,
         sizes=sizes,
+        in_place=persons is None,
+        persons=persons,
     )
 
 

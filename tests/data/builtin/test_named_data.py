@@ -41,6 +41,8 @@ BUNDLED: list[Row] = [
     ("digits:3v5", 365, 0, 64, 0, None, 0.501),
     ("synthetic", 4_000, 1_000, 10, 20, 200, 0.493),
     ("synthetic:squared", 4_000, 1_000, 10, 20, 200, None),
+    ("visits:1-5", 11_899, 3_013, 10, 10, 1_150, 0.491),
+    ("visits:5", 20_000, 5_000, 10, 10, 2_000, 0.499),
 ]
 ARCHIVED: list[Row] = [
     ("acs_income", 76_578, 19_149, 77, 8, 3_919, 0.362),
@@ -172,6 +174,7 @@ def test_every_name_is_listed_with_what_it_needs() -> None:
         ("digits:", "write digits:AvB"),
         ("digits:3-5", "two different digits, as in 'digits:3v5'; got '3-5'"),
         ("digits:3v3", "two different digits"),
+        ("visits:5-1", "as in visits:5 or visits:1-5; got '5-1'"),
         ("synthetic:logistc", "Did you mean 'logistic'"),
         ("adult:sex", "adult has one variant, 'adult:workclass'"),
     ],

@@ -89,6 +89,19 @@ def fewer_colluders(document: dict[str, Any]) -> None:
     document["noise_shares"] = {"minimum": 4, "colluders": 0, "n_min": 4}
 
 
+def for_parties(document: dict[str, Any]) -> None:
+    """One record's privacy as that of all records of a party, wherever it is said."""
+    statement = document["statement"]
+    for part in (statement["guarantee"], statement["plan"]):
+        part["unit"] = "party"
+    for part in (*statement["plan"]["mechanisms"], *(e for e, _ in statement["releases"])):
+        part["unit"] = "party"
+
+
+def without_unit(document: dict[str, Any]) -> None:
+    del document["statement"]["releases"][0][0]["unit"]
+
+
 LIES: dict[str, tuple[str, Change]] = {
     "a lower epsilon": ("epsilon", lower_epsilon),
     "a higher epsilon": ("epsilon", raise_epsilon),
@@ -122,6 +135,13 @@ LIES: dict[str, tuple[str, Change]] = {
         "releases",
         change("statement", "guarantee", "adjacency", to="add-remove"),
     ),
+    "another unit": ("releases", change("statement", "guarantee", "unit", to="party")),
+    "another unit of the plan": ("releases", change("statement", "plan", "unit", to="party")),
+    "another unit of an event": (
+        "releases",
+        change("statement", "releases", 0, 0, "unit", to="party"),
+    ),
+    "no unit of an event": ("releases", without_unit),
     "a simulation": ("statement", change("statement", "status", to="SIMULATED")),
     "seeded": ("statement", change("statement", "run", "randomness", to="seeded")),
     "more parties": ("statement", change("statement", "plan", "parties", to=6)),
@@ -178,6 +198,26 @@ def test_a_party_of_another_adjacency_refuses(tmp_path: Path) -> None:
         pytest.raises(QueryRefused, match="adjacency"),
     ):
         attest(SHARES.signed(), ledger, SHARES.signatory())
+
+
+def test_a_party_whose_ledger_is_for_another_unit_refuses(tmp_path: Path) -> None:
+    with (
+        SHARES.ledger(tmp_path / "a.ledger", unit="party") as ledger,
+        pytest.raises(QueryRefused, match="not for unit 'party', as this party's ledger is"),
+    ):
+        attest(SHARES.signed(), ledger, SHARES.signatory())
+
+
+def test_a_unit_that_was_exchanged_everywhere_is_not_what_a_party_paid_for(tmp_path: Path) -> None:
+    document = SHARES.document()
+    for_parties(document)
+    signed = SHARES.signed(document)
+    assert all(finding.passed is not False for finding in verify(signed).findings)
+    with (
+        SHARES.ledger(tmp_path / "a.ledger") as ledger,
+        pytest.raises(QueryRefused, match="not for unit 'record', as this party's ledger is"),
+    ):
+        attest(signed, ledger, SHARES.signatory())
 
 
 def test_a_party_that_missed_a_release_says_so(tmp_path: Path) -> None:

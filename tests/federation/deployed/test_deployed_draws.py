@@ -13,7 +13,7 @@ from fedpriv.data import DataError
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.party import party as answering
-from fedpriv.federation.party.answers import draw, draw_local_noise
+from fedpriv.federation.party.draws import draw, draw_local_noise
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries.bounds import certain_tolerance, share_mechanism
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery

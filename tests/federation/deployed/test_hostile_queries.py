@@ -11,7 +11,8 @@ import pytest
 
 from fedpriv.data import Bounds, Records
 from fedpriv.data.bounds import enforce
-from fedpriv.federation.party.answers import Draws, Holdings
+from fedpriv.federation.party.answers import Holdings
+from fedpriv.federation.party.draws import Draws
 from fedpriv.federation.party.guard import Policy, check_query
 from fedpriv.federation.party.stack import stack
 from fedpriv.federation.protocol.wire import Announce

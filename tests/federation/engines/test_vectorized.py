@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fedpriv.federation.engines import vectorized
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.party import answers
+from fedpriv.federation.party.draws import Draws
 from fedpriv.federation.party.guard import Policy, QueryRefused
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, Query, RiskGradientQuery
@@ -114,7 +115,7 @@ def test_a_party_that_cannot_certify_its_minimiser_is_named_by_its_index(
     assert failure.value.parties == (0,)
     last = federation(workers=6)._fixed[-1][0].holdings
     with pytest.raises(ToleranceNotReachedError) as failure:
-        last.answer(replace(ERM, tolerance=1e-30), answers.Draws())
+        last.answer(replace(ERM, tolerance=1e-30), Draws())
     assert failure.value.parties == (5,)
 
 

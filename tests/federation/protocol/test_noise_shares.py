@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
-from fedpriv.federation.party.answers import draw_local_noise
+from fedpriv.federation.party.draws import draw_local_noise
 from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.queries.bounds import fits, grid_of, require_minimum, share_mechanism

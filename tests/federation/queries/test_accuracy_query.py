@@ -11,7 +11,8 @@ import pytest
 
 from fedpriv.data.dataset import Records
 from fedpriv.federation.engines.vectorized import VectorizedFederation
-from fedpriv.federation.party.answers import Draws, Holdings
+from fedpriv.federation.party.answers import Holdings
+from fedpriv.federation.party.draws import Draws
 from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
 from fedpriv.federation.party.stack import stack
 from fedpriv.federation.queries.accuracy import count_sensitivity

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.federation.party.answers import Draws, Holdings
+from fedpriv.federation.party.answers import Holdings
+from fedpriv.federation.party.draws import Draws
 from fedpriv.federation.party.stack import stack
 from fedpriv.federation.queries.bounds import (
     finest_grid,

@@ -12,7 +12,7 @@ import torch
 
 from fedpriv.federation.engines.simulated_keys import simulated_sampling
 from fedpriv.federation.engines.vectorized import VectorizedFederation
-from fedpriv.federation.party.answers import draw
+from fedpriv.federation.party.draws import draw
 from fedpriv.federation.party.guard import Policy, QueryRefused
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.queries.bounds import HEADROOM, finest_grid
@@ -116,7 +116,7 @@ def test_a_sample_is_one_of_the_records_that_there_are() -> None:
     sampled = replace(GRADIENT, sampling_rate=0.9)
     seen: set[int] = set()
     for seed in range(30):
-        draws = draw(sampled, TASK, DECLARED, streams(seed, "p")(0), records=sum(TRUE))
+        draws = draw(sampled, TASK, DECLARED, streams(seed, "p")(0), units=sum(TRUE))
         assert draws.sample is not None
         seen |= set(draws.sample.tolist())
     assert seen == set(range(sum(TRUE)))
@@ -125,9 +125,7 @@ def test_a_sample_is_one_of_the_records_that_there_are() -> None:
 def test_a_term_of_an_objective_follows_from_the_declared_number() -> None:
     objective = ObjectiveNoise(law="gaussian", epsilon=1.0, delta=1e-6, adjacency=TWO)
     query = replace(ERM, objective=objective)
-    few, many = (
-        draw(query, TASK, DECLARED, streams(0, "p")(0), records=records) for records in (0, 99)
-    )
+    few, many = (draw(query, TASK, DECLARED, streams(0, "p")(0), units=units) for units in (0, 99))
     assert few.linear is not None
     assert many.linear is not None
     assert (few.linear == many.linear).all()

@@ -416,15 +416,24 @@ def test_no_federation_is_founded_joined_or_bundled_under_a_schema_that_leaves_f
         found(federation, tmp_path / "again")
 
 
-def test_under_add_remove_a_bundle_states_a_public_number_and_not_the_true_one(
-    deployment: Founder,
+@pytest.mark.parametrize(
+    ("written", "changed", "private"),
+    [
+        ('adjacency = "replace-one"', 'adjacency = "add-remove"', "add-remove .* 'record'"),
+        ('unit = "record"', 'unit = "party"', "replace-one .* 'party'"),
+        ('unit = "record"', 'unit = "person"', "replace-one .* 'person'"),
+    ],
+)
+def test_where_it_is_private_a_bundle_states_a_public_number_and_not_the_true_one(
+    deployment: Founder, written: str, changed: str, private: str
 ) -> None:
     folder = deployment().parties[0]
     text = folder.policy.read_text()
+    assert text.count(written) == 1
     with pytest.raises(ValueError, match=r"records must be the number .* replace-one .* got 50"):
         rebundle(folder, records=50)
-    folder.policy.write_text(text.replace('"replace-one"', '"add-remove"'))
-    with pytest.raises(ValueError, match="records must be given under add-remove"):
+    folder.policy.write_text(text.replace(written, changed))
+    with pytest.raises(ValueError, match=f"records must be given under {private}"):
         rebundle(folder)
     with pytest.raises(ValueError, match="records must be at least the number of records, got 39"):
         rebundle(folder, records=39)
