@@ -109,7 +109,7 @@ def build(
     epsilon: float = 1.0,
     delta: float = 1e-6,
     adjacency: str = "replace-one",
-    unit: str | None = None,  # the first that the strategy knows
+    unit: str | None = None,
     ledger: Ledger | None = None,
     release: bool = False,
     run: str = "run",

@@ -394,6 +394,24 @@ def test_equal_weights_are_for_the_record_unit(unit: Unit) -> None:
         )
 
 
+@pytest.mark.parametrize("unit", Unit)
+@pytest.mark.parametrize("name", ["gradient-perturbation", "output-perturbation"])
+def test_where_nothing_is_promised_any_unit_will_do(name: str, unit: Unit) -> None:
+    only = next(other for other in Unit if other is not unit)
+    strategy = strategies.build(
+        replace(strategies.STRATEGIES[name], units=(only,)),
+        task=TASK,
+        budget=None,
+        adjacency="replace-one",
+        options={},
+        noise=streams(0, "n"),
+        run="r",
+        noise_free=True,
+        unit=unit,
+    )
+    assert strategy.plan is None
+
+
 def test_a_strategy_that_drops_the_unit_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     info = replace(strategies.STRATEGIES["gradient-perturbation"], units=tuple(Unit))
 

@@ -134,7 +134,7 @@ class Trainees:
             half = round(query.counting / 2 / query.grid.step)
             total = np.append(total, half * (2 * kept - trained))
         ring = total.view(np.uint64).astype(query.grid.dtype)
-        return ring, {"records": trained, "clipped": trained - kept}
+        return ring, {"units": trained, "clipped": trained - kept}
 
     @cached_property
     def _holding(self) -> Mask:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from fedpriv.learning.training.compiled import CompiledTraining
     from fedpriv.learning.training.settings import LocalSgd
 
+_MOST = 2.0**62  # steps of one update: int64 must hold it
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LocalTrainer:
@@ -128,6 +130,8 @@ class LocalTrainer:
             ValueError: Without clipping, if an update exceeds the bound.
         """
         require_positive(step=step, bound=bound)
+        if bound / step > _MOST:
+            raise ValueError(f"bound must be at most 2^62 steps, got {bound!r} with {step = !r}.")
         if clip_norm is not None:
             require_positive(clip_norm=clip_norm)
         _check_weights(weights, self.batch.parties)
