@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from fedpriv import strategies
 from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.task import PersonBounds
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import MlpModel
 from fedpriv.privacy.adjacency import Adjacency
@@ -38,6 +39,7 @@ from tests.federation.worlds import (
 
 if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import SumStrategy
+    from fedpriv.federation.task import Task
 
 SIZES, WIDTH = (30, 12, 45), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
@@ -60,6 +62,13 @@ BY_SIZES = {
     "local-objective-perturbation",
     "pathak",
 }
+
+
+def task_for(unit: Unit) -> Task:
+    """The task, with persons where those are the unit."""
+    if unit is not Unit.PERSON:
+        return TASK
+    return replace(TASK, in_place=False, persons=PersonBounds(records=2))
 
 
 def federation(task: Any = TASK) -> VectorizedFederation:
@@ -384,7 +393,7 @@ def test_equal_weights_are_for_the_record_unit(unit: Unit) -> None:
     with pytest.raises(ValueError, match=f"unit must be 'record' for equal weights, got '{unit}'"):
         strategies.build(
             info,
-            task=TASK,
+            task=task_for(unit),
             budget=Budget(epsilon=1.0, delta=1e-6),
             adjacency="replace-one",
             options={"weights": "equal"},
