@@ -11,6 +11,7 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
     answers/RUN         the latest release of a run: the secret of its draw, then the answer
     heard/RUN           the latest instruction of a run: its number and digest
     cancelled/RUN       a run that was cancelled: its name
+    attested/RUN        a run whose statement was signed, and which is over: its name
 
 Seats and answers are kept for the latest runs. Of an older one the name of the seat is left, so
 that it is not joined again, and the ledger's rows, so that no release of it is drawn again. Numbers
@@ -83,6 +84,7 @@ class Journal:
         self._answers = folder / "answers"
         self._heard = folder / "heard"
         self._cancelled = folder / "cancelled"
+        self._attested = folder / "attested"
         self._ledger = folder / "ledger"
         self._left = folder / "left"
 
@@ -202,6 +204,16 @@ class Journal:
             _write(path, b"")
         if self._answer(name).exists():
             _write(self._answer(name), b"")
+
+    def attested(self, name: str) -> bool:
+        """Whether the statement of the run that queries call ``name`` was signed."""
+        return (self._attested / _key(name)).exists()
+
+    def attest(self, name: str) -> None:
+        """Remember that the statement of a run is signed: no query of it is answered any more."""
+        self._attested.mkdir(mode=_FOLDER, exist_ok=True)
+        if not self.attested(name):
+            _write(self._attested / _key(name), name.encode())
 
     def _answer(self, name: str) -> Path:
         return self._answers / _key(name)

@@ -21,6 +21,7 @@ from fedpriv.privacy.conversions import group_privacy
 from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.written_plan import events_of
+from fedpriv.privacy.statement.guarantee_forms import understated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -151,6 +152,7 @@ def recomputed(document: Mapping[str, Any]) -> tuple[Finding, ...]:
         "statement": _check_statement,
         "releases": _check_releases,
         "epsilon": _check_epsilon,
+        "other forms": _check_forms,
         "threshold": _check_threshold,
         "n_min": _check_shares,
         "budget": _check_budget,
@@ -224,6 +226,15 @@ def _check_epsilon(document: Mapping[str, Any]) -> str:
     if not (_close(told["epsilon"], person.epsilon) and _close(told["delta"], person.delta)):
         raise Unsound(f"what it states for a person does not follow: that is {person}.")
     return f"epsilon = {found!r} at delta = {delta!r}, by {report.method}, as stated."
+
+
+def _check_forms(document: Mapping[str, Any]) -> str:
+    guarantee = document["statement"]["guarantee"]
+    if guarantee["records"] != document["statement"]["plan"]["records"]:
+        raise Unsound("guarantee and plan state different numbers of records.")
+    if why := understated(guarantee, releases_of(document), slack=_SLACK):
+        raise Unsound(why)
+    return "mu, rho and an attacker's advantage, where they are stated, follow from the releases."
 
 
 def _check_threshold(document: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from fedpriv._collusion import tolerance
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import PrivacyLoss, group_privacy
 from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.statement.guarantee_forms import UNIT
 from fedpriv.privacy.tradeoff import attack_advantage, gaussian_attack_advantage
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Statement:
             "status": SIMULATED if self.facts.simulated else "real",
             "fedpriv": self.version,
             "guarantee": {
-                "unit": "one record",
+                "unit": UNIT,
                 "adjacency": self.plan.adjacency.value,
                 "epsilon": self.epsilon,
                 "delta": self.delta,

@@ -13,6 +13,7 @@ from fedpriv.federation.deployed.attesting import attest
 from fedpriv.federation.deployed.verifying import verify
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.privacy.statement.signed import SignedStatement, read_signed
+from fedpriv.privacy.tradeoff import gaussian_attack_advantage
 from tests.federation.deployed.statement_scenes import (
     NAMES,
     ROUNDS,
@@ -116,6 +117,21 @@ LIES: dict[str, tuple[str, Change]] = {
     "fewer colluders in the noise": ("n_min", fewer_colluders),
     "more honest shares than events have": ("releases", fewer_colluders),
     "events of more noise": ("releases", more_noise),
+    "a smaller mu": ("other forms", change("statement", "guarantee", "gdp_mu", to=0.01)),
+    "a smaller rho": ("other forms", change("statement", "guarantee", "zcdp_rho", to=1e-4)),
+    "a blinder attacker": (
+        "other forms",
+        change("statement", "guarantee", "attack_advantage", to=0.01),
+    ),
+    "a protected person": (
+        "other forms",
+        change("statement", "guarantee", "unit", to="one person"),
+    ),
+    "more records": ("other forms", change("statement", "guarantee", "records", to=10**9)),
+    "a smaller delta per record": (
+        "other forms",
+        change("statement", "guarantee", "delta_times_records", to=1e-9),
+    ),
     "fewer releases": ("releases", change("statement", "releases", 0, 1, to=2)),
     "no releases": ("releases", change("statement", "releases", to=[])),
     "another adjacency": (
@@ -191,6 +207,8 @@ def test_a_party_signs_for_its_own_server_roster_and_name_only(tmp_path: Path) -
     strangers = {
         "signed by this party's server": replace(own, server=other.public_key().public_bytes_raw()),
         "another roster": replace(own, roster="00" * 32),
+        "other parties than those": replace(own, members=own.members[:-1]),
+        "than those of the roster": replace(own, members=Scene.make().members),
         "does not name this party": replace(own, identity=other),
         "name this party as": replace(own, name="east"),
         "party as its roster": replace(own, number=1),
@@ -248,9 +266,27 @@ def test_a_ledger_is_known_by_its_signed_head(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "east.ledger") as ledger:
         ledger.reserve(SHARES.plan.event(0), run="a-later-run", round=0)
         verdict = verify(signed, ledger=ledger)
+        ledger.reserve(SHARES.plan.event(0), run=RUN, round=ROUNDS)
+        gone_on = verify(signed, ledger=ledger)
     assert verdict.sound
+    assert not gone_on.sound  # the run cost more than was signed
     assert "that of east" in next(f.words for f in verdict.findings if f.check == "ledger")
     assert RUN in next(f.words for f in verdict.findings if f.check == "statement")
+
+
+@pytest.mark.parametrize("form", ["gdp_mu", "zcdp_rho"])
+def test_other_forms_of_gaussian_releases_are_computed_again(form: str) -> None:
+    """Skellam shares have no mu; what noise at the server has, must not be stated smaller."""
+    document = SERVER_NOISE.document()
+    guarantee = document["statement"]["guarantee"]
+    true = guarantee[form]
+    for factor, holds in ((1.0, True), (1.5, True), (0.9, False)):
+        guarantee[form] = true * factor
+        if form == "gdp_mu":
+            guarantee["attack_advantage"] = gaussian_attack_advantage(mu=guarantee[form])
+        found = {each.check: each.passed for each in verify(SERVER_NOISE.signed(document)).findings}
+        assert found["other forms"] is holds
+        assert found["epsilon"]
 
 
 def test_less_noise_in_the_plan_than_in_the_events_is_caught() -> None:
