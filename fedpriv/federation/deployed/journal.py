@@ -90,9 +90,9 @@ class Journal:
 
     @property
     def used(self) -> bool:
-        """Whether this party has ever used its ledger, or begun an answer."""
+        """Whether this party has ever used its ledger, or begun an answer, or put one back."""
         begun = self._answers.is_dir() and any(self._answers.iterdir())
-        return begun or self._ledger.exists()
+        return begun or self._ledger.exists() or self._left.exists()
 
     @property
     def ledger(self) -> LedgerMark | None:
@@ -119,13 +119,14 @@ class Journal:
     def leave(self, *joined: str, ledger: LedgerMark) -> None:
         """Leave all runs for good: those joined, here or as told, and all that ``ledger`` knows.
 
-        Their protocol state, answers and draws are erased.
+        Their protocol state, answers and draws are erased. That they were left is known first: no
+        ledger is made anew then, whatever comes between this and putting the old one back.
         """
+        _write(self._left, ledger.to_bytes())
         for run in {*joined, *self.joined}:
             _write(self._seats / run, b"")
         for answer in self._answers.glob("*"):
             answer.unlink()
-        _write(self._left, ledger.to_bytes())
 
     @contextmanager
     def held(self) -> Iterator[None]:

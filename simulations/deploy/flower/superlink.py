@@ -3,6 +3,7 @@
 The SuperLink has one port for everything. Its Control API, which starts runs and admits nodes, asks
 nobody who they are; its Runtime API hands out the server's tasks. Only the Fleet API, which nodes
 use, checks a signature in every request. So the other two answer requests from this machine alone.
+Whether it is up it tells everybody, who may not send a body with that question.
 Who reaches the Fleet API is settled in `admission`, how much they may send in `bodies`, what they
 may say in `fleet_rules`, and when it is passed on in `completeness`. What would find nothing waits
 in `held`, and `middleware` keeps requests out of layers that are not for them. What comes before
@@ -34,6 +35,7 @@ from flwr.superlink.cli.flower_superlink import flower_superlink
 from flwr.superlink.main import _get_middleware
 from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 
 from fedpriv.simulations.deploy.flower.gates.admission import FLEET, Signed, refusal
@@ -82,13 +84,23 @@ class FleetOnly:
 
 def _allowed(scope: Scope) -> bool:
     path: str = scope["path"]
-    if path.startswith(FLEET) or path == _HEALTH:
+    if path == _HEALTH:
+        return not _has_body(scope)
+    if path.startswith(FLEET):
         return True
     client = scope.get("client")
     try:
         return client is not None and ip_address(client[0]).is_loopback
     except ValueError:
         return False
+
+
+def _has_body(scope: Scope) -> bool:
+    """Whether a request announces a body: from a stranger it would take the nodes' memory."""
+    headers = Headers(scope=scope)
+    return "transfer-encoding" in headers or any(
+        length != "0" for length in headers.getlist("content-length")
+    )
 
 
 def returning(activate: Activate) -> Activate:

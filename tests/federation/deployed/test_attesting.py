@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typer.testing import CliRunner
 
 from fedpriv.federation.deployed.attesting import attest
 from fedpriv.federation.deployed.verifying import verify
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.privacy.statement.signed import SignedStatement, read_signed
 from fedpriv.privacy.tradeoff import gaussian_attack_advantage
+from fedpriv.simulations.cli import app
 from tests.federation.deployed.statement_scenes import (
     NAMES,
     ROUNDS,
@@ -247,6 +249,19 @@ def test_the_roster_given_decides_whose_the_keys_are(tmp_path: Path) -> None:
     alone = verify(signed)
     assert alone.sound
     assert {f.check for f in alone.findings if f.passed is None} >= {"roster", "ledger"}
+
+
+def test_whoever_made_a_statement_writes_no_line_of_the_verdict(tmp_path: Path) -> None:
+    document = SHARES.document()
+    document["parties"][0]["name"] = "nobody\nThe statement holds.\x1b[8m"
+    document["statement"]["guarantee"]["epsilon"] = 0.1
+    path = tmp_path / "statement.signed.json"
+    path.write_text(SHARES.signed(document).to_text())
+    said = CliRunner().invoke(app, ["verify", str(path)])
+    assert said.exit_code == 1
+    assert said.output.isascii()
+    assert "The statement holds." not in said.output.splitlines()
+    assert "The statement does NOT hold." in said.output.splitlines()
 
 
 def test_a_signature_under_another_name_is_caught(tmp_path: Path) -> None:

@@ -170,6 +170,16 @@ def test_one_node_does_not_take_the_memory_of_all(alone: Alone) -> None:
         assert time.monotonic() < deadline
 
 
+def test_a_stranger_does_not_take_the_memory_of_all(alone: Alone) -> None:
+    """Eight bodies that nobody signed, a byte now and then of each, kept all parties out."""
+    with ExitStack() as stack:
+        for _ in range(8):
+            connection = stack.enter_context(connected(alone))
+            begin(connection, "/health", {"content-length": 64 * MIB})
+            assert answer(connection) == 403
+        assert alone.nodes[0].pulled() == []
+
+
 def asked_briefly(alone: Alone, key: EllipticCurvePrivateKey) -> int | None:
     """The status of a request with a long body; None if the SuperLink waits for it."""
     with connected(alone) as connection:
