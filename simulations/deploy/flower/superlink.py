@@ -8,7 +8,7 @@ Who reaches the Fleet API is settled in `admission`, how much they may send in `
 may say in `fleet_rules`, and when it is passed on in `completeness`. What would find nothing waits
 in `held`, and `middleware` keeps requests out of layers that are not for them. What comes before
 all that, the head of a request, has a limit in one of uvicorn's two parsers, and none in the one
-that it prefers.
+that it prefers; and its time is limited in `heads`.
 
 Not covered: other users of this machine, and a proxy on it, which makes every request a local one.
 
@@ -50,6 +50,7 @@ from fedpriv.simulations.deploy.flower.gates.fleet_rules import (
     handed,
     replying,
 )
+from fedpriv.simulations.deploy.flower.gates.heads import PromptHeads
 from fedpriv.simulations.deploy.flower.held import held_by_superlink
 from fedpriv.simulations.deploy.flower.middleware import lean
 from fedpriv.simulations.deploy.flower.patches import put_in_place
@@ -122,7 +123,7 @@ def returning(activate: Activate) -> Activate:
 
 def served(**settings: Any) -> None:
     """Serve with limits on the head of a request, and without a line of log for each of them."""
-    uvicorn.run(**settings | {"http": "h11", "ws": "none", "access_log": False})
+    uvicorn.run(**settings | {"http": PromptHeads, "ws": "none", "access_log": False})
 
 
 def changes() -> tuple[tuple[ModuleType, str, object], ...]:
