@@ -130,7 +130,7 @@ def releases_of(document: Mapping[str, Any]) -> Block:
             (event_from_dict(event), _whole(count))
             for event, count in document["statement"]["releases"]
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unsound(f"its releases cannot be read: {error}") from None
     counts = [count for _, count in block]
     if not block or min(counts) < 1 or sum(counts) > _MOST_RELEASES:

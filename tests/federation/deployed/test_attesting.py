@@ -135,6 +135,7 @@ LIES: dict[str, tuple[str, Change]] = {
         change("statement", "guarantee", "delta_times_records", to=1e-9),
     ),
     "fewer releases": ("releases", change("statement", "releases", 0, 1, to=2)),
+    "no event": ("releases", change("statement", "releases", 0, 0, to=7)),
     "no releases": ("releases", change("statement", "releases", to=[])),
     "another adjacency": (
         "releases",
