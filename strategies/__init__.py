@@ -17,6 +17,7 @@ from fedpriv.federation.strategy.base import Run, SumStrategy
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.plan import NOISE_PLACES
 from fedpriv.privacy.planning.shares import Sharing
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 from fedpriv.strategies import (
     adaptive_clipping,
     adaptive_gradient,
@@ -90,10 +91,12 @@ def build(
     run: str,
     ledger: Ledger | None = None,
     release: bool = False,
+    noise_free: bool = False,
     noise_at: NoisePlace = "server",
     dropout: float = 0.0,
     colluding: float = DEFAULT_COLLUDING,
     share_law: ShareLaw | Literal["auto"] = "auto",
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> SumStrategy:
     """The strategy ``name``, planned within its budget and ready to ask.
 
@@ -107,10 +110,13 @@ def build(
         run: The name of the run.
         ledger: Where a release is reserved and committed; None in a simulation.
         release: Whether it is for a release whose ledger is attached later.
+        noise_free: Whether a private strategy is to add no noise, for study: without a budget, and
+            never in a release.
         noise_at: Who adds the noise; "parties": in shares, so that nobody sees an exact sum.
         dropout: With noise at the parties, the largest fraction of them missing from a sum.
         colluding: With noise at the parties, the largest fraction that tell their shares.
         share_law: Of the shares; "auto" is Skellam if δ > 0, else Pólya.
+        unit: Whose privacy the guarantee protects: "record", "person" or "party".
 
     Raises:
         BudgetExceeded: The strategy's plan does not fit its budget. Nothing was asked.
@@ -119,8 +125,14 @@ def build(
         require_choice(STRATEGIES, strategy=name)
     info = STRATEGIES[name] if isinstance(name, str) else name
     name = info.name
-    if info.private != (budget is not None):
-        rule = "must be given" if info.private else "must be None"
+    if noise_free and (release or ledger is not None):
+        raise ValueError(
+            f"a release of {name} must have noise, got epsilon = 'inf': without it the model may "
+            "reveal any record. Simulate it, or give privacy.epsilon a number."
+        )
+    promised = info.private and not noise_free
+    if promised != (budget is not None):
+        rule = "must be given" if promised else "must be None"
         raise ValueError(f"budget {rule} for {name}, got {budget!r}.")
     if info.convex_only:
         task.require_convex(name)
@@ -131,25 +143,49 @@ def build(
             f"noise_at must be 'server' for {name}, got 'parties': only {known} have noise that is "
             "calibrated to a sum of the parties' answers, and so can be brought in shares."
         )
+    whose = Unit(unit)
+    if info.private and whose not in info.units:
+        raise ValueError(_unsupported_unit(info, whose))
     setup = Setup(
         task=task,
+        unit=whose,
         adjacency=Adjacency(adjacency),
         run=Run(name=run, noise=noise, ledger=ledger, release=release),
         allowance=budget,
+        noise_free=info.private and noise_free,
         sharing=(
             Sharing(parties=task.parties, dropout=dropout, colluding=colluding, law=share_law)
-            if noise_at == "parties"
+            if noise_at == "parties" and promised
             else None
         ),
         signature=name if info.guest else "",
     )
     chosen = info.options.model_validate(dict(options))
-    if info.guest is None:
-        return _BUILDERS[name](setup, chosen)
-    return _require_planned(info.guest(setup, chosen), info)
+    built = (
+        _BUILDERS[name](setup, chosen)
+        if info.guest is None
+        else _require_planned(info.guest(setup, chosen), info, promised=promised)
+    )
+    if built.plan is not None and built.plan.unit is not whose:
+        raise ValueError(
+            f"{name}: its plan is for unit {built.plan.unit.value!r} and must be for "
+            f"{whose.value!r}; pass on the setup."
+        )
+    return built
 
 
-def _require_planned(strategy: object, info: StrategyInfo) -> SumStrategy:
+def _unsupported_unit(info: StrategyInfo, unit: Unit) -> str:
+    """Why a strategy is not built for a unit of privacy, and which are."""
+    has = " or ".join(repr(each.value) for each in info.units)
+    able = [name for name, each in STRATEGIES.items() if each.private and unit in each.units]
+    instead = f"Use {', '.join(able)}" if able else "No strategy protects it yet"
+    return (
+        f"unit must be {has} for {info.name}, got {unit.value!r}: its noise is not calibrated to "
+        f"{unit.words}. {instead}."
+    )
+
+
+def _require_planned(strategy: object, info: StrategyInfo, *, promised: bool) -> SumStrategy:
     """Refuse a user's own strategy whose noise is not the base class's, by a plan in its name."""
     if not isinstance(strategy, SumStrategy):
         raise ValueError(f"{info.name}: build must return a strategy, got {strategy!r}.")
@@ -157,11 +193,11 @@ def _require_planned(strategy: object, info: StrategyInfo) -> SumStrategy:
         if strategy.plan is not None:
             raise ValueError(f"{info.name}: a strategy with noise_by = 'nobody' has no plan.")
         return strategy
-    if not isinstance(strategy, NoisyGradients) or strategy.plan is None:
+    if not isinstance(strategy, NoisyGradients) or (strategy.plan is None) is promised:
         raise ValueError(
             f"{info.name}: a strategy with noise must derive from NoisyGradients, which adds the "
             f"noise of its plan, got {type(strategy).__name__}."
         )
-    if strategy.plan.strategy != info.name:
+    if strategy.plan is not None and strategy.plan.strategy != info.name:
         raise ValueError(f"{info.name}: its plan must be in its own name; pass on the setup.")
     return strategy

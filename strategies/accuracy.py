@@ -20,6 +20,7 @@ from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.kinds import AccuracyQuery
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.privacy.planning.counts import counts_plan
+from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.sharing import released, share_of, share_reach, with_shares
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ class Accuracy(SumStrategy):
 def build(setup: Setup, theta: NDArray[np.float64]) -> Accuracy:
     """The evaluation of the model ``theta``, planned within its budget."""
     task = setup.task
+    if setup.unit is not Unit.RECORD:
+        raise ValueError(
+            f"unit must be 'record' for a private evaluation, got {setup.unit.value!r}: the counts "
+            f"are of records, and how far {setup.unit.words} can move them has no bound."
+        )
     moved = count_sensitivity(setup.adjacency)
     plan = counts_plan(
         budget=setup.budget,
@@ -82,6 +88,7 @@ def build(setup: Setup, theta: NDArray[np.float64]) -> Accuracy:
         sizes=task.sizes,
         step=STEP,
         adjacency=setup.adjacency,
+        unit=setup.unit,
     )
     if setup.sharing is not None:
         bound = float(task.parties * MOST_RECORDS)

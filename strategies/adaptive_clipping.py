@@ -35,7 +35,8 @@ from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.strategies.common.building import Count, Positive, Setup, Share, StrategyInfo
 from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser, pack, unpack
-from fedpriv.strategies.common.plans import gradient_grid
+from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
+from fedpriv.strategies.common.sharing import noisy_sum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.learning.optimisers import Optimiser
+    from fedpriv.privacy.planning.noise_free import NoiseFree
     from fedpriv.privacy.randomness import RandomStream
 
     Vector = NDArray[np.float64]
@@ -92,7 +94,7 @@ class AdaptiveClipping(AdaptiveStrategy):
         self,
         *,
         task: Task,
-        plan: AdaptivePlan,
+        plan: AdaptivePlan | NoiseFree,
         optimiser: Optimiser,
         run: Run,
         options: ClippingOptions,
@@ -107,24 +109,22 @@ class AdaptiveClipping(AdaptiveStrategy):
         self._iterate = self._theta
         self._memory = optimiser.start(self._iterate)
         counting = options.rule == "quantile"
-        each = plan.filter.limit / options.rounds  # μ² of a round
+        each = (
+            0.0 if self.plan is None else self.plan.filter.limit / options.rounds
+        )  # μ² of a round
         self._gradient_mu = sqrt(each * (1 - options.count_share) if counting else each)
         self._count_mu = sqrt(each * options.count_share)
+        self._grid_step = plan.step
 
     def _play(self) -> Round:
         return self._quantile() if self._options.rule == "quantile" else self._coordinate()
 
     def _quantile(self) -> Round:
         mechanism, counting = self._on_gradients(), self._on_counts()
-        # The parties are told what both releases cost together.
-        event = GaussianEvent(
-            adjacency=self.plan.adjacency,
-            relative_noise=1 / sqrt(self._gradient_mu**2 + self._count_mu**2),
-        )
-        query = self._query_at(event, counted=True)
+        query = self._query_at(self._both(), counted=True)
 
         def count(answer: Sum, stream: RandomStream) -> Vector:
-            noisy = counting.release(answer.total[-1:], step=answer.step, stream=stream)
+            noisy = noisy_sum(counting, answer.total[-1:], step=answer.step, stream=stream)
             return noisy / sum(answer.sizes)
 
         gradient = yield Step(release=mechanism, query=query, draw=self._mean(mechanism))
@@ -143,12 +143,13 @@ class AdaptiveClipping(AdaptiveStrategy):
         spread = np.sqrt(self._variance)
         scale = self._options.clip * np.sqrt(spread / spread.mean())
         mechanism = self._on_gradients()
-        query = self._query_at(mechanism.event(), centre=self._centre, scale=scale)
+        event = None if mechanism is None else mechanism.event()
+        query = self._query_at(event, centre=self._centre, scale=scale)
         scaled = yield Step(release=mechanism, query=query, draw=self._mean(mechanism))
         gradient = scale * scaled + self._centre
         self._step_along(gradient)
         options, records = self._options, self.task.records
-        noise = (scale * mechanism.stddev / records) ** 2
+        noise = 0.0 if mechanism is None else (scale * mechanism.stddev / records) ** 2
         seen = (gradient - self._centre) ** 2 - noise
         bounded = np.clip(seen, options.least_variance, options.most_variance)
         decay = options.spread_decay
@@ -161,35 +162,54 @@ class AdaptiveClipping(AdaptiveStrategy):
         averaged = isinstance(self._optimiser, Averaged)
         self._theta = self._memory.average if averaged else self._iterate
 
-    def _on_gradients(self) -> GaussianMechanism:
+    # The noise of a round; None in a run without.
+
+    def _on_gradients(self) -> GaussianMechanism | None:
+        if self.plan is None:
+            return None
         moved = gradient_sensitivity(self.task, clip_norm=self._clip, adjacency=self.plan.adjacency)
         sensitivity = grid_sensitivity(moved, dimension=self.task.dimension, step=self.plan.step)
         return GaussianMechanism(
             sensitivity=sensitivity,
             stddev=sensitivity / self._gradient_mu,
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
         )
 
-    def _on_counts(self) -> GaussianMechanism:
+    def _on_counts(self) -> GaussianMechanism | None:
         """A record more, less or another changes the count by at most one; the grid is exact."""
+        if self.plan is None:
+            return None
         return GaussianMechanism(
-            sensitivity=1.0, stddev=1 / self._count_mu, adjacency=self.plan.adjacency
+            sensitivity=1.0,
+            stddev=1 / self._count_mu,
+            adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
         )
 
-    def _mean(self, mechanism: GaussianMechanism) -> Any:
+    def _both(self) -> GaussianEvent | None:
+        """What the parties are told: the cost of both releases together."""
+        if self.plan is None:
+            return None
+        relative = 1 / sqrt(self._gradient_mu**2 + self._count_mu**2)
+        return GaussianEvent(
+            adjacency=self.plan.adjacency, unit=self.plan.unit, relative_noise=relative
+        )
+
+    def _mean(self, mechanism: GaussianMechanism | None) -> Any:
         def draw(answer: Sum, stream: RandomStream) -> Vector:
             total = answer.total[: self.task.dimension]
-            noisy = mechanism.release(total, step=answer.step, stream=stream)
+            noisy = noisy_sum(mechanism, total, step=answer.step, stream=stream)
             return noisy / sum(answer.sizes)
 
         return draw
 
-    def _query_at(self, event: GaussianEvent, **more: Any) -> GradientQuery:
+    def _query_at(self, event: GaussianEvent | None, **more: Any) -> GradientQuery:
         bound = self.task.records * max(self._clip, 1.0)
         return GradientQuery(
             run=self._run.name,
             round=self._round,
-            grid=grid_of(step=self.plan.step, bound=bound, parties=self.task.parties),
+            grid=grid_of(step=self._grid_step, bound=bound, parties=self.task.parties),
             event=event,
             theta=self._iterate,
             clip_norm=self._clip,
@@ -223,9 +243,25 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: ClippingOptions) -> AdaptiveClipping:
     """The strategy, with an empty plan and a fresh filter."""
     task = setup.task
-    quantile = options.rule == "quantile"
+    optimiser = make_optimiser(options, task, rounds=options.rounds)
+    return AdaptiveClipping(
+        task=task,
+        plan=_plan(setup, options),
+        optimiser=optimiser,
+        run=setup.run,
+        options=options,
+    )
+
+
+def _plan(setup: Setup, options: ClippingOptions) -> AdaptivePlan | NoiseFree:
+    task, quantile = setup.task, options.rule == "quantile"
+    if setup.noise_free:
+        widest = max(1.0, _WIDEST * options.clip)
+        return noise_free_gradients(
+            setup, rates=(1.0,) * options.rounds, clip_norm=options.clip, widest=widest
+        )
     step, _ = gradient_grid(setup, clip_norm=options.clip / _WIDEST if quantile else 1.0)
-    plan = AdaptivePlan(
+    return AdaptivePlan(
         strategy=AdaptiveClipping.name,
         query="the sum of its records' clipped gradients, and how many were not clipped",
         released="noisy sums of gradients and noisy counts, hence every model of the run",
@@ -235,9 +271,5 @@ def build(setup: Setup, options: ClippingOptions) -> AdaptiveClipping:
         dimension=task.dimension,
         step=min(step, 1.0),
         clip_norm=options.clip if quantile else 1.0,
-        filter=GdpFilter(budget=setup.budget, adjacency=setup.adjacency),
-    )
-    optimiser = make_optimiser(options, task, rounds=options.rounds)
-    return AdaptiveClipping(
-        task=task, plan=plan, optimiser=optimiser, run=setup.run, options=options
+        filter=GdpFilter(budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit),
     )

@@ -33,9 +33,11 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import RdpFilter
+from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
-from fedpriv.strategies.common.plans import gradient_grid
+from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
+from fedpriv.strategies.common.sharing import noisy_sum
 
 if TYPE_CHECKING:
     from typing import Any
@@ -88,25 +90,35 @@ class AdaptiveGradient(AdaptiveStrategy):
     name: ClassVar[str] = "agd"
 
     def __init__(
-        self, *, task: Task, plan: AdaptivePlan, moved: float, run: Run, options: AdaptiveOptions
+        self,
+        *,
+        task: Task,
+        plan: AdaptivePlan | NoiseFree,
+        moved: float,
+        run: Run,
+        options: AdaptiveOptions,
     ) -> None:
         start = task.model.initial(np.random.default_rng(options.seed)).numpy()
         super().__init__(task=task, plan=plan, rounds=options.rounds, run=run, start=start)
-        if plan.clip_norm is None or not isinstance(plan.filter, RdpFilter):
-            raise ValueError("plan must state a clip_norm and hold a Rényi filter.")
+        if plan.clip_norm is None:
+            raise ValueError("plan must state the clip_norm of a gradient, got None.")
         self._options = options
-        self._clip: float = plan.clip_norm
+        self._clip, self._grid_step = plan.clip_norm, plan.step
+        self._longest = options.largest_step
+        self._taken = self._relative_noise = 0.0
+        if isinstance(plan, NoiseFree):
+            return
+        if not isinstance(plan.filter, RdpFilter):
+            raise ValueError("plan must hold a Rényi filter.")
         self._sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=plan.step)
         self._share = plan.filter.limit / (2 * options.splits)
         self._order = plan.filter.order
         # D_α of Gaussian noise is α/(2z²): z for one share of the budget.
         self._relative_noise = sqrt(self._order / (2 * self._share))
-        self._longest = options.largest_step
-        self._taken = 0.0
 
     def _play(self) -> Round:
         first, chooser = self._gradient(1.0), self._chooser()
-        if not self.plan.affords(first, chooser):
+        if self.plan and first and chooser and not self.plan.affords(first, chooser):
             self.stopped = "the budget does not pay for another gradient and another step."
             return
         gradient = yield self._asking(first)
@@ -118,6 +130,9 @@ class AdaptiveGradient(AdaptiveStrategy):
             (index,) = yield self._choosing(chooser, points, attempt)
             if index > 0:
                 break
+            if first is None:
+                self.stopped = "no step along the exact gradient lowers the risk."
+                return
             second = self._gradient(1 / sqrt(self._options.growth))
             again = yield self._asking(second, part=f"gradient-{attempt}")
             share = self._options.growth / (1 + self._options.growth)
@@ -132,52 +147,59 @@ class AdaptiveGradient(AdaptiveStrategy):
         if (self.round + 1) % _REVIEW == 0:
             self._longest, self._taken = _ROOM * self._taken, 0.0
 
-    def _gradient(self, factor: float) -> GaussianMechanism:
-        """Noise on a sum of gradients, in units of the noise of a round's first."""
+    def _gradient(self, factor: float) -> GaussianMechanism | None:
+        """Noise on a sum of gradients, in units of the noise of a round's first; None without."""
+        if self.plan is None:
+            return None
         return GaussianMechanism(
             sensitivity=self._sensitivity,
             stddev=factor * self._relative_noise * self._sensitivity,
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
         )
 
-    def _asking(self, mechanism: GaussianMechanism, part: str = "") -> Step:
+    def _asking(self, mechanism: GaussianMechanism | None, part: str = "") -> Step:
         def draw(answer: Sum, stream: RandomStream) -> Vector:
-            noisy = mechanism.release(answer.total, step=answer.step, stream=stream)
+            noisy = noisy_sum(mechanism, answer.total, step=answer.step, stream=stream)
             return noisy / self.task.gradient_count("proportional", answer.sizes)
 
         bound = self.task.records * self._clip
         query = GradientQuery(
             run=self._run.name,
             round=self._round,
-            grid=grid_of(step=self.plan.step, bound=bound, parties=self.task.parties),
-            event=mechanism.event(),
+            grid=grid_of(step=self._grid_step, bound=bound, parties=self.task.parties),
+            event=None if mechanism is None else mechanism.event(),
             theta=self._theta,
             clip_norm=self._clip,
         )
         return Step(release=mechanism, query=query, draw=draw, part=part)
 
-    def _chooser(self) -> ReportNoisyMax | ExponentialMechanism:
+    def _chooser(self) -> ReportNoisyMax | ExponentialMechanism | None:
         """The rule of a selection that costs one share: ε-DP has D_α ≤ αε²/2, a range of ε αε²/8.
 
-        Under add-remove adjacency all losses move the same way: monotone.
+        Under add-remove adjacency all losses move the same way: monotone. None without noise.
         """
+        if self.plan is None:
+            return None
         range_only = self._options.selection == "exponential"
         kind = ExponentialMechanism if range_only else ReportNoisyMax
         return kind(
             adjacency=self.plan.adjacency,
+            unit=self.plan.unit,
             epsilon=sqrt((8 if range_only else 2) * self._share / self._order),
             sensitivity=self._options.loss_clip,
             monotone=self.plan.adjacency is Adjacency.ADD_REMOVE,
         )
 
     def _choosing(
-        self, chooser: ReportNoisyMax | ExponentialMechanism, points: Vector, attempt: int
+        self, chooser: ReportNoisyMax | ExponentialMechanism | None, points: Vector, attempt: int
     ) -> Step:
         penalties = self.task.regulariser / 2 * np.square(points).sum(axis=1)
 
         def draw(answer: Sum, stream: RandomStream) -> Vector:
             risks = answer.value + _on_grid(sum(answer.sizes) * penalties, step=answer.step)
-            return np.array([float(chooser.select(-risks, stream))])
+            least = np.argmin(risks) if chooser is None else chooser.select(-risks, stream)
+            return np.array([float(least)])
 
         clip = self._options.loss_clip
         query = LossQuery(
@@ -188,7 +210,7 @@ class AdaptiveGradient(AdaptiveStrategy):
                 bound=self.task.records * clip,
                 parties=self.task.parties,
             ),
-            event=chooser.event(),
+            event=None if chooser is None else chooser.event(),
             points=points,
             clip=clip,
         )
@@ -229,11 +251,14 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: AdaptiveOptions) -> AdaptiveGradient:
     """The strategy, with an empty plan and a fresh filter."""
     task = setup.task
+    step, moved = gradient_grid(setup, clip_norm=options.clip)
+    if setup.noise_free:
+        exact = noise_free_gradients(setup, rates=(1.0,) * options.rounds, clip_norm=options.clip)
+        return AdaptiveGradient(task=task, plan=exact, moved=moved, run=setup.run, options=options)
     if setup.budget.delta == 0:
         raise ValueError(
             "delta must be positive for agd, got 0: Gaussian noise has no pure guarantee."
         )
-    step, moved = gradient_grid(setup, clip_norm=options.clip)
     plan = AdaptivePlan(
         strategy=AdaptiveGradient.name,
         query="sums of its records' clipped gradients, and of their clipped losses at some points",
@@ -244,6 +269,8 @@ def build(setup: Setup, options: AdaptiveOptions) -> AdaptiveGradient:
         dimension=task.dimension,
         step=step,
         clip_norm=options.clip,
-        filter=RdpFilter.for_gaussians(budget=setup.budget, adjacency=setup.adjacency),
+        filter=RdpFilter.for_gaussians(
+            budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit
+        ),
     )
     return AdaptiveGradient(task=task, plan=plan, moved=moved, run=setup.run, options=options)

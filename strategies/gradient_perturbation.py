@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task, Weights
     from fedpriv.learning.optimisers import Optimiser
+    from fedpriv.privacy.planning.noise_free import NoiseFree
     from fedpriv.privacy.planning.plan import Plan
 
 
@@ -67,7 +68,7 @@ class GradientPerturbation(SumStrategy):
         self,
         *,
         task: Task,
-        plan: Plan,
+        plan: Plan | NoiseFree,
         optimiser: Optimiser,
         run: Run,
         weights: Weights = "proportional",
@@ -142,7 +143,7 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
     )
 
 
-def _plan(setup: Setup, options: GradientOptions) -> Plan:
+def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
     if not isinstance(options.sampling_rate, GrowingOptions):
         return plan_gradients(
             setup,

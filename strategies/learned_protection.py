@@ -11,6 +11,9 @@ L2P: Hong, Wang, Wang and Zhou 2021. Both networks see releases only, so all tha
 post-processing, and may be as bad as it likes: a poor protector costs accuracy, never privacy. The
 filter Σμ² ≤ μ(ε, δ)² pays for noise that depends on earlier releases, which a composition theorem
 for fixed schedules does not.
+
+Without noise, for study, it moves as at the largest budget that the protector was trained for, with
+exact norms and gradients, for T rounds.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import numpy as np
 import torch
 
 from fedpriv._validate import require_choice
-from fedpriv.federation.queries.bounds import grid_of, headroom
+from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.adaptive import AdaptiveStrategy, Step
 from fedpriv.learning.protector import (
@@ -40,9 +43,12 @@ from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import GdpFilter
+from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
-from fedpriv.strategies.common.plans import gradient_grid
+from fedpriv.strategies.common.learned_noise import Noises, norm_mechanism
+from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
+from fedpriv.strategies.common.sharing import noisy_sum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +65,6 @@ if TYPE_CHECKING:
 
 PROTECTORS = Path(__file__).parent / "protectors"
 _NORM = "norm"
-_U = 2.0**-53
 
 
 class LearnedOptions(Options):
@@ -108,9 +113,8 @@ class LearnedProtection(AdaptiveStrategy):
         self,
         *,
         task: Task,
-        plan: AdaptivePlan,
-        reference: GaussianMechanism,
-        norm: GaussianMechanism,
+        plan: AdaptivePlan | NoiseFree,
+        noises: Noises | None,
         around: Surroundings,
         protector: Chooser,
         run: Run,
@@ -118,60 +122,80 @@ class LearnedProtection(AdaptiveStrategy):
     ) -> None:
         if plan.clip_norm is None:
             raise ValueError("plan must state the clip_norm of a gradient, got None.")
-        self._clip = plan.clip_norm
-        self._reference, self._norm = reference, norm
-        self._quietest = _times(reference, LEAST_NOISE)
-        self._noisiest = _times(reference, MOST_NOISE)
-        least = plan.filter.cost(norm.event()) + plan.filter.cost(self._noisiest.event())
-        rounds = ceil(plan.filter.limit / least)
+        self._clip, self._grid_step, self._noises = plan.clip_norm, plan.step, noises
+        rounds = plan.rounds
+        if not isinstance(plan, NoiseFree):
+            if noises is None:
+                raise ValueError("noises must be given with a plan, got None.")
+            cost, noisiest = plan.filter.cost, noises.times(MOST_NOISE)
+            least = cost(noises.norm.event()) + cost(noisiest.event())
+            rounds = ceil(plan.filter.limit / least)
         super().__init__(task=task, plan=plan, rounds=rounds, run=run, start=start)
         self._protector, self._around = protector, around
         self._memory = protector.start(task.dimension)
 
     def _play(self) -> Round:
-        if not self.plan.affords(self._norm, self._noisiest):
+        noises = self._noises
+        if noises and not self.paid.affords(noises.norm, noises.times(MOST_NOISE)):
             self.stopped = f"the budget is spent after {self._round} rounds"
             return
-        query = self._gradient_query()
-        (norm,) = yield Step(part=_NORM, release=self._norm, query=query, draw=self._draw_norm)
+        query, on_norm = self._gradient_query(), noises.norm if noises else None
+        draw_norm = partial(self._draw_norm, on_norm)
+        (norm,) = yield Step(part=_NORM, release=on_norm, query=query, draw=draw_norm)
         chosen = self._schedule(float(norm))
-        mechanism = self._affordable(_times(self._reference, chosen))
+        mechanism = self._affordable(noises.times(chosen)) if noises else None
         mean = yield Step(release=mechanism, query=query, draw=partial(self._draw_mean, mechanism))
-        self._move(mean, noise=mechanism.stddev / self._reference.stddev)
+        if noises and mechanism:
+            chosen = mechanism.stddev / noises.reference.stddev
+        self._move(mean, noise=chosen)
 
     def _gradient_query(self) -> GradientQuery:
         """One exchange for both releases; its event is the most that both can cost."""
-        most = hypot(*(1 / m.event().relative_noise for m in (self._norm, self._quietest)))
         return GradientQuery(
             run=self._run.name,
             round=self._round,
             grid=grid_of(
-                step=self.plan.step,
+                step=self._grid_step,
                 bound=self.task.records * self._clip,
                 parties=self.task.parties,
             ),
-            event=GaussianEvent(relative_noise=1 / most, adjacency=self.plan.adjacency),
+            event=self._both(),
             theta=self._theta,
             clip_norm=self._clip,
         )
 
-    def _draw_norm(self, answer: Sum, stream: RandomStream) -> Vector:
+    def _both(self) -> GaussianEvent | None:
+        """The most that both releases of a round can cost; None without noise."""
+        if self._noises is None:
+            return None
+        both = (self._noises.norm, self._noises.times(LEAST_NOISE))
+        most = hypot(*(1 / mechanism.event().relative_noise for mechanism in both))
+        return GaussianEvent(
+            relative_noise=1 / most, adjacency=both[0].adjacency, unit=both[0].unit
+        )
+
+    def _draw_norm(
+        self, mechanism: GaussianMechanism | None, answer: Sum, stream: RandomStream
+    ) -> Vector:
         """The noisy norm of the mean, over C; the norm on the grid, an integer, gets the noise."""
         length = np.linalg.norm(answer.total.astype(np.float64))
         total = np.array([np.rint(length)]).astype(np.int64)
-        noisy = self._norm.release(total, step=answer.step, stream=stream)
+        noisy = noisy_sum(mechanism, total, step=answer.step, stream=stream)
         return noisy / (self._clip * sum(answer.sizes))
 
-    def _draw_mean(self, mechanism: GaussianMechanism, answer: Sum, stream: RandomStream) -> Vector:
+    def _draw_mean(
+        self, mechanism: GaussianMechanism | None, answer: Sum, stream: RandomStream
+    ) -> Vector:
         """The noisy mean gradient."""
-        noisy = mechanism.release(answer.total, step=answer.step, stream=stream)
+        noisy = noisy_sum(mechanism, answer.total, step=answer.step, stream=stream)
         return noisy / sum(answer.sizes)
 
     # Everything from here on sees releases only.
 
     def _schedule(self, norm: float) -> float:
         """The scheduler's choice, within its range; what is no number counts as the most noise."""
-        spendable = self.plan.filter.left / self.plan.filter.limit
+        fund = None if self.plan is None else self.plan.filter
+        spendable = 1 - self._elapsed if fund is None else fund.left / fund.limit
         answer, self._memory = self._protector.schedule(
             torch.tensor([norm], dtype=torch.float32),
             elapsed=self._elapsed,
@@ -188,7 +212,7 @@ class LearnedProtection(AdaptiveStrategy):
 
     def _affordable(self, mechanism: GaussianMechanism) -> GaussianMechanism:
         """``mechanism``, with more noise if less of the budget is left than it costs."""
-        relative = max(mechanism.event().relative_noise, 1 / sqrt(self.plan.filter.left))
+        relative = max(mechanism.event().relative_noise, 1 / sqrt(self.paid.filter.left))
         return replace(mechanism, stddev=relative * mechanism.sensitivity)
 
     def _move(self, mean: Vector, *, noise: float) -> None:
@@ -239,34 +263,47 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
     clip = card.clip_norm * task.feature_bound if options.clip == "auto" else options.clip
     step, moved = gradient_grid(setup, clip_norm=clip)
     sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
-    fresh = GdpFilter(budget=setup.budget, adjacency=setup.adjacency)
     whole = task.records * clip  # what the units of a protector are relative to
-    noise = sensitivity / (whole * sqrt(fresh.limit))
+    if setup.noise_free:
+        fresh, noise = None, card.least_noise
+    else:
+        fresh = GdpFilter(budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit)
+        noise = sensitivity / (whole * sqrt(fresh.limit))
     horizon = card.horizon(noise) if options.horizon == "auto" else options.horizon
     allowance = Allowance(noise=noise, horizon=horizon, norm_share=card.norm_share)
     around = allowance.around(task.dimension)
-    return LearnedProtection(
-        task=task,
-        plan=AdaptivePlan(
-            strategy=LearnedProtection.name,
-            query="the sum of its records' clipped gradients at the current model",
-            released=(
-                "every round's noisy norm and noisy sum of gradients, hence every model of the "
-                f"run; noise and steps by the protector {options.protector!r}, trained on "
-                f"{card.trained_on}, sha256 {sha256[:16]}"
-            ),
-            filter=fresh,
-            parties=task.parties,
-            records=task.records,
-            smallest_party=task.smallest,
-            dimension=task.dimension,
-            step=step,
-            clip_norm=clip,
+    shared: dict[str, Any] = {
+        "task": task,
+        "around": around,
+        "protector": protector,
+        "run": setup.run,
+        "start": task.model.initial(np.random.default_rng(options.seed)).numpy(),
+    }
+    if fresh is None:
+        exact = noise_free_gradients(setup, rates=(1.0,) * horizon, clip_norm=clip)
+        return LearnedProtection(plan=exact, noises=None, **shared)
+    plan = AdaptivePlan(
+        strategy=LearnedProtection.name,
+        query="the sum of its records' clipped gradients at the current model",
+        released=(
+            "every round's noisy norm and noisy sum of gradients, hence every model of the "
+            f"run; noise and steps by the protector {options.protector!r}, trained on "
+            f"{card.trained_on}, sha256 {sha256[:16]}"
         ),
+        filter=fresh,
+        parties=task.parties,
+        records=task.records,
+        smallest_party=task.smallest,
+        dimension=task.dimension,
+        step=step,
+        clip_norm=clip,
+    )
+    noises = Noises(
         reference=GaussianMechanism(
             sensitivity=sensitivity,
             stddev=around.gradient_noise * whole,
             adjacency=setup.adjacency,
+            unit=setup.unit,
         ),
         norm=norm_mechanism(
             setup,
@@ -275,31 +312,8 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
             sensitivity=sensitivity,
             relative_noise=around.norm_noise * whole / sensitivity,
         ),
-        around=around,
-        protector=protector,
-        run=setup.run,
-        start=task.model.initial(np.random.default_rng(options.seed)).numpy(),
     )
-
-
-def norm_mechanism(
-    setup: Setup, *, clip_norm: float, step: float, sensitivity: float, relative_noise: float
-) -> GaussianMechanism:
-    """Noise for the norm of a sum that one record moves by ``sensitivity``.
-
-    The norm moves by no more: |‖S‖ − ‖S′‖| ≤ ‖S − S′‖. Rounded to the grid it moves by one step
-    more. Float64 computes it within a factor 1 ± γ_(d+4) (Higham 2002, §3.1), and it is at most
-    C for every record, of all that there may be, and √d steps for the rounding of every party.
-    """
-    task = setup.task
-    most = headroom(setup.adjacency, task) * task.records
-    longest = most * clip_norm + task.parties * sqrt(task.dimension) * step
-    operations = task.dimension + 4
-    gamma = operations * _U / (1 - operations * _U)
-    moved = sensitivity + step + 2 * gamma * longest
-    return GaussianMechanism(
-        sensitivity=moved, stddev=relative_noise * moved, adjacency=setup.adjacency
-    )
+    return LearnedProtection(plan=plan, noises=noises, **shared)
 
 
 def protector_path(name: str) -> Path:
@@ -309,7 +323,3 @@ def protector_path(name: str) -> Path:
         return Path(name)
     require_choice(known, protector=name)
     return known[name]
-
-
-def _times(mechanism: GaussianMechanism, factor: float) -> GaussianMechanism:
-    return replace(mechanism, stddev=factor * mechanism.stddev)

@@ -17,11 +17,13 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.local_noise import LocalNoise, sensitivity_of
+from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
+from fedpriv.strategies import gradient_perturbation
 from fedpriv.strategies.common.building import Count, Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser
 from fedpriv.strategies.common.plans import Calibration, plan_gradients
-from fedpriv.strategies.gradient_perturbation import GradientPerturbation
+from fedpriv.strategies.gradient_perturbation import GradientOptions, GradientPerturbation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +56,7 @@ class LocalGradientPerturbation(GradientPerturbation):
     name: ClassVar[str] = "local-gradient-perturbation"
 
     def _query(self) -> GradientQuery:
-        mechanism, task = self._plan.mechanisms[self._round], self.task
+        mechanism, task = self._require_plan().mechanisms[self._round], self.task
         reach = NOISE_DEVIATIONS * task.parties**0.5 * mechanism.noise_stddev
         bound = task.records * self._clip + reach
         return replace(
@@ -64,6 +66,7 @@ class LocalGradientPerturbation(GradientPerturbation):
                 law="gaussian",
                 relative_noise=mechanism.noise_stddev / sensitivity_of(mechanism),
                 adjacency=mechanism.adjacency,
+                unit=mechanism.unit,
             ),
         )
 
@@ -80,8 +83,8 @@ INFO = StrategyInfo(
 )
 
 
-def build(setup: Setup, options: LocalGradientOptions) -> LocalGradientPerturbation:
-    """The strategy, planned within its budget."""
+def build(setup: Setup, options: LocalGradientOptions) -> GradientPerturbation:
+    """The strategy, planned within its budget; without noise, whose it is makes no difference."""
     task = setup.task
     plan = plan_gradients(
         setup,
@@ -90,6 +93,8 @@ def build(setup: Setup, options: LocalGradientOptions) -> LocalGradientPerturbat
         weights=options.weights,
         calibration=options.calibration,
     )
+    if isinstance(plan, NoiseFree):
+        return gradient_perturbation.build(setup, GradientOptions(**options.model_dump()))
     return LocalGradientPerturbation(
         task=task,
         plan=replace(

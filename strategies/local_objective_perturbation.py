@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv.federation.queries.bounds import certain_tolerance, objective_problem
 from fedpriv.secagg import FixedPoint
+from fedpriv.strategies import non_private
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model
 from fedpriv.strategies.common.building import Setup, Share, StrategyInfo
 from fedpriv.strategies.common.plans import UNCERTIFIED, require_replace_one
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.federation import Sum
     from fedpriv.federation.queries.kinds import ErmQuery
-    from fedpriv.federation.strategy.base import Run
+    from fedpriv.federation.strategy.base import Run, SumStrategy
     from fedpriv.federation.task import Task, Weights
     from fedpriv.privacy.planning.objective import ObjectiveNoise
     from fedpriv.privacy.planning.plan import Plan
@@ -82,8 +83,10 @@ INFO = StrategyInfo(
 )
 
 
-def build(setup: Setup, options: LocalObjectiveOptions) -> LocalObjectivePerturbation:
-    """The strategy, planned within its budget."""
+def build(setup: Setup, options: LocalObjectiveOptions) -> SumStrategy:
+    """The strategy, planned within its budget; without noise it is `non_private`."""
+    if setup.noise_free:
+        return non_private.build(setup, options)
     task = setup.task
     task.require_strongly_convex(LocalObjectivePerturbation.name)
     require_replace_one(setup, LocalObjectivePerturbation.name, because=UNCERTIFIED)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.secagg import FixedPoint
+from fedpriv.strategies import non_private
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model
 from fedpriv.strategies.common.building import Setup, StrategyInfo
 from fedpriv.strategies.common.plans import plan_output
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.federation import Sum
     from fedpriv.federation.queries.kinds import ErmQuery
+    from fedpriv.federation.strategy.base import SumStrategy
 
 
 class LocalOutputOptions(ModelOptions):
@@ -62,8 +64,10 @@ INFO = StrategyInfo(
 )
 
 
-def build(setup: Setup, options: LocalOutputOptions) -> LocalOutputPerturbation:
-    """The strategy, planned within its budget."""
+def build(setup: Setup, options: LocalOutputOptions) -> SumStrategy:
+    """The strategy, planned within its budget; without noise it is `non_private`."""
+    if setup.noise_free:
+        return non_private.build(setup, options)
     task = setup.task
     tolerance = options.gradient_norm(task)
     plan = plan_output(setup, law=options.law, weights=options.weights, tolerance=tolerance)

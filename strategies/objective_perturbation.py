@@ -22,6 +22,7 @@ from fedpriv.federation.queries.bounds import objective_problem
 from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.objective import ObjectiveMechanism, ObjectiveNoise
+from fedpriv.strategies import pooled
 from fedpriv.strategies.common.averaging import FitOptions, on_grid
 from fedpriv.strategies.common.building import Setup, Share, StrategyInfo
 
@@ -83,8 +84,10 @@ INFO = StrategyInfo(
 )
 
 
-def build(setup: Setup, options: ObjectiveOptions) -> ObjectivePerturbation:
-    """The strategy, planned within its budget."""
+def build(setup: Setup, options: ObjectiveOptions) -> JointStrategy:
+    """The strategy, planned within its budget; without noise b and Δ are zero: it is `pooled`."""
+    if setup.noise_free:
+        return pooled.build(setup, options)
     task = setup.task
     task.require_strongly_convex(ObjectivePerturbation.name)
     objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
@@ -118,6 +121,7 @@ def objective_noise(
         epsilon=setup.budget.epsilon,
         delta=setup.budget.delta if law == "gaussian" else 0.0,
         adjacency=setup.adjacency,
+        unit=setup.unit,
         solver_share=solver_share,
     )
 

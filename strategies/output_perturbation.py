@@ -20,6 +20,7 @@ from fedpriv.federation.queries.local_noise import rescaled
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
 from fedpriv.privacy.planning.plan import grid_sensitivity
+from fedpriv.strategies import non_private, pooled
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model, model_grid, on_grid
 from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.plans import plan_output, with_optimal_regulariser
@@ -136,7 +137,14 @@ INFO = StrategyInfo(
 
 
 def build(setup: Setup, options: OutputOptions) -> SumStrategy:
-    """The strategy, planned within its budget."""
+    """The strategy, planned within its budget; without noise it is `non_private` or `pooled`.
+
+    The optimal λ falls with the noise, to nothing, where there is no minimiser: without noise λ is
+    the model's.
+    """
+    if setup.noise_free:
+        joint = options.fit == "joint"
+        return pooled.build(setup, options) if joint else non_private.build(setup, options)
     if options.regulariser == "optimal":
         setup = with_optimal_regulariser(setup, radius=options.radius)
     task, joint = setup.task, options.fit == "joint"

@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv.federation.queries.local_noise import rescaled, sensitivity_of
-from fedpriv.strategies.common.averaging import FitOptions
+from fedpriv.strategies import non_private
+from fedpriv.strategies.common.averaging import FitOptions, ModelOptions
 from fedpriv.strategies.common.building import Setup, StrategyInfo
 from fedpriv.strategies.common.plans import plan_output
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
+    from fedpriv.federation.strategy.base import SumStrategy
 
 
 class PathakOptions(FitOptions):
@@ -49,8 +51,11 @@ INFO = StrategyInfo(
 )
 
 
-def build(setup: Setup, options: PathakOptions) -> Pathak:
-    """The strategy, planned within its budget."""
+def build(setup: Setup, options: PathakOptions) -> SumStrategy:
+    """The strategy, planned within its budget; without noise it is `non_private`, weights equal."""
+    if setup.noise_free:
+        equal = ModelOptions(tolerance=options.tolerance, weights="equal")
+        return non_private.build(setup, equal)
     task = setup.task
     tolerance = options.gradient_norm(task)
     plan = plan_output(setup, law=options.law, weights="equal", tolerance=tolerance)

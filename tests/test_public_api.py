@@ -23,7 +23,8 @@ SIGNATURES = {
     "mechanism: 'str' = 'gaussian') -> 'list[Report]'",
     "calibrate": "(*, epsilon: 'float', delta: 'float', rounds: 'int', "
     "sampling_rate: 'float' = 1.0, adjacency: 'Adjacency | str', mechanism: 'str' = 'gaussian', "
-    "shape: 'Sequence[float] | None' = None, accountant: 'str' = 'auto') -> 'Calibration'",
+    "shape: 'Sequence[float] | None' = None, accountant: 'str' = 'auto', "
+    "unit: 'Unit | str' = <Unit.RECORD: 'record'>) -> 'Calibration'",
     "compare": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
     "workers: 'int | None' = None, **tables: 'Any') -> 'Comparison'",
     "load_model": "(source: 'str | Path', *, own_code: 'bool' = False) -> 'FittedModel'",
@@ -42,7 +43,7 @@ MEMBERS = {
     },
     "Result": {
         "adjacency", "delta", "directory", "epsilon", "history", "load", "metrics", "model",
-        "own_code", "plot", "save", "statement", "summary", "to_frame",
+        "own_code", "plot", "save", "statement", "summary", "to_frame", "unit",
     },
 }  # fmt: skip
 

@@ -15,20 +15,23 @@ from typing import Any, ClassVar
 from fedpriv._validate import require_count, require_open_unit, require_positive
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.conversions import subsampled_pure_epsilon
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 SMALLEST_SHARE_STDDEV = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One release, under a stated adjacency. Use a subclass."""
+    """One release, under a stated adjacency and for a stated unit of privacy. Use a subclass."""
 
     kind: ClassVar[str]
     adjacency: Adjacency
+    unit: Unit = DEFAULT_UNIT
 
     def __post_init__(self) -> None:
         # A string such as "replace-one" is accepted and becomes the enum, or is refused by name.
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "unit", Unit(self.unit))
 
     def to_dict(self) -> dict[str, Any]:
         """The event as JSON-ready values; `event_from_dict` inverts it."""
@@ -263,10 +266,28 @@ def event_from_dict(values: dict[str, Any]) -> Event:
     rest = {name: value for name, value in values.items() if name != "kind"}
     expected = {field.name for field in fields(known[kind])}
     if set(rest) != expected:
+        older = (
+            " It was written before events had a unit." if expected - {*rest} == {"unit"} else ""
+        )
         raise ValueError(
             f"event {kind!r} must have exactly the fields {sorted(expected)}, got {sorted(rest)}."
+            f"{older}"
         )
     return known[kind](**rest)
+
+
+def require_same_terms(event: Event, *, adjacency: Adjacency, unit: Unit, adds: str) -> None:
+    """Refuse an event of another adjacency or unit than what ``adds`` up: they do not add up."""
+    if event.adjacency is not adjacency:
+        raise ValueError(
+            f"adjacency of the event is {event.adjacency.value!r}, but {adds} "
+            f"{adjacency.value!r}: guarantees under different adjacencies do not add up."
+        )
+    if event.unit is not unit:
+        raise ValueError(
+            f"unit of the event is {event.unit.value!r}, but {adds} {unit.value!r}: a guarantee "
+            f"for {event.unit.words} and one for {unit.words} do not add up."
+        )
 
 
 def _require_norms(l1: float, l2: float) -> None:

@@ -13,6 +13,7 @@ from fedpriv.data.errors import import_optional
 from fedpriv.simulations.api.fitted_model import FittedModel, load_model
 from fedpriv.simulations.figures import new_figure
 from fedpriv.simulations.run.files import PRIVATE, new_directory, read_json
+from fedpriv.simulations.run.metrics import MEASURES
 from fedpriv.simulations.run.summary import in_words
 
 if TYPE_CHECKING:
@@ -70,8 +71,9 @@ class Result:
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Accuracy and loss of the model on the test records; None where not computed."""
-        return {key: self.summary[key] for key in ("accuracy", "loss", "test_records")}
+        """Metrics of the model on the test records; None where not computed, or not defined."""
+        keys = ("accuracy", "loss", *MEASURES, "test_records")
+        return {key: self.summary.get(key) for key in keys}
 
     @property
     def epsilon(self) -> float | None:
@@ -87,6 +89,12 @@ class Result:
     def adjacency(self) -> str | None:
         """Which data sets the guarantee compares; None for a strategy that promises nothing."""
         found = self.summary["adjacency"]
+        return None if found is None else str(found)
+
+    @property
+    def unit(self) -> str | None:
+        """Whose privacy the guarantee protects: "record", "person" or "party"; None without one."""
+        found = self.summary["unit"]
         return None if found is None else str(found)
 
     def to_frame(self) -> DataFrame:

@@ -11,6 +11,7 @@ import typer
 
 from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 from fedpriv.simulations.commands.output import print_json
 
 if TYPE_CHECKING:
@@ -26,10 +27,17 @@ class Mechanism(StrEnum):
 
 Delta = Annotated[float, typer.Option(help="Failure probability, well below 1 / records.")]
 Rate = Annotated[
-    float, typer.Option(help="Poisson rate with which each record joins a round; 1 is full batch.")
+    float, typer.Option(help="Poisson rate with which each unit joins a round; 1 is full batch.")
 ]
 Relation = Annotated[
-    Adjacency, typer.Option(help="Which data sets are compared: one record replaced, or added.")
+    Adjacency, typer.Option(help="Which data sets are compared: one unit replaced, or added.")
+]
+Whose = Annotated[
+    Unit,
+    typer.Option(
+        help="Whose part in the sum is clipped, and so protected. It changes what the numbers "
+        "mean, not the numbers."
+    ),
 ]
 Noise = Annotated[Mechanism, typer.Option(help="Noise law; laplace is for one released number.")]
 Name = Annotated[
@@ -64,6 +72,7 @@ def account(
     ] = None,
     sampling_rate: Rate = 1.0,
     adjacency: Relation = DEFAULT_ADJACENCY,
+    unit: Whose = DEFAULT_UNIT,
     mechanism: Noise = Mechanism.GAUSSIAN,
     accountant: Name = "auto",
     every: Annotated[
@@ -92,6 +101,7 @@ def account(
             "delta": delta,
             "accountant": chosen.accountant,
             "adjacency": adjacency.value,
+            "unit": unit.value,
             "mechanism": mechanism.value,
             "noise_multiplier": noise_multiplier,
             "schedule": None if schedule is None else str(schedule),
@@ -105,7 +115,7 @@ def account(
             values["reasons"] = {r.accountant: r.reason for r in reports if r.reason}
         print_json(values)
         return
-    assumptions = _assumptions(adjacency, sampling_rate, count)
+    assumptions = _assumptions(unit, adjacency, sampling_rate, count)
     if every:
         _print_table(reports, delta, assumptions)
     elif chosen.epsilon is None:
@@ -124,6 +134,7 @@ def calibrate(
     rounds: Annotated[int, typer.Option(help="How many rounds share the budget.")],
     sampling_rate: Rate = 1.0,
     adjacency: Relation = DEFAULT_ADJACENCY,
+    unit: Whose = DEFAULT_UNIT,
     mechanism: Noise = Mechanism.GAUSSIAN,
     accountant: Name = "auto",
     as_json: AsJson = False,
@@ -142,6 +153,7 @@ def calibrate(
         rounds=rounds,
         sampling_rate=sampling_rate,
         adjacency=adjacency,
+        unit=unit,
         mechanism=mechanism.value,
         accountant=accountant,
     )
@@ -153,21 +165,22 @@ def calibrate(
                 "delta": calibrated.delta,
                 "accountant": calibrated.accountant,
                 "adjacency": calibrated.adjacency.value,
+                "unit": calibrated.unit.value,
                 "mechanism": calibrated.mechanism,
                 "rounds": calibrated.rounds,
                 "sampling_rate": calibrated.sampling_rate,
             }
         )
         return
-    unit = (
+    scale = (
         "noise on the clipped sum: standard deviation = noise_multiplier * clip"
         if mechanism is Mechanism.GAUSSIAN
         else "noise on one number: scale = noise_multiplier * sensitivity"
     )
-    typer.echo(f"noise_multiplier = {rounded_up(calibrated.noise_multiplier, 6)}   ({unit})")
+    typer.echo(f"noise_multiplier = {rounded_up(calibrated.noise_multiplier, 6)}   ({scale})")
     typer.echo(
         f"epsilon <= {rounded_up(calibrated.epsilon)} at delta = {rounded_up(delta)}   "
-        f"({calibrated.accountant}; {_assumptions(adjacency, sampling_rate, rounds)})"
+        f"({calibrated.accountant}; {_assumptions(unit, adjacency, sampling_rate, rounds)})"
     )
 
 
@@ -195,12 +208,10 @@ def _read_schedule(path: Path) -> list[float]:
     return values
 
 
-def _assumptions(adjacency: Adjacency, sampling_rate: float, rounds: int) -> str:
-    record = (
-        "replace one record" if adjacency is Adjacency.REPLACE_ONE else "add or remove one record"
-    )
+def _assumptions(unit: Unit, adjacency: Adjacency, sampling_rate: float, rounds: int) -> str:
+    done = "replace" if adjacency is Adjacency.REPLACE_ONE else "add or remove"
     sampling = "full batch" if sampling_rate == 1 else f"Poisson sampling at {sampling_rate:g}"
-    return f"{record}; {sampling}; {rounds} round{'s' if rounds > 1 else ''}"
+    return f"{done} one {unit.value}; {sampling}; {rounds} round{'s' if rounds > 1 else ''}"
 
 
 def _print_table(reports: list[Report], delta: float, assumptions: str) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 from fedpriv.simulations.commands.output import print_json
 
 if TYPE_CHECKING:
@@ -45,8 +46,11 @@ def init(
     epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon, over all runs.")],
     delta: Annotated[float, typer.Option(help="Failure probability, well below 1 / records.")],
     adjacency: Annotated[
-        Adjacency, typer.Option(help="Which data sets are compared: one record replaced, or added.")
+        Adjacency, typer.Option(help="Which data sets are compared: one unit replaced, or added.")
     ] = DEFAULT_ADJACENCY,
+    unit: Annotated[
+        Unit, typer.Option(help="Whose privacy the budget is for: a record, a person or a party.")
+    ] = DEFAULT_UNIT,
     composition: Annotated[
         str | None,
         typer.Option(
@@ -62,8 +66,8 @@ def init(
 ) -> None:
     """Create a ledger: the budget of one data set, for all releases that ever use it.
 
-    Budget, adjacency and composition are yours to choose now, and never change. What the rule has
-    no price for is refused, at no charge.
+    Budget, adjacency, unit and composition are yours to choose now, and never change. What the
+    rule has no price for is refused, at no charge.
 
     [bold]Example[/]:
 
@@ -80,6 +84,7 @@ def init(
             data_name=data_name,
             budget=Budget(epsilon=epsilon, delta=delta),
             adjacency=adjacency,
+            unit=unit,
             composition=composition,
         ) as ledger,
     ):
@@ -88,7 +93,7 @@ def init(
         else:
             typer.echo(
                 f"created {path} for {data_name!r}: {ledger.settings.budget}, "
-                f"{ledger.settings.adjacency.value}, {ledger.settings.composition} composition"
+                f"{ledger.settings.terms}, {ledger.settings.composition} composition"
             )
             typer.echo(f"head = {ledger.head}")
 
@@ -151,7 +156,7 @@ def verify(
 
     try:
         with _faults_as_bad_input(LedgerCorrupt), _opened(path) as ledger:
-            checked = ledger.verify(expected_head=head)
+            checked, settings = ledger.verify(expected_head=head), ledger.settings
     except LedgerCorrupt as error:
         if as_json:
             print_json({"valid": False, "row": getattr(error, "row", None), "problem": str(error)})
@@ -168,12 +173,14 @@ def verify(
                 "expected_row": checked.expected_row,
                 "epsilon": loss.epsilon,
                 "delta": loss.delta,
+                "adjacency": settings.adjacency.value,
+                "unit": settings.unit.value,
             }
         )
         return
     typer.echo(
         f"valid: {checked.rows} rows, epsilon <= {rounded_up(loss.epsilon)} at "
-        f"delta = {loss.delta:g}, recomputed"
+        f"delta = {loss.delta:g} ({settings.terms}), recomputed"
     )
     typer.echo(f"head = {checked.head}")
     if checked.expected_row is not None:
@@ -220,6 +227,7 @@ def _values(ledger: Ledger) -> dict[str, Any]:
         "data": {"name": settings.data_name, "fingerprint": ledger.fingerprint},
         "budget": {"epsilon": settings.budget.epsilon, "delta": settings.budget.delta},
         "adjacency": settings.adjacency.value,
+        "unit": settings.unit.value,
         "head": ledger.head,
         **ledger.spent().to_dict(),
     }
@@ -234,7 +242,7 @@ def _print_table(ledger: Ledger, spent: Spend, runs: list[RunSummary]) -> None:
 
     settings, rule, left, loss = ledger.settings, spent.composition, spent.left, spent.guarantee
     table = Table(
-        title=f"{escape(settings.data_name)}: {settings.budget}, {settings.adjacency.value}",
+        title=f"{escape(settings.data_name)}: {settings.budget}, {settings.terms}",
         title_justify="left",
     )
     for name in ("run", "charged", "releases stored", "spent", "last"):
@@ -261,8 +269,8 @@ def _print_table(ledger: Ledger, spent: Spend, runs: list[RunSummary]) -> None:
         highlight=False,
     )
     bar = ProgressBar(total=1.0, completed=left.share, width=BAR_WIDTH)
-    unit = f" of the {rule.unit} budget" if rule else ""
-    console.print(Columns(["left: ", bar, f" {_percent(left.share)}{unit}"], padding=0))
+    measure = f" of the {rule.measure} budget" if rule else ""
+    console.print(Columns(["left: ", bar, f" {_percent(left.share)}{measure}"], padding=0))
 
 
 def _percent(share: float) -> str:

@@ -18,7 +18,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.rows import Row, sorted_rows
-from fedpriv.simulations.experiment.catalogue import FRAME, inheriting, strategy_info
+from fedpriv.simulations.experiment.budgets import INFINITE, shown
+from fedpriv.simulations.experiment.catalogue import EXACT, FRAME, inheriting, strategy_info
 from fedpriv.simulations.experiment.sections import EntrySection, StrategySection, at_budget
 from fedpriv.simulations.refusals import refusals
 from fedpriv.simulations.run.files import read_json, write_json
@@ -51,7 +52,8 @@ class Cell:
     def setting(self) -> tuple[str, float, int | None]:
         """What all seeds of a row share."""
         experiment = self.experiment
-        return experiment.strategy.title, experiment.privacy.epsilon, experiment.data.parties
+        epsilon = float(experiment.privacy.epsilon)
+        return experiment.strategy.title, epsilon, experiment.data.parties
 
 
 def cells(experiment: Experiment) -> list[Cell]:
@@ -87,7 +89,7 @@ def cells(experiment: Experiment) -> list[Cell]:
     return runs
 
 
-def _at_budget(experiment: Experiment, entry: EntrySection, epsilon: float) -> Experiment:
+def _at_budget(experiment: Experiment, entry: EntrySection, epsilon: float | str) -> Experiment:
     """The experiment with the strategy of ``entry`` and all that the entry changes at a budget."""
     changes = entry.changes(epsilon)
     section = StrategySection(name=entry.name, label=entry.label, **changes.pop("strategy"))
@@ -98,7 +100,8 @@ def _at_budget(experiment: Experiment, entry: EntrySection, epsilon: float) -> E
 def _entries(experiment: Experiment) -> tuple[EntrySection, ...]:
     """The strategies, with the frame that the experiment did not list, each label used once.
 
-    The frame needs minimisers, which only a strongly convex problem has.
+    The frame needs minimisers, which only a strongly convex problem has. What twins without noise
+    are measured by, the exact joint model, joins it where there are any.
     """
     axes = experiment.compare
     own = EntrySection(**experiment.strategy.model_dump())
@@ -106,7 +109,7 @@ def _entries(experiment: Experiment) -> tuple[EntrySection, ...]:
     names = {entry.name for entry in listed}
     frame = tuple(
         EntrySection(name=name)
-        for name in FRAME
+        for name in (*FRAME, *([EXACT] if axes and INFINITE in axes.epsilons else []))
         if name not in names and experiment.model.convex and experiment.model.l2 > 0
     )
     entries = (*frame, *listed)
@@ -210,7 +213,7 @@ def _naming(cell: Cell) -> Iterator[None]:
             yield
     except ValueError as error:
         title, epsilon, _ = cell.setting
-        raise ValueError(f"{title} at ε = {epsilon:g}: {error}") from None
+        raise ValueError(f"{title} at ε = {shown(epsilon)}: {error}") from None
 
 
 def _become_worker() -> None:

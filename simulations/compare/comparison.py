@@ -60,7 +60,11 @@ class Comparison:
     def to_frame(self) -> DataFrame:
         """`rows` as a pandas DataFrame; the extra `frame` brings pandas."""
         pandas = import_optional("pandas", extra="frame")
-        frame: DataFrame = pandas.DataFrame([row.to_dict() for row in self.rows])
+        values = [
+            {**row.to_dict(), "epsilon_budget": row.epsilon_budget}  # ∞ is a number in a frame
+            for row in self.rows
+        ]
+        frame: DataFrame = pandas.DataFrame(values)
         return frame
 
     def plot(self) -> Figure:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from math import log10
+from math import inf, log10, sqrt
 from typing import TYPE_CHECKING
+
+from fedpriv.simulations.experiment.budgets import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,17 +17,24 @@ if TYPE_CHECKING:
 
 _MARKS = "●■▲◆○□△◇✚✖★✦"
 _HEIGHT = 16
+_TITLES = {
+    "accuracy": "accuracy on the test set",
+    "loss": "loss on the test set",
+    "auc": "AUC on the test set",
+    "rmse": "RMSE on the test set",
+    "worst_party": "the worst-served party",
+}
 
 
 def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
     """The means over seeds, one mark per strategy, and the strategies without noise as lines.
 
-    ε is spaced logarithmically, one column for each budget.
+    ε is spaced logarithmically, one column for each budget; ∞, if it is among them, is the last.
     """
     noisy = [row for row in rows if row.epsilon_budget is not None]
     if not noisy:
         return ""
-    budgets = sorted({row.epsilon_budget for row in noisy if row.epsilon_budget is not None})
+    places = _places(noisy)
     labels = list(dict.fromkeys(row.label for row in noisy))
     means = [row.interval.mean for row in rows]
     low, high = min(means), max(means)
@@ -36,8 +45,8 @@ def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
         return round((high - value) / span * (_HEIGHT - 1))
 
     def column(epsilon: float) -> int:
-        first, last = log10(budgets[0]), log10(budgets[-1])
-        share = (log10(epsilon) - first) / (last - first) if last > first else 0.5
+        first, last = log10(min(places.values())), log10(max(places.values()))
+        share = (log10(places[epsilon]) - first) / (last - first) if last > first else 0.5
         return 2 + round(share * (width - 5))
 
     frame = [row for row in rows if row.epsilon_budget is None]
@@ -46,24 +55,31 @@ def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
     for row in reversed(noisy):  # where marks fall together, the first strategy shows
         mark = _MARKS[labels.index(row.label) % len(_MARKS)]
         grid[line(row.interval.mean)][column(float(row.epsilon_budget or 0))] = mark
-    shown = [
+    lines = [
         f"{_tick(high - span * i / (_HEIGHT - 1), rows[0].metric):>8} ┤{''.join(cells)}"
         for i, cells in enumerate(grid)
     ]
     axis = [" "] * (width + 6)
-    for epsilon in budgets:
-        for offset, character in enumerate(f"{epsilon:g}"):
+    for epsilon in places:
+        for offset, character in enumerate(shown(epsilon)):
             axis[column(epsilon) + offset] = character
     legend = [f"{_MARKS[i % len(_MARKS)]} {label}" for i, label in enumerate(labels)]
     legend += [f"{dash} {row.label}" for row, dash in zip(frame, "─┄┈╌", strict=False)]
     return "\n".join(
         [
-            *shown,
+            *lines,
             " " * 9 + "└" + "─" * width,
             "   ε      " + "".join(axis).rstrip(),
             *_columns(legend),
         ]
     )
+
+
+def _places(rows: Sequence[Row]) -> dict[float, float]:
+    """Where each budget stands on a logarithmic axis: ∞ half a decade after the last number."""
+    budgets = sorted({row.epsilon_budget for row in rows if row.epsilon_budget is not None})
+    largest = max((epsilon for epsilon in budgets if epsilon < inf), default=1.0)
+    return {epsilon: min(epsilon, largest * sqrt(10)) for epsilon in budgets}
 
 
 def _tick(value: float, metric: str) -> str:
@@ -78,15 +94,18 @@ def _columns(legend: list[str]) -> list[str]:
     ]
 
 
-def save_plot(rows: Sequence[Row], stem: Path, *, title: str) -> list[Path]:
-    """Write PNG and SVG with 95 % intervals; nothing if matplotlib is not installed."""
+def save_plot(rows: Sequence[Row], stem: Path, *, title: str, key: str | None = None) -> list[Path]:
+    """Write PNG and SVG with 95 % intervals; nothing if matplotlib is not installed.
+
+    ``key`` names another metric than that which settings are compared by.
+    """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
         return []
     figure = Figure(figsize=(9, 5), layout="constrained")
-    draw(figure.add_subplot(), rows, title=title)
+    draw(figure.add_subplot(), rows, title=title, key=key)
     figure.legend(loc="outside right upper", fontsize=8)
     paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
     with rc_context({"svg.hashsalt": title}):  # the same numbers make the same file
@@ -96,15 +115,19 @@ def save_plot(rows: Sequence[Row], stem: Path, *, title: str) -> list[Path]:
     return paths
 
 
-def draw(axes: Axes, rows: Sequence[Row], *, title: str) -> None:
+def draw(axes: Axes, rows: Sequence[Row], *, title: str, key: str | None = None) -> None:
     """The metric against ε with 95 % intervals; strategies without noise are lines."""
-    scale = 100 if rows[0].metric == "accuracy" else 1
+    metric = key or rows[0].metric
+    scale = 1 if metric == "auc" or rows[0].metric != "accuracy" else 100
     by_label: dict[str, list[Row]] = {}
+    places = _places(rows)
     for row in rows:
-        by_label.setdefault(row.label, []).append(row)
+        if row.interval_of(metric) is not None:
+            by_label.setdefault(row.label, []).append(row)
     for number, (label, group) in enumerate(by_label.items()):
-        mean = [scale * row.interval.mean for row in group]
-        half = [scale * (row.interval.half_width or 0.0) for row in group]
+        found = [interval for row in group if (interval := row.interval_of(metric))]
+        mean = [scale * interval.mean for interval in found]
+        half = [scale * (interval.half_width or 0.0) for interval in found]
         if group[0].epsilon_budget is None:
             style = "--" if number % 2 else "-"
             axes.axhline(mean[0], linestyle=style, color="0.4", label=label)
@@ -112,14 +135,13 @@ def draw(axes: Axes, rows: Sequence[Row], *, title: str) -> None:
         else:
             # A little aside, so that intervals at one ε do not hide one another.
             shift = 1 + 0.015 * (number - len(by_label) / 2)
-            budgets = [shift * float(row.epsilon_budget or 0) for row in group]
+            budgets = [shift * places[row.epsilon_budget or 0] for row in group]
             style = "--" if group[0]["strategy"].startswith("local-") else "-"
             axes.errorbar(budgets, mean, half, fmt=f"o{style}", ms=4, capsize=2, label=label)
     axes.set_xscale("log")
-    shown = sorted({row.epsilon_budget for row in rows if row.epsilon_budget is not None})
-    axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+    axes.set_xticks(list(places.values()), [shown(epsilon) for epsilon in places])
     axes.minorticks_off()
     axes.set_xlabel("ε")
-    axes.set_ylabel("accuracy on the test set (%)" if scale == 100 else "loss on the test set")
+    axes.set_ylabel(_TITLES[metric] + (" (%)" if scale == 100 else ""))
     axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.3)

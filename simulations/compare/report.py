@@ -14,12 +14,15 @@ from fedpriv import __version__
 from fedpriv._durable import replace_file
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.compare.plots import save_plot, text_plot
+from fedpriv.simulations.experiment.budgets import shown
 from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fedpriv.simulations.compare.intervals import Interval
     from fedpriv.simulations.compare.rows import Row
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.experiment.sections import CompareSection
@@ -30,12 +33,30 @@ NOISE = (
 )
 
 
+PARTIES = (
+    "Worst party and gap: of the model on each party's own records (of the test set, where the "
+    "data say whose these are, else of its training), over parties with ten of them at least; the "
+    "gap is that between the best- and the worst-served one."
+)
+_METRICS = {
+    "AUC": "auc",
+    "F1": "f1",
+    "balanced accuracy": "balanced_accuracy",
+    "log-loss": "log_loss",
+    "RMSE": "rmse",
+    "MAE": "mae",
+    "R²": "r2",
+    "worst party": "worst_party",
+    "gap": "fairness_gap",
+}
+
+
 def terms(experiment: Experiment) -> str:
     """What all rows with noise have in common."""
     privacy = experiment.privacy
     return (
         f"{experiment.data.title}, {experiment.model.title} model, λ = {experiment.model.l2:g}; at "
-        f"equal (ε, δ = {privacy.delta:g}), one record, {privacy.adjacency}"
+        f"equal (ε, δ = {privacy.delta:g}), {Unit(privacy.unit).words}, {privacy.adjacency}"
     )
 
 
@@ -74,13 +95,15 @@ def write_report(
     if experiment.guests:
         code = (f"{Path(place).name} {digest}" for place, digest in experiment.guests.items())
         parts.append(f"Code that is not fedpriv's: {', '.join(code)}.")
+    parts += ["## Metrics", _markdown(metric_columns(rows)), PARTIES]
     if findings:
         parts += ["## Findings", "\n".join(f"- {finding}" for finding in findings)]
     parts.append("## Plots")
     for parties, (title, chosen) in by_parties(rows, experiment).items():
-        stem = directory / f"{chosen[0].metric}-{parties}-parties"
-        for path in save_plot(chosen, stem, title=title)[:1]:
-            parts.append(f"![{title}]({path.name})")
+        for key in (chosen[0].metric, *further_plots(chosen)):
+            stem = directory / f"{key.replace('_', '-')}-{parties}-parties"
+            for path in save_plot(chosen, stem, title=title, key=key)[:1]:
+                parts.append(f"![{title}]({path.name})")
         plain = text_plot(chosen)
         if plain:
             parts.append(f"```text\n{plain}\n```")
@@ -95,6 +118,36 @@ def by_parties(rows: Sequence[Row], experiment: Experiment) -> dict[int, tuple[s
         title = f"{experiment.data.title}, {parties} parties, δ = {experiment.privacy.delta:g}"
         groups[parties] = (title, [row for row in rows if row["parties"] == parties])
     return groups
+
+
+def further_plots(rows: Sequence[Row]) -> list[str]:
+    """Which metrics have a picture of their own, beside that which settings are compared by."""
+    return [key for key in ("auc", "rmse", "worst_party") if any(row.column(key) for row in rows)]
+
+
+def metric_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """All metrics with their intervals; one that no row has is left out."""
+    columns = {
+        "ε": _budget_column(rows),
+        "parties": [str(row["parties"]) for row in rows],
+        "strategy": [row.label for row in rows],
+    }
+    for title, key in _METRICS.items():
+        cells = [_interval(row.interval_of(key)) for row in rows]
+        if any(row.column(key) for row in rows):
+            columns[title] = cells
+    return columns
+
+
+def _interval(interval: Interval | None) -> str:
+    if interval is None:
+        return "–"
+    half = "" if interval.half_width is None else f" ± {interval.half_width:.2g}"
+    return f"{interval.mean:.4g}{half}"
+
+
+def _budget_column(rows: Sequence[Row]) -> list[str]:
+    return ["–" if row.epsilon_budget is None else shown(row.epsilon_budget) for row in rows]
 
 
 def _average(rows: Sequence[Row]) -> str:
@@ -112,10 +165,11 @@ def cell_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[
     """The cells of every column; one that says nothing is left out."""
     accuracy = rows[0].metric == "accuracy"
     columns = {
-        "ε": ["–" if row.epsilon_budget is None else f"{row.epsilon_budget:g}" for row in rows],
+        "ε": _budget_column(rows),
         "parties": [str(row["parties"]) for row in rows],
         "strategy": [_name(row, experiment) for row in rows],
         "accuracy %" if accuracy else "loss": [_mean(row) for row in rows],
+        "worst party": [_worst(row) for row in rows],
         "noise": [_or_dash(row.mean("noise_stddev"), ".3g") for row in rows],
         "clipped": [_or_dash(row.mean("clip_fraction"), ".1%") for row in rows],
         "rounds": [_or_dash(row.mean("rounds"), ".0f") for row in rows],
@@ -126,6 +180,8 @@ def cell_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[
         columns |= _published(rows, experiment.compare)
     if len(set(columns["parties"])) == 1:
         del columns["parties"]
+    if set(columns["worst party"]) == {"–"}:
+        del columns["worst party"]
     return columns
 
 
@@ -147,15 +203,26 @@ def _published(rows: Sequence[Row], axes: CompareSection) -> dict[str, list[str]
 def _name(row: Row, experiment: Experiment) -> str:
     """The label; with the true ε, if the mechanism is known to cost more than it claims."""
     spent, label = row["epsilon"], row.label
+    if spent is None:
+        return label if row.epsilon_budget is None else f"{label} (no privacy)"
     if row.epsilon_budget is None:
         return label
     if row["adjacency"] != experiment.privacy.adjacency:
         label = f"{label} ({row['adjacency']})"
+    if row["unit"] != experiment.privacy.unit:
+        label = f"{label} ({Unit(row['unit']).words})"
     return (
         label
         if within(spent, row.epsilon_budget)
         else f"{label} (really ε = {rounded_up(spent, 3)})"
     )
+
+
+def _worst(row: Row) -> str:
+    worst = row.mean("worst_party")
+    if worst is None:
+        return "–"
+    return f"{100 * worst:.1f}" if row.metric == "accuracy" else f"{worst:.4g}"
 
 
 def _mean(row: Row) -> str:

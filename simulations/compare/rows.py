@@ -7,6 +7,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.intervals import Interval, mean_interval
+from fedpriv.simulations.experiment.budgets import stated
+from fedpriv.simulations.run.metrics import MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +19,10 @@ _SHARED = (
     "records", "smallest_party", "data", "model", "simulated",
 )  # fmt: skip
 # Keys whose mean over the seeds a row reports.
-_AVERAGED = ("loss", "noise_stddev", "clip_fraction", "seconds", "bytes", "majority_accuracy")
+_AVERAGED = (
+    "loss", *MEASURES, "worst_party", "fairness_gap", "noise_stddev", "clip_fraction", "seconds",
+    "bytes", "majority_accuracy",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +30,8 @@ class Row:
     """The results of one setting, seed by seed, all under one (ε, δ), unit and adjacency.
 
     Attributes:
-        epsilon_budget: ε that was allowed; None for a strategy without noise, which is the same
-            at every ε.
+        epsilon_budget: ε that was allowed; infinite for a twin without noise, and None for a
+            strategy without noise, which is the same at every ε.
         results: the result of every seed, in the order of the seeds.
     """
 
@@ -36,8 +41,9 @@ class Row:
     @classmethod
     def of(cls, results: Sequence[Mapping[str, Any]]) -> Row:
         """Results that differ by their seed only."""
+        allowed = results[0]["epsilon_budget"]
         return cls(
-            epsilon_budget=results[0]["epsilon_budget"],
+            epsilon_budget=None if allowed is None else float(allowed),
             results=tuple(sorted(results, key=lambda result: int(result["seed"]))),
         )
 
@@ -65,9 +71,19 @@ class Row:
         """The mean of the metric, with its confidence interval."""
         return mean_interval(self.values)
 
+    def column(self, key: str) -> tuple[float, ...]:
+        """A number of every seed that has it."""
+        values = (result.get(key) for result in self.results)
+        return tuple(float(value) for value in values if value is not None)
+
+    def interval_of(self, key: str) -> Interval | None:
+        """The mean of a number over the seeds, with its interval; None where there is none."""
+        values = self.column(key)
+        return mean_interval(values) if values else None
+
     def mean(self, key: str) -> float | None:
         """The mean of a number over the seeds; None where there is none."""
-        values = [result[key] for result in self.results if result[key] is not None]
+        values = self.column(key)
         return fmean(values) if values else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +92,7 @@ class Row:
         return {
             **{key: self[key] for key in _SHARED},
             "epsilon": self["epsilon"],
-            "epsilon_budget": self.epsilon_budget,
+            "epsilon_budget": stated(self.epsilon_budget),
             "accuracy": self.mean("accuracy"),
             **{key: self.mean(key) for key in _AVERAGED},
             "rounds": round(self.mean("rounds") or 0),

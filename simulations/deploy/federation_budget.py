@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.deployed.budget_terms import parse_budget
 from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY
-from fedpriv.privacy.ledger import Ledger, LedgerMismatch, create_if_first
+from fedpriv.privacy.ledger import LedgerMismatch, create_if_first
+from fedpriv.privacy.unit import DEFAULT_UNIT
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.run.files import PRIVATE, read_json
 
@@ -25,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "epsilon": 1.0,
     "delta": 1e-6,
     "adjacency": DEFAULT_ADJACENCY.value,
+    "unit": DEFAULT_UNIT.value,
 }
 
 
@@ -64,7 +66,7 @@ def federation_ledger(folder: ServerFolder, runs: Path) -> Path:
         create=partial(terms.new_ledger, path, name=federation.name),
     )
     try:
-        Ledger.open(path, budget=terms.budget, adjacency=terms.adjacency, read_only=True).close()
+        terms.open_ledger(path, read_only=True).close()
     except LedgerMismatch as error:
         raise LedgerMismatch(
             f"{error} Let [budget] of {str(folder.federation)!r} say what {path.name!r} was made "

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fedpriv._durable import replace_file
 from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.federation.deployed.policy import parse_party, read_party
-from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.unit import neighbours_in_words
 from fedpriv.simulations.deploy import keys, templates
 from fedpriv.simulations.deploy.certificates import (
     Issued,
@@ -133,8 +133,9 @@ def rebundle(folder: PartyFolder, *, records: int | None = None) -> Member:
 
     Args:
         folder: The party's.
-        records: The public number of records that it states under add-remove adjacency, no less
-            than it has. Under replace-one the number itself is public, and they are counted.
+        records: The public number of records that it states under add-remove adjacency, and for
+            persons and parties, no less than it has. Where one record is exchanged for another, the
+            number itself is public, and they are counted.
     """
     file = read_party(folder.policy)
     stated = _public_count(file, len(releasable_records(file)), records)
@@ -160,18 +161,19 @@ def releasable_records(file: PartyFile) -> Records:
 
 
 def _public_count(file: PartyFile, count: int, stated: int | None) -> int:
-    if file.adjacency is Adjacency.REPLACE_ONE:
+    if file.counts_public:
         if stated not in (None, count):
             raise ValueError(
-                f"records must be the number of records under replace-one adjacency, which is "
-                f"public, got {stated}: leave it out, and they are counted."
+                f"records must be the number of records where one of them is exchanged, which is "
+                f"public then, got {stated}: leave it out, and they are counted."
             )
         return count
     if stated is None:
+        neighbours = neighbours_in_words(file.unit, file.adjacency)
         raise ValueError(
-            "records must be given under add-remove adjacency, where the true number of records is "
-            "private: a public number that this party will never exceed, for example --records "
-            "1000."
+            f"records must be given where neighbours differ in {neighbours}, and the true number "
+            "of records is private: a public number that this party will never exceed, for example "
+            "--records 1000."
         )
     if stated < count:
         raise ValueError(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PARTY_ALONE = "party-alone"
 FRAME = ("non-private", PARTY_ALONE)
 """What every comparison is seen against: no noise at all, and no federation at all."""
+EXACT = "pooled"
+"""The exact joint model of a convex problem."""
 
 
 class NoOptions(BaseModel):

@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.simulations.experiment import guests
+from fedpriv.simulations.experiment.budgets import NO_RELEASE
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.sections import (
@@ -91,10 +92,13 @@ class Experiment(Section):
             raise ValueError(
                 "data.path is missing: a schema without records is for engine = 'deployment'."
             )
-        if section.records is not None and self.privacy.adjacency == "replace-one":
+        if deployed and self.privacy.noise_free:
+            raise ValueError(NO_RELEASE)
+        if section.records is not None and self.privacy.sizes_public:
             raise ValueError(
-                "data.records must not be given under replace-one adjacency, where the number of "
-                "records is public, and counted. It is for add-remove."
+                "data.records must not be given under replace-one adjacency for privacy.unit = "
+                "'record', where the number of records is public, and counted. It is for "
+                "add-remove, and for the other units."
             )
         return self
 

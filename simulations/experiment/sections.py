@@ -8,7 +8,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedpriv._collusion import DEFAULT_COLLUDING
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.simulations.experiment import guests
+from fedpriv.simulations.experiment.budgets import INFINITE, NO_RELEASE, Epsilon
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -40,8 +44,8 @@ class DataSection(Section):
         exponent: of the sizes, for ``sized``.
         alpha: concentration, for ``dirichlet``.
         records: the public number of records, in all or by party, that every number of a run is
-            computed from; needed by a release under add-remove adjacency, where the true one is
-            private. If not given, the records are counted.
+            computed from; needed by a release under add-remove adjacency, and for persons and
+            parties, where the true one is private. If not given, the records are counted.
         min_records: fewest records of a party; no demand if not given.
         test_fraction: share of the records to test on, drawn by a seeded hash of each; 0 for none.
             If not given: the data set's own split, or 0.2.
@@ -117,9 +121,11 @@ class PrivacySection(Section):
     """The budget of the run, which data sets the guarantee compares, and who adds the noise.
 
     Attributes:
-        epsilon: ε.
+        epsilon: ε; "inf" for a simulation without noise: the twin of a private run, never released.
         delta: δ; 0 for a pure guarantee.
         adjacency: when two data sets are neighbours.
+        unit: whose privacy is protected: one record, all records of one person, or all records of
+            one party.
         noise_at: "server", who then sees exact sums; or "parties", each with a share of the noise,
             sized for ``run.dropout`` and ``colluding``.
         colluding: the largest fraction of the parties that tell the server all they know: masks
@@ -128,12 +134,30 @@ class PrivacySection(Section):
         share_law: of the shares; "auto" is Skellam if δ > 0, else Pólya.
     """
 
-    epsilon: Positive = 1.0
+    epsilon: Epsilon = 1.0
     delta: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    unit: Literal["record", "person", "party"] = "record"
     noise_at: Literal["server", "parties"] = "server"
     colluding: Annotated[float, Field(ge=0, lt=1)] = DEFAULT_COLLUDING
     share_law: Literal["auto", "skellam", "discrete-gaussian", "polya"] = "auto"
+
+    @property
+    def sizes_public(self) -> bool:
+        """Whether the numbers of records are public; else a release uses declared ones."""
+        return sizes_are_public(Unit(self.unit), Adjacency(self.adjacency))
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether nothing is promised, whatever the strategy."""
+        return self.epsilon == INFINITE
+
+    @property
+    def budget(self) -> Budget:
+        """(ε, δ), of which there is none without noise."""
+        if self.epsilon == INFINITE:
+            raise ValueError(NO_RELEASE)
+        return Budget(epsilon=self.epsilon, delta=self.delta)
 
 
 class RunSection(Section):
@@ -211,7 +235,7 @@ class EntrySection(StrategySection):
     override: dict[str, Any] = Field(default_factory=dict)
     at: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
-    def changes(self, epsilon: float) -> dict[str, dict[str, Any]]:
+    def changes(self, epsilon: float | str) -> dict[str, dict[str, Any]]:
         """What this entry changes at a budget: by table, the keys with their values."""
         changed: dict[str, dict[str, Any]] = {"strategy": self.options}
         for key, value in {**self.override, **at_budget(self.at, epsilon)}.items():
@@ -228,9 +252,9 @@ class EntrySection(StrategySection):
 _OVERRIDABLE = ("data", "model", "privacy", "run")
 
 
-def at_budget(tables: dict[str, dict[str, Any]], epsilon: float) -> dict[str, Any]:
+def at_budget(tables: dict[str, dict[str, Any]], epsilon: float | str) -> dict[str, Any]:
     """The table whose key, a number as text, is this budget; empty if there is none."""
-    return next((values for key, values in tables.items() if float(key) == epsilon), {})
+    return next((values for key, values in tables.items() if float(key) == float(epsilon)), {})
 
 
 class CompareSection(Section):
@@ -238,7 +262,8 @@ class CompareSection(Section):
 
     Attributes:
         strategies: names, or tables with a name, options and a label.
-        epsilons: budgets; that of ``privacy`` if not given.
+        epsilons: budgets, of which "inf" is none at all, without noise; that of ``privacy`` if not
+            given.
         parties: numbers of parties; that of ``data`` if not given.
         seeds: how many, counted from ``run.seed``.
         at: by budget: options, for all strategies that know them and do not set their own.
@@ -247,7 +272,7 @@ class CompareSection(Section):
     """
 
     strategies: Annotated[tuple[EntrySection, ...], Sequence] = ()
-    epsilons: Annotated[tuple[Positive, ...], Sequence] = ()
+    epsilons: Annotated[tuple[Epsilon, ...], Sequence] = ()
     parties: Annotated[tuple[Count, ...], Sequence] = ()
     seeds: Count = 5
     at: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -264,7 +289,7 @@ class CompareSection(Section):
     def published_accuracies(self) -> dict[str, dict[float, float]]:
         """By label and budget, accuracy as a share."""
         return {
-            name: {e: percent / 100 for e, percent in zip(self.epsilons, curve, strict=True)}
+            name: {float(e): x / 100 for e, x in zip(self.epsilons, curve, strict=True)}
             for name, curve in self.published.items()
             if isinstance(curve, tuple)
         }
@@ -280,7 +305,7 @@ class CompareSection(Section):
                 )
         for table in (self.at, *(entry.at for entry in self.strategies)):
             for key in table:
-                if key not in (known := [f"{epsilon:g}" for epsilon in self.epsilons]):
+                if key not in (known := [f"{float(epsilon):g}" for epsilon in self.epsilons]):
                     raise ValueError(f"at: {key!r} must be one of epsilons, {', '.join(known)}.")
         return self
 

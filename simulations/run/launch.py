@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.simulations.experiment.budgets import NO_RELEASE
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.public.tuning import tuned
 from fedpriv.simulations.run import ledgers, session
@@ -56,6 +57,8 @@ def open_session(
             "--release spends privacy, so it needs --ledger PATH, where the spend is recorded."
         )
     if ledger is not None:
+        if wanted.privacy.noise_free:
+            raise ValueError(NO_RELEASE)
         ledgers.require_ledger(ledger, new=new_ledger)
         if out is not None:
             ledgers.require_apart(ledger, out)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.data import built_in_identity, table_identity
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.budget import Budget, BudgetExceeded
+from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.ledger import (
     BudgetRefusal,
     Ledger,
@@ -23,6 +23,7 @@ from fedpriv.privacy.ledger import (
     fitting_composition,
 )
 from fedpriv.privacy.ledger.composition import RdpComposition
+from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,25 +68,29 @@ def require_apart(path: Path, directory: Path) -> None:
 
 def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> Ledger:
     """A ledger with the budget of a run that was not started, by the rule that the run fits."""
-    privacy, adjacency = experiment.privacy, Adjacency(experiment.privacy.adjacency)
-    budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta)
+    budget, adjacency = experiment.privacy.budget, Adjacency(experiment.privacy.adjacency)
+    unit = Unit(experiment.privacy.unit)
     rule = None
     if plan is not None and plan.releases:  # noise that is chosen on the way has none yet
         rule = fitting_composition(
-            plan.releases, delta=plan.budget.delta, budget=budget, adjacency=adjacency
+            plan.releases, delta=plan.budget.delta, budget=budget, adjacency=adjacency, unit=unit
         )
     return Ledger.create(
         path,
         data_name=experiment.data.title,
         budget=budget,
         adjacency=adjacency,
+        unit=unit,
         composition=rule,
     )
 
 
 def require_affordable(path: Path, experiment: Experiment, plan: Plan | None) -> None:
     """Refuse a run that its ledger has no price or no room for, before anything is written."""
-    with Ledger.open(path, adjacency=experiment.privacy.adjacency, read_only=True) as ledger:
+    privacy = experiment.privacy
+    with Ledger.open(
+        path, adjacency=privacy.adjacency, unit=privacy.unit, read_only=True
+    ) as ledger:
         require_room(ledger, plan, run=experiment.run_name)
 
 
@@ -157,8 +162,8 @@ def own_ledger(session: Session) -> Iterator[Ledger]:
             "would not know what was spent. Put it back; or, if it was moved, name its new place "
             "with --ledger."
         )
-    adjacency = session.prepared.experiment.privacy.adjacency
-    with Ledger.open(path, adjacency=adjacency) as ledger:
+    privacy = session.prepared.experiment.privacy
+    with Ledger.open(path, adjacency=privacy.adjacency, unit=privacy.unit) as ledger:
         require_known(ledger, rows=session.identity.ledger_rows, head=session.identity.ledger_head)
         yield ledger
 

@@ -20,7 +20,7 @@ import numpy as np
 from fedpriv._validate import require_choice
 from fedpriv.data import Bounds, Preprocessing, parse_schema
 from fedpriv.data.dataset import TASKS, Dataset, Task, no_records
-from fedpriv.data.tables.schema import CategoryColumn, NumberColumn
+from fedpriv.data.tables.schema import CategoryColumn
 from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.models import learner
@@ -63,8 +63,7 @@ class ModelFile:
     def label_range(self) -> tuple[float, float] | None:
         """Of a regression on a table: the range that was scaled to [−1, 1]."""
         schema = self.preprocessing.schema
-        label = None if schema is None else schema.columns.get(schema.label)
-        return (label.min, label.max) if isinstance(label, NumberColumn) else None
+        return None if schema is None else schema.label_range
 
 
 def model_arrays(

@@ -39,7 +39,13 @@ RESULT: dict[str, Origin] = {
     ),
     # Of a plan that is fixed beforehand public; else what the filter admitted on the way.
     **dict.fromkeys(("epsilon", "rounds", "stopped", "cut_short", "noise_stddev"), _NOISY),
-    **dict.fromkeys(("accuracy", "loss", "test_records"), _TESTED),
+    **dict.fromkeys(
+        (
+            "accuracy", "loss", "test_records", "auc", "f1", "balanced_accuracy", "log_loss",
+            "rmse", "mae", "r2",
+        ),
+        _TESTED,
+    ),
 }  # fmt: skip
 """The fields of result.json."""
 

@@ -9,17 +9,18 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.federation.task import Task
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.release_rules import require_every_label
 from fedpriv.simulations.run.streams import streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedpriv.data import PartitionedDataset
+    from fedpriv.data import Dataset, PartitionedDataset
     from fedpriv.federation.federation import Federation, Sum
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
@@ -48,6 +49,11 @@ class Prepared:
     task: Task
     evaluator: Evaluator
     own_test: bool = True
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether a strategy that has noise runs without, for study."""
+        return self.info.private and self.experiment.privacy.noise_free
 
     @property
     def run(self) -> str:
@@ -86,9 +92,15 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         info=strategy_info(resolved.strategy.name, resolved.guests),
         data=data,
         task=task,
-        evaluator=Evaluator.of(model, loss, data.dataset.test),
+        evaluator=Evaluator.of(model, loss, data.dataset.test, unit=_label_unit(data.dataset)),
         own_test=holding.own_test,
     )
+
+
+def _label_unit(dataset: Dataset) -> float:
+    """What a step of one in a label is in the unit of its table; 1 where labels are not scaled."""
+    low, high = (dataset.schema and dataset.schema.label_range) or (-1.0, 1.0)
+    return (high - low) / 2
 
 
 def build_strategy(
@@ -99,17 +111,19 @@ def build_strategy(
     from fedpriv.simulations.public.probing import with_influence
 
     privacy, info = prepared.experiment.privacy, prepared.info
-    budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta) if info.private else None
+    promised = info.private and not prepared.noise_free
     return strategies.build(
         info,
         task=prepared.task,
-        budget=budget,
+        budget=privacy.budget if promised else None,
         adjacency=Adjacency(privacy.adjacency),
+        unit=Unit(privacy.unit),
         options=with_influence(_seeded(prepared), prepared),
         noise=streams(prepared, "noise", run=run, release=release),
         run=run,
         ledger=ledger,
         release=release,
+        noise_free=prepared.noise_free,
         noise_at=privacy.noise_at if info.private else "server",
         dropout=prepared.experiment.run.dropout,
         colluding=privacy.colluding,
@@ -160,6 +174,8 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     """
     if prepared.info.name == PARTY_ALONE:
         return None
+    if release and prepared.data.dataset.schema is not None:
+        require_every_label(prepared.task.loss, prepared.data.dataset.task)
     strategy = build_strategy(prepared, run=prepared.run, release=release)
     section = prepared.experiment.run
     if isinstance(strategy, JointStrategy) and section.dropout:

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from fedpriv.data import read_schema
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.tables.release_rules import require_releasable as require_releasable_schema
+from fedpriv.simulations.experiment.budgets import NO_RELEASE
 from fedpriv.simulations.experiment.catalogue import strategy_info
 from fedpriv.simulations.experiment.guests import is_guest
 
 if TYPE_CHECKING:
+    from fedpriv.data import Task
+    from fedpriv.learning.losses import Loss
     from fedpriv.simulations.experiment.file import Experiment
+
+_LABELS = 2001  # that are tried of a regression, both ends and the middle among them
 
 
 def require_releasable(experiment: Experiment) -> None:
@@ -26,6 +33,8 @@ def require_releasable(experiment: Experiment) -> None:
             f"--release needs a strategy with a guarantee, and {info.name!r} adds no noise: its "
             "model may reveal any record."
         )
+    if experiment.privacy.noise_free:
+        raise ValueError(NO_RELEASE)
     if experiment.run.engine == "deployment":  # its parties have rules, journals, keys of their own
         return
     if info.noise_by != "server":
@@ -56,7 +65,8 @@ def _require_one_place(experiment: Experiment) -> None:
 
 def _require_public_facts(experiment: Experiment) -> None:
     """Refuse data of which counts, parties or test records follow from more than one record."""
-    data, replaced = experiment.data, experiment.privacy.adjacency == "replace-one"
+    data, privacy = experiment.data, experiment.privacy
+    replaced = privacy.adjacency == "replace-one"
     if is_guest("data", data.name):
         raise ValueError(
             f"--release takes no records from a function, got data.name = {data.title!r}: scale, "
@@ -81,11 +91,11 @@ def _require_public_facts(experiment: Experiment) -> None:
             f"--release needs no data.min_records, got {data.min_records}: whether a party has so "
             "many records would show in whether there is a release."
         )
-    if not replaced and data.records is None:
+    if not privacy.sizes_public and data.records is None:
         raise ValueError(
-            "--release under add-remove adjacency needs data.records, a public number that stands "
-            "for the true one, which is private: the size of the population, of the study as "
-            "planned, or a round number near it."
+            f"--release for privacy.unit = {privacy.unit!r} under {privacy.adjacency} adjacency "
+            "needs data.records, a public number that stands for the true one, which is private: "
+            "the size of the population, of the study as planned, or a round number near it."
         )
     if data.path is not None:
         if experiment.model.name == "squared" and experiment.model.label_bound < 1:
@@ -95,3 +105,26 @@ def _require_public_facts(experiment: Experiment) -> None:
                 "whether one is beyond a smaller bound would show in whether there is a release."
             )
         require_releasable_schema(read_schema(str(data.schema_path)), deployed=False)
+
+
+def require_every_label(loss: Loss, task: Task) -> None:
+    """Refuse a loss that refuses a label which the schema of a table admits.
+
+    Labels are held against the loss when a sum is formed, after the release is paid for: one record
+    would decide whether there is one. A loss of the user's own may ask for what it likes, so all
+    labels that there can be are tried; of a regression, whose labels lie in [-1, 1], a grid.
+    """
+    labels = {
+        "binary": torch.tensor([-1.0, 1.0]),
+        "multiclass": torch.arange(loss.outputs),
+        "regression": torch.linspace(-1, 1, _LABELS),
+    }[task]
+    try:
+        loss.check_labels(labels)
+    except (ValueError, AssertionError) as error:
+        raise ValueError(
+            f"--release needs a loss that takes every label of the schema, and "
+            f"{type(loss).__name__} takes not all of them ({error}): whether a record has another "
+            "one would show in whether there is a release. A number is scaled to [-1, 1]: let "
+            "check_labels admit all of that."
+        ) from None

@@ -311,7 +311,10 @@ def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
 
 def _summary(result: dict[str, Any]) -> dict[str, Any]:
     """What a ledger records of a simulation: the same whenever it is repeated."""
-    keys = ("strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "rounds", "parties")
+    keys = (
+        "strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "unit", "rounds",
+        "parties",
+    )  # fmt: skip
     return {key: result[key] for key in keys}
 
 

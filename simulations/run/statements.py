@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.prepare import Prepared
 
 _NOTHING = "NO GUARANTEE: the strategy adds no noise, and its model may reveal any record"
+_NOISE_FREE = (
+    "NO GUARANTEE: privacy.epsilon = 'inf', for study: no noise was added, and the model may "
+    "reveal any record"
+)
 
 
 def write_statement(
@@ -152,15 +156,16 @@ def _ledger_facts(ledger: Ledger, run: str) -> LedgerFacts:
 
 def _write_nothing(directory: Path, prepared: Prepared, run: str) -> None:
     code = prepared.experiment.guest_code
+    reason = _NOISE_FREE if prepared.noise_free else _NOTHING
     values = {
         "status": SIMULATED,
         "guarantee": None,
-        "reason": _NOTHING,
+        "reason": reason,
         "run": {"run": run, "data": prepared.experiment.data.title, "simulated": True},
         "strategy": prepared.info.name,
         **({"guests": code} if code else {}),
     }
-    text = f"{SIMULATED}\n{_NOTHING}.\nStrategy {prepared.info.name}, run {run}.\n"
+    text = f"{SIMULATED}\n{reason}.\nStrategy {prepared.info.name}, run {run}.\n"
     text += "".join(f"Code that is not fedpriv's: {_guest_sentence(guest)}.\n" for guest in code)
     replace_file(directory / "statement.txt", text)
     write_json(directory / "statement.json", values)

@@ -6,16 +6,21 @@ the owner.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from statistics import fmean
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import fedpriv
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.experiment.budgets import INFINITE
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
 from fedpriv.simulations.run.history import Record
+from fedpriv.simulations.run.metrics import Measures
 from fedpriv.simulations.run.outcome import RESULT, sift
 from fedpriv.simulations.run.party_alone import train_alone
+from fedpriv.simulations.run.party_metrics import party_metrics
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
 
 if TYPE_CHECKING:
@@ -50,18 +55,20 @@ def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str,
 
 def summary(record: Record, *, run: str) -> dict[str, Any]:
     """The result of a run of a strategy, as JSON-ready values."""
-    plan = record.strategy.plan
-    score = record.score()
+    plan, spent = record.strategy.plan, costs(record)  # before metrics take their time
+    score, theta = record.score(), record.strategy.theta
+    evaluator = record.prepared.evaluator
     values = {
         **_identity(record.prepared, run=run, simulated=not record.release),
         **_guarantee(record.prepared, plan),
         "accuracy": score.accuracy if score else None,
         "loss": score.loss if score else None,
+        **asdict(evaluator.measure(theta, loss=score.loss) if score else Measures()),
         "test_records": _tested(record.prepared) if score else None,
         "rounds": record.made,
         "stopped": record.strategy.stopped or None,
         "cut_short": record.strategy.cut_short,
-        "noise_stddev": record.noise,
+        "noise_stddev": 0.0 if record.prepared.noise_free else record.noise,
     }
     if record.release:
         return sift(values, RESULT)
@@ -69,8 +76,9 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
     return {
         **values,
         **_of_simulation(record.prepared),
+        **party_metrics(record.prepared, theta).to_dict(),
         "clip_fraction": fmean(clipped) if clipped else None,
-        **costs(record),
+        **spent,
     }
 
 
@@ -93,7 +101,9 @@ def summary_alone(prepared: Prepared, *, run: str) -> tuple[dict[str, Any], NDAr
         **_of_simulation(prepared),
         "accuracy": alone.accuracy,
         "loss": alone.loss,
+        **asdict(Measures()),
         "test_records": _tested(prepared),
+        **dict.fromkeys(("worst_party", "fairness_gap", "per_party")),  # there is no common model
         "worst_accuracy": min(alone.accuracies, default=None),
         "best_accuracy": max(alone.accuracies, default=None),
         "rounds": 0,
@@ -121,8 +131,7 @@ def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any
         "label": experiment.strategy.title,
         "options": experiment.strategy.options,
         "guests": experiment.guest_code or None,
-        "private": prepared.info.private,
-        "unit": "record",
+        "private": prepared.info.private and not prepared.noise_free,
         "engine": experiment.run.engine,
         "secure_aggregation": _aggregation(prepared, simulated=simulated),
         "parties": task.parties,
@@ -153,15 +162,37 @@ def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
 
 
 def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
-    """What was spent, by the plan, and what the experiment allowed: a form for study may differ."""
+    """What was spent, by the plan, and what the experiment allowed: a form for study may differ.
+
+    ``epsilon`` is None where nothing is promised; the budget of a twin without noise is "inf".
+    """
     if plan is None:
-        return dict.fromkeys(("epsilon", "delta", "adjacency", "epsilon_budget"))
+        nothing: dict[str, Any] = dict.fromkeys(("epsilon", "delta", "adjacency", "unit"))
+        return {**nothing, "epsilon_budget": INFINITE if prepared.noise_free else None}
     return {
         "epsilon": plan.epsilon,
         "delta": plan.budget.delta,
         "adjacency": plan.adjacency.value,
+        "unit": plan.unit.value,
         "epsilon_budget": prepared.experiment.privacy.epsilon,
     }
+
+
+def _further(result: Mapping[str, Any]) -> list[str]:
+    """Metrics beside accuracy and loss, and of the party that is served least."""
+    titles = {"auc": "AUC", "f1": "F1", "balanced_accuracy": "balanced accuracy", "r2": "R²"}
+    titles |= {"rmse": "RMSE", "mae": "MAE"}
+    told = [
+        f"{title} {result[key]:.4g}" for key, title in titles.items() if result[key] is not None
+    ]
+    lines = [", ".join(told)] if told else []
+    worst, each = result.get("worst_party"), result.get("per_party")
+    if worst is not None and each is not None:
+        lines.append(
+            f"{each['metric']} of each party on its own {each['on']} records: {worst:.4g} at the "
+            f"worst, {result['fairness_gap']:.4g} between worst and best"
+        )
+    return lines
 
 
 def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str]:
@@ -177,12 +208,14 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
             f"{result['records']} records, {rounds} round{'' if rounds == 1 else 's'}, {took}"
         )
     ]
-    if result["epsilon"] is None:
+    if result["epsilon_budget"] == INFINITE:
+        lines.append("no privacy: epsilon = ∞, the run added no noise; for study alone")
+    elif result["epsilon"] is None:
         lines.append("no privacy is promised: the strategy adds no noise")
     else:
         lines.append(
             f"epsilon <= {rounded_up(result['epsilon'])} at delta = "
-            f"{rounded_up(result['delta'])}   (one record, {result['adjacency']})"
+            f"{rounded_up(result['delta'])}   ({Unit(result['unit']).words}, {result['adjacency']})"
         )
     if result["loss"] is None:
         lines.append("metrics: none; there are no test records that are declared public")
@@ -195,6 +228,7 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
         accuracy = result["accuracy"]
         share = "" if accuracy is None else f"accuracy {100 * accuracy:.2f} %, "
         lines.append(f"{share}loss {result['loss']:.4f} on {result['test_records']} test records")
+        lines += _further(result)
     if result["stopped"]:
         lines.append(f"stopped early: {result['stopped']}")
     return lines

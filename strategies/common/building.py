@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -41,6 +43,7 @@ class StrategyInfo:
             depends on it, so every strategy must say.
         options: What can be set.
         shares: Whether the parties can bring its noise in shares.
+        units: Whose privacy it can protect: what its noise is calibrated to, and proved for.
         guest: What builds a strategy from a file of the user's own; None for those of fedpriv.
     """
 
@@ -50,6 +53,7 @@ class StrategyInfo:
     convex_only: bool
     options: type[BaseModel]
     shares: bool = False
+    units: tuple[Unit, ...] = (Unit.RECORD,)
     guest: Callable[[Setup, Any], SumStrategy] | None = None
 
     @property
@@ -67,16 +71,21 @@ class Setup:
         adjacency: Which data sets a guarantee compares.
         run: The run that it is part of.
         allowance: (ε, δ) of the run; None for a strategy that promises nothing.
+        noise_free: Whether a strategy with noise is to add none, for study: then there is no
+            allowance, and a `NoiseFree` stands for the plan.
         sharing: Who brings shares of the noise; None if the server adds it.
         signature: What the plan of a user's own strategy calls it; empty for those of fedpriv.
+        unit: Whose privacy it protects.
     """
 
     task: Task
     adjacency: Adjacency
     run: Run
     allowance: Budget | None = None
+    noise_free: bool = False
     sharing: Sharing | None = None
     signature: str = ""
+    unit: Unit = DEFAULT_UNIT
 
     @property
     def budget(self) -> Budget:

@@ -11,9 +11,10 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.schedules.growing import GrowingBatch, GrowingPlan
 from fedpriv.strategies.common.building import Count, Options, Positive, Rate
-from fedpriv.strategies.common.plans import gradient_grid
+from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
 
 if TYPE_CHECKING:
+    from fedpriv.privacy.planning.noise_free import NoiseFree
     from fedpriv.strategies.common.building import Setup
 
 
@@ -43,7 +44,7 @@ SamplingOption = Annotated[
 
 def plan_growing(
     setup: Setup, growth: GrowingOptions, *, rounds: int, clip_norm: float, accountant: str
-) -> GrowingPlan:
+) -> GrowingPlan | NoiseFree:
     """T noisy sums of the clipped gradients of Poisson samples with rates of their own.
 
     The noise on the sum is the same in all rounds; divided by ever more records, it falls.
@@ -55,12 +56,19 @@ def plan_growing(
         )
     task = setup.task
     batches = GrowingBatch(first=growth.first, factor=growth.factor, every=growth.every)
+    if setup.noise_free:
+        return noise_free_gradients(setup, rates=batches.rates(rounds), clip_norm=clip_norm)
     name = "rdp" if accountant == "auto" else accountant
-    relative = batches.noise_multiplier(budget=setup.budget, rounds=rounds, accountant=name)
+    relative = batches.noise_multiplier(
+        budget=setup.budget, rounds=rounds, accountant=name, unit=setup.unit
+    )
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
     sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
     mechanism = GaussianMechanism(
-        sensitivity=sensitivity, stddev=relative * sensitivity, adjacency=setup.adjacency
+        sensitivity=sensitivity,
+        stddev=relative * sensitivity,
+        adjacency=setup.adjacency,
+        unit=setup.unit,
     )
     return GrowingPlan(
         strategy="gradient-perturbation",

@@ -21,8 +21,10 @@ from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
+from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.strategies.common.building import Count, Options, Positive, Rate
 from fedpriv.strategies.common.plans import plan_gradients
+from fedpriv.strategies.common.sharing import noisy_sum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,8 +83,9 @@ class NoisyGradients(SumStrategy):
                     f"those of the plan. A subclass may define {', '.join(sorted(_OPEN))}."
                 )
 
-    def __init__(self, *, setup: Setup, options: NoisyOptions, plan: FixedPlan) -> None:
-        plan = replace(plan, strategy=setup.signature or plan.strategy)
+    def __init__(self, *, setup: Setup, options: NoisyOptions, plan: FixedPlan | NoiseFree) -> None:
+        if isinstance(plan, FixedPlan):
+            plan = replace(plan, strategy=setup.signature or plan.strategy)
         self.__clip = _require_covered(plan, setup)
         start = setup.task.model.initial(np.random.default_rng(options.seed)).numpy()
         super().__init__(task=setup.task, plan=plan, run=setup.run, start=start)
@@ -115,21 +118,20 @@ class NoisyGradients(SumStrategy):
             event=self._event(),
             theta=self._point(),
             clip_norm=self.__clip,
-            sampling_rate=plan.sampling_rate,
+            sampling_rate=plan.rate(self._round),
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:
         """The noisy mean. Divided by the *expected* number of records: the real one is private."""
         plan = self._planned()
-        noisy = plan.mechanisms[self._round].release(
-            answer.total, step=answer.step, stream=self._stream()
-        )
+        mechanism = plan.mechanisms[self._round]
+        noisy = noisy_sum(mechanism, answer.total, step=answer.step, stream=self._stream())
         count = self.task.gradient_count("proportional", answer.sizes)
-        return noisy / (plan.sampling_rate * count)
+        return noisy / (plan.rate(self._round) * count)
 
-    def _planned(self) -> FixedPlan:
+    def _planned(self) -> FixedPlan | NoiseFree:
         """The plan that was checked, which must be the one that is paid for."""
-        if self.plan is not self.__plan:
+        if self.plan is not (None if isinstance(self.__plan, NoiseFree) else self.__plan):
             raise RuntimeError(
                 "the plan of a strategy must stay the one that it was built with. Nothing was "
                 "released."
@@ -137,8 +139,10 @@ class NoisyGradients(SumStrategy):
         return self.__plan
 
 
-def _require_covered(plan: FixedPlan, setup: Setup) -> float:
+def _require_covered(plan: FixedPlan | NoiseFree, setup: Setup) -> float:
     """The clip norm of a plan whose noise is enough for what one record can do to a sum."""
+    if setup.noise_free and isinstance(plan, NoiseFree) and plan.clip_norm is not None:
+        return plan.clip_norm
     budget = setup.budget
     if type(plan) is not FixedPlan or {type(m) for m in plan.mechanisms} != {GaussianMechanism}:
         raise ValueError(

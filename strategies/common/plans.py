@@ -7,13 +7,18 @@ from math import log, sqrt
 from typing import TYPE_CHECKING, Literal
 
 from fedpriv._validate import require_choice
-from fedpriv.federation.queries.bounds import gradient_sensitivity, model_sensitivity
+from fedpriv.federation.queries.bounds import (
+    finest_grid,
+    gradient_sensitivity,
+    model_sensitivity,
+)
 from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.planning.calibration import optimal_regulariser
 from fedpriv.privacy.planning.gradient import gradient_plan
+from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.output import output_plan
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.sharing import with_shares
@@ -51,8 +56,8 @@ def plan_gradients(
     shape: Sequence[float] | None = None,
     calibration: Calibration = "exact",
     accountant: str = "auto",
-) -> FixedPlan:
-    """T noisy sums of clipped gradients.
+) -> FixedPlan | NoiseFree:
+    """T noisy sums of clipped gradients; in a noise-free set-up, T sums as they are.
 
     Sensitivity. One record moves the sum by at most 2C (replace-one) or C (add-remove), plus what
     float32 rounding can add, plus √d·step for the grid.
@@ -67,6 +72,8 @@ def plan_gradients(
     _refuse_study(calibration, setup)
     if weights == "equal":
         require_replace_one(setup, "equal weights", because=_UNEQUAL)
+    if setup.noise_free:
+        return noise_free_gradients(setup, rates=(sampling_rate,) * rounds, clip_norm=clip_norm)
     task, budget = setup.task, setup.budget
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
     if setup.sharing is not None:
@@ -81,7 +88,7 @@ def plan_gradients(
         relative = sqrt(2 * rounds * log(1 / budget.delta)) / budget.epsilon
     if relative is not None and calibration == "unsound-textbook":
         relative /= sqrt(4 * log(1 / budget.delta))
-        event = GaussianEvent(relative_noise=relative, adjacency=setup.adjacency)
+        event = GaussianEvent(relative_noise=relative, adjacency=setup.adjacency, unit=setup.unit)
         spent = account([(event, rounds)], delta=budget.delta).epsilon
         budget = replace(budget, epsilon=spent or budget.epsilon)
     plan = gradient_plan(
@@ -97,6 +104,7 @@ def plan_gradients(
         shape=shape,
         relative_noise=relative,
         accountant="auto" if setup.sharing else accountant,
+        unit=setup.unit,
     )
     if setup.sharing is None:
         return plan
@@ -108,6 +116,14 @@ def plan_gradients(
         bound=task.records * clip_norm,
         shape=(1.0,) * rounds if shape is None else shape,
     )
+
+
+def noise_free_gradients(
+    setup: Setup, *, rates: tuple[float, ...], clip_norm: float, widest: float | None = None
+) -> NoiseFree:
+    """Sums of clipped gradients without noise, on the finest grid; ``widest`` is the largest C."""
+    bound = setup.task.records * (widest or clip_norm)
+    return NoiseFree(step=finest_grid(bound=bound).step, rates=rates, clip_norm=clip_norm)
 
 
 def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
@@ -171,6 +187,7 @@ def plan_output(
         ).step,
         law=law,
         joint=joint,
+        unit=setup.unit,
     )
     if setup.sharing is None:
         return plan

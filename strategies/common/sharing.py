@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.shares import shared_noise
@@ -13,7 +15,6 @@ from fedpriv.secagg import FixedPoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
@@ -56,6 +57,7 @@ def with_shares(
         dimension=d,
         step=plan.step,
         adjacency=plan.adjacency,
+        unit=plan.unit,
         shape=shape,
     )
     reach = max(share_reach(mechanism, task) for mechanism in set(mechanisms))
@@ -69,12 +71,12 @@ def with_shares(
     )
 
 
-def share_of(mechanism: Mechanism) -> NoiseShare | None:
+def share_of(mechanism: Mechanism | None) -> NoiseShare | None:
     """What a party adds to its answer, if the noise is brought in shares."""
     return mechanism.share if isinstance(mechanism, SharedNoise) else None
 
 
-def share_reach(mechanism: Mechanism, task: Task) -> float:
+def share_reach(mechanism: Mechanism | None, task: Task) -> float:
     """How much room the shares of all parties need in a ring, beside the sum; 0 without shares."""
     if not isinstance(mechanism, SharedNoise):
         return 0.0
@@ -82,9 +84,18 @@ def share_reach(mechanism: Mechanism, task: Task) -> float:
 
 
 def released(
-    mechanism: Mechanism, answer: Sum, stream: Callable[[], RandomStream]
+    mechanism: Mechanism | None, answer: Sum, stream: Callable[[], RandomStream]
 ) -> NDArray[np.float64]:
     """The noisy sum: as it arrived, if the parties brought its noise, or with noise added here."""
     if isinstance(mechanism, SharedNoise):
         return answer.value
-    return mechanism.release(answer.total, step=answer.step, stream=stream())
+    return noisy_sum(mechanism, answer.total, step=answer.step, stream=stream())
+
+
+def noisy_sum(
+    mechanism: Mechanism | None, total: NDArray[np.int64], *, step: float, stream: RandomStream
+) -> NDArray[np.float64]:
+    """Integers on a grid with the mechanism's noise; as they are in a `NoiseFree` run."""
+    if mechanism is None:
+        return total.astype(np.float64) * step
+    return mechanism.release(total, step=step, stream=stream)

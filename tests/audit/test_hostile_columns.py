@@ -92,3 +92,27 @@ def test_a_record_that_a_hash_of_next_to_nothing_takes_is_still_counted(
     other = laboratory.run(case, rows, tmp_path / "other", script=one)
     assert one.json("result.json")["records"] == len(rows)
     assert difference(case, one, other) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "model"),
+    [
+        ({**GRADIENTS, "sampling_rate": 0.5}, {}),
+        ({"name": "adaptive-clipping", "rule": "coordinate", "rounds": 2}, {"name": "softmax"}),
+        ({"name": "agd", "rounds": 2}, {"name": "mlp", "hidden": [3]}),
+    ],
+    ids=["sampled", "coordinate", "agd"],
+)
+def test_the_only_record_that_a_column_leaves_for_training_may_leave(
+    strategy: dict[str, Any], model: dict[str, Any], laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """A table of test records alone is released like any other, noise and nothing else."""
+    case = Case(
+        name="last", strategy=strategy, model=model, adjacency="add-remove", fold=True, epsilon=0.5
+    )
+    rows = [{**row, "fold": "5"} for row in table(case.task)]
+    rows[7]["fold"] = "1"
+    one = laboratory.run(case, rows, tmp_path / "one")
+    other = laboratory.run(case, rows[:7] + rows[8:], tmp_path / "other", script=one)
+    assert (one.code, other.code) == (0, 0), one.said + other.said
+    assert difference(case, one, other) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import tomllib
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from fedpriv.data import DataError, Dataset, Records, hold_out, partition, read_schema, read_table
+from fedpriv.data import (
+    DataError,
+    Dataset,
+    Records,
+    hold_out,
+    parse_schema,
+    partition,
+    read_schema,
+    read_table,
+)
 from fedpriv.data.marks import marks
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.queries.bounds import gradient_sensitivity, grid_of
@@ -96,6 +107,47 @@ def test_bytes_that_nobody_reads_refuse_no_file_by_their_place(before: int, tmp_
     (tmp_path / "t.csv").write_bytes(b"\n".join(lines).replace(b",u,\xff", b",\xff,u"))
     with pytest.raises(DataError, match="not in UTF-8"):
         read_table(tmp_path / "t.csv", read_schema(tmp_path / "s.toml"))
+
+
+NUMBERS = [
+    "1e308", "-1e-400", "4.9e-324", "nan", "-NaN", "", "  ", "?", "-9.0", "1.", "+1", ".5",
+    "\u00a03", "\t2\t", "-0", "0" * 400 + "1",
+]  # fmt: skip
+TEXTS = [
+    "u",
+    "x,y",
+    'z"q',
+    "",
+    "two\nlines",
+    "two\r\nlines",
+    "\x00",
+    "\ufeff0",
+    "\u2028",
+    "\x85",
+    "\x0b",
+]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_no_value_of_a_row_changes_another_row(ends: str, tmp_path: Path) -> None:
+    """Everything that a clamped and filled column, or one that nobody reads, may hold."""
+    schema = parse_schema({**tomllib.loads(SCHEMA), "missing_values": ["?", "-9"]})
+    rng = np.random.default_rng(5)
+
+    def records(rows: list[list[str]]) -> Counter[tuple[float, ...]]:
+        with (tmp_path / "t.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator=ends, quoting=csv.QUOTE_ALL)
+            writer.writerows([["a", "y", "t", "note"], *rows])
+        train = read_table(tmp_path / "t.csv", schema)[0].train
+        return Counter(map(tuple, np.column_stack([train.X, train.y]).tolist()))
+
+    rows = [[str(rng.uniform(-1, 2)), str(rng.integers(2)), "u", "x"] for _ in range(20)]
+    before = records(rows)
+    for number, text, note in zip(NUMBERS * 3, TEXTS * 5, TEXTS[3:] * 6, strict=False):
+        place = int(rng.integers(len(rows) + 1))
+        after = records([*rows[:place], [number, "1", text, note], *rows[place:]])
+        assert not before - after
+        assert (after - before).total() == 1
 
 
 def held(

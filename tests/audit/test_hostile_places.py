@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedpriv.data import Bounds, enforce
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
+from fedpriv.learning.clipping.norms import squared_norms
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Softmax
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import small_cnn
@@ -181,3 +183,15 @@ def test_an_image_has_the_same_gradient_and_norm_in_every_place(classes: int, lo
             parts += [factor.squares()[:, None] for factor in factors]
             found |= {line.numpy().tobytes() for line in torch.cat(parts, dim=1)}
         assert len(found) == 1
+
+
+@pytest.mark.parametrize("width", [1, 5, 16, 33, 64, 65, 785, 1001])
+def test_a_row_is_bounded_and_measured_alike_in_every_place(width: int) -> None:
+    """Rows of many sizes, cut anew by a row that leaves: their bits decide about hash and clip."""
+    rng = np.random.default_rng(width)
+    X = (rng.normal(size=(90, width)) * 10.0 ** rng.integers(-3, 3, (90, width))).astype(np.float32)
+    bounded, squares = enforce(X, Bounds(norm=2.0)), squared_norms(torch.from_numpy(X))
+    for first, last in ((1, 90), (0, 89), (3, 4), (7, 40)):
+        part = X[first:last]  # in the memory of the whole, and so askew
+        assert (enforce(part, Bounds(norm=2.0)) == bounded[first:last]).all()
+        assert torch.equal(squared_norms(torch.from_numpy(part)), squares[first:last])

@@ -113,9 +113,10 @@ def build(
     release: bool = False,
     run: str = "run",
     sharing: Mapping[str, Any] | None = None,
+    noise_free: bool = False,
     **options: Any,
 ) -> SumStrategy:
-    private = strategies.STRATEGIES[name].private
+    private = strategies.STRATEGIES[name].private and not noise_free
     return strategies.build(
         name,
         task=task,
@@ -126,6 +127,7 @@ def build(
         run=run,
         ledger=ledger,
         release=release,
+        noise_free=noise_free,
         **({} if sharing is None else {"noise_at": "parties", **sharing}),
     )
 

@@ -70,9 +70,22 @@ def test_sampling_refuses_replace_one_and_says_what_to_do(kind: Any) -> None:
     [
         ({"kind": "tomorrow"}, "event kind must be one of"),
         ({"kind": "pure", "epsilon": 1.0}, "must have exactly the fields"),
-        ({"kind": "pure", "epsilon": 1.0, "adjacency": "none"}, "not a valid Adjacency"),
         (
-            {"kind": "pure", "epsilon": 1.0, "adjacency": "add-remove", "note": ""},
+            {"kind": "pure", "epsilon": 1.0, "adjacency": "none", "unit": "record"},
+            "not a valid Adjacency",
+        ),
+        (
+            {"kind": "pure", "epsilon": 1.0, "adjacency": "add-remove", "unit": "one"},
+            "unit must be one of",
+        ),
+        (
+            {
+                "kind": "pure",
+                "epsilon": 1.0,
+                "adjacency": "add-remove",
+                "unit": "record",
+                "note": "",
+            },
             "must have exactly the fields",
         ),
     ],

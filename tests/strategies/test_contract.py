@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -24,6 +24,8 @@ from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
+from fedpriv.privacy.unit import Unit
+from fedpriv.strategies import gradient_perturbation
 from tests.federation.worlds import (
     PRIVATE,
     SilentFederation,
@@ -33,6 +35,9 @@ from tests.federation.worlds import (
     streams,
     train,
 )
+
+if TYPE_CHECKING:
+    from fedpriv.federation.strategy.base import SumStrategy
 
 SIZES, WIDTH = (30, 12, 45), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
@@ -321,6 +326,56 @@ def test_a_combination_that_no_theorem_covers_is_refused_by_name(
 ) -> None:
     with pytest.raises(ValueError, match=reason):
         build(name, TASK, **options)
+
+
+@pytest.mark.parametrize("unit", [Unit.PERSON, Unit.PARTY])
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one_does(
+    name: str, unit: Unit
+) -> None:
+    info = strategies.STRATEGIES[name]
+
+    def built(info: strategies.StrategyInfo) -> SumStrategy:
+        return strategies.build(
+            info,
+            task=TASK,
+            budget=Budget(epsilon=1.0, delta=1e-6),
+            adjacency="replace-one",
+            options={},
+            noise=streams(0, "n"),
+            run="r",
+            unit=unit.value,
+        )
+
+    if unit not in info.units:
+        with pytest.raises(ValueError, match=f"unit must be 'record' for {name}"):
+            built(info)
+    strategy = built(replace(info, units=tuple(Unit)))
+    assert strategy.plan is not None
+    assert {strategy.plan.unit, *(event.unit for event, _ in strategy.plan.needed)} == {unit}
+    if unit not in info.units:  # and the parties are told so: they do not answer for it
+        with pytest.raises(ValueError, match=f"unit of the event must be .* got '{unit.value}'"):
+            strategy.ask()
+
+
+def test_a_strategy_that_drops_the_unit_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = replace(strategies.STRATEGIES["gradient-perturbation"], units=tuple(Unit))
+
+    def forgetful(setup: strategies.Setup, options: Any) -> SumStrategy:
+        return gradient_perturbation.build(replace(setup, unit=Unit.RECORD), options)
+
+    monkeypatch.setitem(strategies._BUILDERS, info.name, forgetful)
+    with pytest.raises(ValueError, match="its plan is for unit 'record' and must be for 'party'"):
+        strategies.build(
+            info,
+            task=TASK,
+            budget=Budget(epsilon=1.0, delta=1e-6),
+            adjacency="replace-one",
+            options={},
+            noise=streams(0, "n"),
+            run="r",
+            unit="party",
+        )
 
 
 @pytest.mark.parametrize("name", ALL)

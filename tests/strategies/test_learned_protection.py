@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.federation import Sum
     from fedpriv.learning.protector import State
+    from fedpriv.strategies.common.learned_noise import Noises
 
 SIZES, WIDTH = (30, 12, 45), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
@@ -93,6 +94,11 @@ def with_chooser(strategy: LearnedProtection, chooser: Says) -> LearnedProtectio
     return strategy
 
 
+def mechanisms_of(strategy: LearnedProtection) -> Noises:
+    assert strategy._noises is not None
+    return strategy._noises
+
+
 # The budget
 
 
@@ -115,9 +121,9 @@ def test_no_scheduler_however_wild_exceeds_the_budget(
     strategy = with_chooser(
         learned(path, epsilon=epsilon, adjacency=adjacency, horizon=horizon), Says(noises)
     )
-    reference = strategy._reference.stddev
+    reference = mechanisms_of(strategy).reference.stddev
     train(strategy, federation())
-    plan = strategy.plan
+    plan = strategy.paid
     assert strategy.stopped.startswith("the budget is spent")
     report = account(plan.releases, delta=plan.budget.delta, accountant="gdp")
     assert report.epsilon is not None
@@ -135,15 +141,17 @@ def test_a_scheduler_that_keeps_to_the_reference_gets_exactly_its_horizon(
     strategy = with_chooser(learned(path, horizon=horizon), Says([1.0]))
     train(strategy, federation())
     assert strategy.round == horizon
-    assert strategy.plan.filter.spent == pytest.approx(strategy.plan.filter.limit)
+    assert strategy.paid.filter.spent == pytest.approx(strategy.paid.filter.limit)
 
 
 @pytest.mark.parametrize("noise", [LEAST_NOISE, 0.5, 0.9, 1.3, MOST_NOISE])
 def test_a_run_leaves_less_than_its_cheapest_round(path: str, noise: float) -> None:
     strategy = with_chooser(learned(path, horizon=20), Says([noise]))
     train(strategy, federation())
-    cheapest = strategy.plan.filter
-    assert not strategy.plan.affords(strategy._norm, strategy._noisiest)
+    cheapest = strategy.paid.filter
+    assert not strategy.paid.affords(
+        mechanisms_of(strategy).norm, mechanisms_of(strategy).times(MOST_NOISE)
+    )
     assert cheapest.left < 0.425 / 20 * cheapest.limit * 1.001  # 0.2 + 0.8/4 of a round, or less
 
 
@@ -152,7 +160,7 @@ def test_a_budget_of_less_than_a_round_is_spent_on_nothing_more(path: str) -> No
     strategy = with_chooser(learned(path, horizon=1), Says([LEAST_NOISE]))
     train(strategy, federation())
     assert strategy.round == 1
-    assert strategy.plan.filter.spent == pytest.approx(strategy.plan.filter.limit)
+    assert strategy.paid.filter.spent == pytest.approx(strategy.paid.filter.limit)
 
 
 # What the protector sees
@@ -213,7 +221,7 @@ def test_other_noisy_views_get_another_treatment(path: str) -> None:
     one, two = learned(path), learned(path, seed=99)
     train(one, federation())
     train(two, federation())
-    assert one.plan.mechanisms != two.plan.mechanisms
+    assert one.paid.mechanisms != two.paid.mechanisms
     assert (one.theta != two.theta).any()
 
 
@@ -223,7 +231,7 @@ def test_the_query_states_the_most_that_both_releases_can_cost(path: str) -> Non
     assert query is not None
     assert query.event is not None
     strategy.learn(federation().sum(query))
-    spent = strategy.plan.filter.spent
+    spent = strategy.paid.filter.spent
     assert spent == pytest.approx(query.event.relative_noise**-2)  # type: ignore[attr-defined]
 
 
@@ -240,8 +248,8 @@ def test_a_step_that_is_no_number_is_not_taken_and_ends_the_run(path: str) -> No
 
 def exact_norm(strategy: LearnedProtection, answer: Sum) -> float:
     """The norm as `_draw_norm` computes it: with noise that rounds to zero."""
-    strategy._norm = replace(strategy._norm, stddev=1e-6 * answer.step)
-    release = strategy._draw_norm(answer, streams(0, "n")(0))
+    norm = replace(mechanisms_of(strategy).norm, stddev=1e-6 * answer.step)
+    release = strategy._draw_norm(norm, answer, streams(0, "n")(0))
     return float(release[0]) * strategy._clip * sum(answer.sizes)
 
 
@@ -259,7 +267,7 @@ def first_norm(
     task = linear_task(sizes, WIDTH)
     strategy = build("learned-protection", task, protector=path, adjacency=adjacency, clip=0.3)
     assert isinstance(strategy, LearnedProtection)
-    allowed = strategy._norm.sensitivity
+    allowed = mechanisms_of(strategy).norm.sensitivity
     world = VectorizedFederation(party_data(X, y, sizes), task=task, sampling=streams(0, "p"))
     query = strategy.ask()
     assert query is not None
@@ -334,7 +342,7 @@ def test_both_releases_of_a_round_are_reserved_under_names_of_their_own(
     ]
     assert len(rows) == 4 * strategy.round
     assert ledger.spent().guarantee.epsilon <= 1 + 1e-9
-    assert ledger.spent().guarantee.epsilon == pytest.approx(strategy.plan.filter.epsilon)
+    assert ledger.spent().guarantee.epsilon == pytest.approx(strategy.paid.filter.epsilon)
     ledger.verify()
 
 
@@ -381,7 +389,7 @@ def test_the_statement_names_the_protector_its_filter_and_both_releases(path: st
     strategy = learned(path)
     train(strategy, federation())
     statement = make_statement(
-        strategy.plan,
+        strategy.paid,
         facts=RunFacts(
             run="r", data="made", simulated=True, randomness="seeded", sampler="full batch"
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +15,10 @@ from fedpriv.federation.strategy.base import Run, SumStrategy
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.strategies import NoisyGradients, NoisyOptions, Setup, StrategyInfo, plan_gradients
 from tests.federation.worlds import SilentFederation, linear_task, streams
-
-if TYPE_CHECKING:
-    from fedpriv.privacy.planning.fixed_plan import FixedPlan
 
 TASK = linear_task((40, 60), 4000)
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
@@ -106,9 +104,15 @@ def test_a_subclass_cannot_bring_noise_of_its_own(name: str) -> None:
         type("Mine", (mixin, Plain), {})
 
 
+def planned(setup: Setup, *, clip: float = 1.0) -> FixedPlan:
+    plan = plan_gradients(setup, rounds=3, clip_norm=clip)
+    assert isinstance(plan, FixedPlan)
+    return plan
+
+
 def gaussian_plan(*, clip: float = 1.0, factor: float = 1.0, **changes: Any) -> FixedPlan:
     """A plan whose mechanism claims a sensitivity ``factor`` times the true one, at equal cost."""
-    plan = plan_gradients(setup(), rounds=3, clip_norm=clip)
+    plan = planned(setup(), clip=clip)
     made = [
         GaussianMechanism(
             sensitivity=factor * m.sensitivity, stddev=factor * m.stddev, adjacency=m.adjacency
@@ -134,7 +138,7 @@ def test_a_plan_that_understates_what_a_record_can_do_is_refused() -> None:
 
 def test_a_plan_beyond_the_budget_of_the_experiment_is_refused() -> None:
     generous = setup(allowance=Budget(epsilon=8.0, delta=1e-6))
-    plan = plan_gradients(generous, rounds=3, clip_norm=1.0)
+    plan = planned(generous)
     with pytest.raises(ValueError, match="within the budget of the experiment"):
         built(with_plan(plan))
     with pytest.raises(BudgetExceeded):
@@ -142,7 +146,7 @@ def test_a_plan_beyond_the_budget_of_the_experiment_is_refused() -> None:
 
 
 def test_a_plan_for_other_neighbours_is_refused() -> None:
-    plan = plan_gradients(setup(adjacency=Adjacency.ADD_REMOVE), rounds=3, clip_norm=1.0)
+    plan = planned(setup(adjacency=Adjacency.ADD_REMOVE))
     with pytest.raises(ValueError, match="must be made for 'replace-one' adjacency"):
         built(with_plan(plan))
 
@@ -176,7 +180,8 @@ def test_a_strategy_with_noise_of_its_own_is_refused() -> None:
 
 def _nobody(build: Any) -> SumStrategy:
     strategy = build(setup(), NoisyOptions())
-    return strategies._require_planned(strategy, info(build, noise_by="nobody"))
+    quiet = info(build, noise_by="nobody")
+    return strategies._require_planned(strategy, quiet, promised=False)
 
 
 def test_a_ledger_gets_no_release_without_a_plan() -> None:

@@ -223,6 +223,12 @@ class Schema(_Table):
         is_class = isinstance(self.columns[self.label], CategoryColumn)
         return "multiclass" if is_class else "regression"
 
+    @property
+    def label_range(self) -> tuple[float, float] | None:
+        """Of a regression: the range of the label, which records have scaled to [−1, 1]."""
+        label = self.columns.get(self.label)
+        return (label.min, label.max) if isinstance(label, NumberColumn) else None
+
 
 def parse_schema(values: dict[str, Any], *, source: str = "schema") -> Schema:
     """Check the content of a schema; the error lists everything that is wrong."""

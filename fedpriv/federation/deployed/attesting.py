@@ -7,10 +7,10 @@ A party believes nothing here that it can check. It signs a document if
   protection of that experiment, which is the one that the party answered under;
 - ε and its other forms, the threshold and n_min follow from the rest of it
   (`statement_document.recomputed`);
-- its ledger has paid for at least one release of this run, under the same adjacency, and for none
-  that is not stated: for every event at most as often as the document says. What the run cost its
-  records is then at most the stated ε. *Proof.* The releases that it paid for are some of those
-  stated, and (ε, δ) of a part of fixed releases is at most that of all. ∎
+- its ledger has paid for at least one release of this run, under the same adjacency and for the
+  same unit, and for none that is not stated: for every event at most as often as the document says.
+  What the run cost its records is then at most the stated ε. *Proof.* The releases that it paid for
+  are some of those stated, and (ε, δ) of a part of fixed releases is at most that of all. ∎
 
 It signs how many releases it paid for: who was missing from some sums says so.
 """
@@ -32,7 +32,7 @@ from fedpriv.federation.deployed.statement_document import (
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.privacy.ledger import Kind
-from fedpriv.privacy.ledger.reservations import allowances
+from fedpriv.privacy.ledger.reservations import allowances, declaration_to_dict
 from fedpriv.privacy.statement.signed import PartySignature, sign_as_party
 
 if TYPE_CHECKING:
@@ -128,23 +128,28 @@ def require_paid(document: Mapping[str, Any], ledger: LedgerView) -> int:
     """How many of the stated releases a ledger paid for; refuses a run that it knows otherwise.
 
     Raises:
-        QueryRefused: It paid for none, for one that is not stated, or under another adjacency.
+        QueryRefused: It paid for none, for one that is not stated, under another adjacency, or for
+            another unit.
     """
     try:
         run, block = run_of(document), releases_of(document)
     except Unsound as error:
         raise QueryRefused(f"the statement does not hold together: {error}") from None
-    adjacency = ledger.settings.adjacency
+    adjacency, unit = ledger.settings.adjacency, ledger.settings.unit
     if any(event.adjacency is not adjacency for event, _ in block):
         raise QueryRefused(
             f"the statement is not under {adjacency.value!r} adjacency, as this party's ledger is."
+        )
+    if any(event.unit is not unit for event, _ in block):
+        raise QueryRefused(
+            f"the statement is not for unit {unit.value!r}, as this party's ledger is."
         )
     paid = Counter(
         row.detail for row in ledger.rows() if (row.kind, row.run) == (Kind.RESERVED.value, run)
     )
     if not paid:
         raise QueryRefused("this party's ledger has paid for no release of this run.")
-    if paid - allowances(block):
+    if paid - allowances(declaration_to_dict(block, None)):
         raise QueryRefused(
             "this party's ledger has paid for releases of this run that are not stated, or for "
             "more of them."

@@ -51,6 +51,7 @@ from fedpriv.privacy.events import (
     SkellamEvent,
     ZcdpEvent,
 )
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from fedpriv.data import Bounds
@@ -113,7 +114,11 @@ def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:
 
 
 def check_terms(
-    query: Query, engagement: Engagement, policy: PartyPolicy, adjacency: Adjacency
+    query: Query,
+    engagement: Engagement,
+    policy: PartyPolicy,
+    adjacency: Adjacency,
+    unit: Unit = DEFAULT_UNIT,
 ) -> Event:
     """What the answer to ``query`` costs this party; `QueryRefused` if its policy forbids it."""
     check_engagement(engagement, policy)
@@ -129,10 +134,26 @@ def check_terms(
             f"the event is stated under {event.adjacency.value!r} adjacency, and the budget of "
             f"this party under {adjacency.value!r}."
         )
+    _check_unit(event, policy, unit)
     _check_kind(query, event)
     _check_bounds(query, event, engagement.task, policy)
     _check_noise(query, event, engagement.task, policy)
     return event
+
+
+def _check_unit(event: Event, policy: PartyPolicy, unit: Unit) -> None:
+    """Whose privacy the release is planned for: what the policy allows, and the ledger pays for."""
+    if event.unit not in policy.units:
+        allowed = ", ".join(each.value for each in policy.units)
+        raise QueryRefused(
+            f"the release is planned for unit {event.unit.value!r}, {event.unit.words}, and the "
+            f"policy of this party allows {allowed}."
+        )
+    if event.unit is not unit:
+        raise QueryRefused(
+            f"the release is planned for unit {event.unit.value!r}, and the budget of this party "
+            f"is for {unit.words}: one does not pay for the other."
+        )
 
 
 def relative_noise(event: Event) -> float:
@@ -178,7 +199,7 @@ def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -
             f"the event counts on a sample of {counted_on:g} of the records, and the query asks "
             f"for {query.sampling_rate:g} of them."
         )
-    check_weighted(query, event.adjacency)
+    check_weighted(query, event.adjacency, event.unit)
 
 
 def _check_noise(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:

@@ -42,7 +42,6 @@ from fedpriv.federation.party.answered import SALT_BYTES, Given, recalled
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.party import Party
 from fedpriv.privacy.accountants import UnsupportedEvent
-from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.ledger import Ledger, LedgerError, LedgerMissing, create_if_first
 from fedpriv.privacy.randomness import SECRET_BYTES, RandomStream
@@ -80,8 +79,8 @@ class DeployedParty:
 
     Args:
         file: What the party's own file says.
-        size: How many records the roster states for it: as many as there are under replace-one
-            adjacency, at least as many under add-remove.
+        size: How many records the roster states for it: as many as there are where their number is
+            public, else a declared number.
         engagement: The run that asks.
         journal: Where answers are kept. It must be held while a query is answered.
         files: Where its records come from: the disk, or what was read from it before.
@@ -122,7 +121,7 @@ class DeployedParty:
             raise QueryRefused("this run was cancelled, for good.")
         if journal.attested(query.run):
             raise QueryRefused("this run is over: this party has signed the statement of it.")
-        event = check_terms(query, self._engagement, file.policy, file.adjacency)
+        event = check_terms(query, self._engagement, file.policy, file.adjacency, file.unit)
         with _faults(file.name), self._ledger() as ledger:
             self._require_not_left(ledger, query)
             roster, last = self._engagement.roster, journal.given(query.run)
@@ -153,7 +152,9 @@ class DeployedParty:
         with _faults(file.name):
             if not file.ledger.exists():
                 raise QueryRefused("this party has no ledger: it has paid for nothing.")
-            with Ledger.open(file.ledger, adjacency=file.adjacency, read_only=True) as ledger:
+            with Ledger.open(
+                file.ledger, adjacency=file.adjacency, unit=file.unit, read_only=True
+            ) as ledger:
                 self._require_latest(ledger)
                 yield ledger
 
@@ -200,8 +201,8 @@ class DeployedParty:
             return bound(self._read.dataset, self._engagement.bounds).train
 
     def _require_count(self, count: int) -> None:
-        """Under replace-one adjacency n_j is public; else how many there are decides nothing."""
-        if self._file.adjacency is Adjacency.REPLACE_ONE and count != self._size:
+        """Where n_j is public, it is the roster's; else how many there are decides nothing."""
+        if self._file.counts_public and count != self._size:
             raise QueryRefused(
                 f"the roster states {self._size} records for {self._file.name!r}, and its data "
                 "file has another number."
@@ -232,20 +233,14 @@ class DeployedParty:
             create_if_first(
                 file.ledger,
                 used_by="an answer of this party" if self._journal.used else None,
-                create=lambda: Ledger.create(
-                    file.ledger,
-                    data_name=file.name,
-                    budget=file.budget,
-                    adjacency=file.adjacency,
-                    composition=file.composition,
-                ),
+                create=lambda: file.terms.new_ledger(file.ledger, name=file.name),
             )
         except LedgerMissing:  # which says where it was: for the owner alone
             raise QueryRefused(
                 "this party has answered before, and its ledger is gone: put it back from a copy. "
                 "A new one would forget what was spent."
             ) from None
-        with Ledger.open(file.ledger, budget=file.budget, adjacency=file.adjacency) as ledger:
+        with file.terms.open_ledger(file.ledger) as ledger:
             self._require_latest(ledger)
             yield ledger
 

@@ -17,9 +17,11 @@ The file is read on the party's machine and decides there, whatever a server ask
     epsilon = 2.0
     delta = 1e-6
     adjacency = "replace-one"
+    unit = "record"
     composition = "rdp"
 
     [policy]
+    units = ["record"]
     strategies = ["gradient-perturbation"]
     queries = ["gradient"]
     min_parties = 3
@@ -47,10 +49,11 @@ from fedpriv._validate import (
     require_non_negative,
     require_positive,
 )
-from fedpriv.federation.deployed.budget_terms import KEYS, parse_budget
+from fedpriv.federation.deployed.budget_terms import KEYS, BudgetTerms, parse_budget
 from fedpriv.federation.protocol.level import LEVELS
 from fedpriv.federation.queries.kinds import QUERIES
 from fedpriv.privacy.planning.plan import NOISE_PLACES
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit, sizes_are_public
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +89,7 @@ class PartyPolicy:
         server: The fingerprint of the only certificate authority whose server it talks to.
         server_identity: The fingerprint of the only key whose instructions it carries out.
         max_seconds: The longest that one message may take here, whatever time the server gives it.
+        units: Whose privacy a release may be planned for, so that this party answers.
     """
 
     strategies: tuple[str, ...]
@@ -99,11 +103,13 @@ class PartyPolicy:
     server_identity: str
     colluding: float = DEFAULT_COLLUDING
     max_seconds: float = MOST_SECONDS
+    units: tuple[Unit, ...] = (DEFAULT_UNIT,)
 
     def __post_init__(self) -> None:
-        for name in ("strategies", "queries"):
+        for name in ("strategies", "queries", "units"):
             if not getattr(self, name):
                 raise ValueError(f"{name} must name at least one, got none: nothing is allowed.")
+        object.__setattr__(self, "units", tuple(map(Unit, self.units)))
         require_choice(QUERIES, **{f"queries[{i}]": kind for i, kind in enumerate(self.queries)})
         require_count(min_parties=self.min_parties)
         if self.min_parties < _LEAST_PARTIES:
@@ -142,6 +148,7 @@ class PartyFile:
         certificate: The CA certificate that its SuperNode is started with.
         budget: (ε, δ) of these records, for all runs that ever use them.
         adjacency: Which data sets the budget compares.
+        unit: Whose privacy the budget is for: one of ``policy.units``.
         composition: By which rule its ledger adds up, from the first answer on; no server decides
             it by what it asks first. See `BudgetTerms`.
         policy: What it insists on.
@@ -158,8 +165,32 @@ class PartyFile:
     certificate: Path
     budget: Budget
     adjacency: Adjacency
+    unit: Unit
     composition: str
     policy: PartyPolicy
+
+    def __post_init__(self) -> None:
+        if self.unit not in self.policy.units:
+            raise ValueError(
+                f"policy.units must name the unit of the budget, {self.unit.value!r}, got "
+                f"{[unit.value for unit in self.policy.units]}: the ledger of this party is made "
+                "for that unit, and answers for another are not paid from it."
+            )
+
+    @property
+    def terms(self) -> BudgetTerms:
+        """What its ledger is made with."""
+        return BudgetTerms(
+            budget=self.budget,
+            adjacency=self.adjacency,
+            unit=self.unit,
+            composition=self.composition,
+        )
+
+    @property
+    def counts_public(self) -> bool:
+        """Whether the number of its records is public: not under add-remove, nor for persons."""
+        return sizes_are_public(self.unit, self.adjacency)
 
 
 _PATHS = ("data", "schema", "ledger", "identity", "roster", "state")
@@ -171,6 +202,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
 _OPTIONAL = {
     "test",
     "certificate",
+    "unit",
     "composition",
     *(field.name for field in fields(PartyPolicy) if field.default is not MISSING),
 }
@@ -200,11 +232,12 @@ def parse_party(values: dict[str, Any], *, folder: Path) -> PartyFile:
     for key, value in party.items():
         if not isinstance(value, str) or not value:
             raise ValueError(f"party.{key} must be text, got {value!r}.")
-    for key in ("strategies", "queries"):
+    terms = parse_budget(budget)
+    policy.setdefault("units", [terms.unit.value])
+    for key in ("strategies", "queries", "units"):
         if not _is_texts(policy[key]):
             raise ValueError(f"policy.{key} must be a list of names, got {policy[key]!r}.")
         policy[key] = tuple(policy[key])
-    terms = parse_budget(budget)
     return PartyFile(
         name=party["name"],
         **{key: folder / party[key] for key in _PATHS},
@@ -212,6 +245,7 @@ def parse_party(values: dict[str, Any], *, folder: Path) -> PartyFile:
         certificate=folder / party.get("certificate", "ca.crt"),
         budget=terms.budget,
         adjacency=terms.adjacency,
+        unit=terms.unit,
         composition=terms.composition,
         policy=_made("policy", PartyPolicy, **policy),
     )

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._collusion import tolerance
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.privacy.accountants import UnsupportedEvent, account
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import group_privacy
 from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.written_plan import events_of
 from fedpriv.privacy.statement.guarantee_forms import understated
+from fedpriv.privacy.unit import Unit, person_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -198,10 +200,14 @@ def _check_releases(document: Mapping[str, Any]) -> str:
     costs = events_of(statement["plan"])
     if costs is not None and costs != Counter(dict(block)):
         raise Unsound("its releases are not what the noise of its plan costs.")
-    stated = {statement["guarantee"]["adjacency"], statement["plan"]["adjacency"]}
-    if stated | {event.adjacency.value for event, _ in block} != {block[0][0].adjacency.value}:
-        raise Unsound("its parts speak of different adjacencies.")
-    return f"{made} release{'s'[: made != 1]}, all under {block[0][0].adjacency.value} adjacency."
+    adjacency, unit = block[0][0].adjacency, block[0][0].unit
+    for term, words in (("adjacency", "adjacencies"), ("unit", "units of privacy")):
+        said = {statement["guarantee"][term], statement["plan"][term]}
+        if len(said | {getattr(event, term).value for event, _ in block}) > 1:
+            raise Unsound(f"its parts speak of different {words}.")
+    return (
+        f"{made} release{'s'[: made != 1]}, all for {unit.words} under {adjacency.value} adjacency."
+    )
 
 
 def _check_epsilon(document: Mapping[str, Any]) -> str:
@@ -219,9 +225,13 @@ def _check_epsilon(document: Mapping[str, Any]) -> str:
         raise Unsound(f"it states epsilon = {stated!r}, and its releases {cost}.")
     if not stated <= found * (1 + _SLACK):
         raise Unsound(f"it states epsilon = {stated!r}, and its releases cost {found!r}.")
-    person = group_privacy(
-        epsilon=stated, delta=delta, size=_whole(guarantee["records_per_person"])
+    size = person_steps(
+        Unit(guarantee["unit"]),
+        Adjacency(guarantee["adjacency"]),
+        records=_whole(guarantee["records_per_person"]),
+        parties=_whole(plan["parties"]),
     )
+    person = group_privacy(epsilon=stated, delta=delta, size=size)
     told = guarantee["per_person"]
     if not (_close(told["epsilon"], person.epsilon) and _close(told["delta"], person.delta)):
         raise Unsound(f"what it states for a person does not follow: that is {person}.")
@@ -229,10 +239,7 @@ def _check_epsilon(document: Mapping[str, Any]) -> str:
 
 
 def _check_forms(document: Mapping[str, Any]) -> str:
-    guarantee = document["statement"]["guarantee"]
-    if guarantee["records"] != document["statement"]["plan"]["records"]:
-        raise Unsound("guarantee and plan state different numbers of records.")
-    if why := understated(guarantee, releases_of(document), slack=_SLACK):
+    if why := understated(document["statement"], releases_of(document), slack=_SLACK):
         raise Unsound(why)
     return "mu, rho and an attacker's advantage, where they are stated, follow from the releases."
 
@@ -244,12 +251,7 @@ def _check_threshold(document: Mapping[str, Any]) -> str:
         if trust["secure_aggregation"] != "off":
             raise Unsound("it states secure aggregation, and no numbers of masks.")
         return "no masks: the server saw every party's answer."
-    protection = Protection(
-        level=masks["level"],
-        corrupt=masks["corrupt"],
-        dropout=masks["dropout"],
-        least=masks["least"],
-    )
+    protection = Protection(**{name: masks[name] for name in asdict(Protection())})
     share = _share(statement)
     again = _masks(protection, parties, share)
     for name, value in (again or {}).items():

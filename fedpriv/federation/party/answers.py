@@ -24,6 +24,7 @@ from fedpriv.federation.queries.bounds import objective_mechanism, summed_in_flo
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
+from fedpriv.learning.clipping.dense import filled
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.learning.erm.problem import ErmProblem
 from fedpriv.learning.erm.solver import solve
@@ -181,12 +182,13 @@ class Holdings:
             from fedpriv.learning.row_scores import row_scores  # it loads a compiler
 
             scores = row_scores(batch.features, points.reshape(-1, model.width))
-            if model.classes == 1:
-                return loss.value(scores, batch.labels[:, None])
             labels = batch.labels[:, None].expand(-1, len(points))
-            return loss.value(scores.reshape(len(scores), len(points), model.classes), labels)
+            if model.classes > 1:
+                scores = scores.reshape(len(scores), len(points), model.classes)
+            return filled(loss.value, scores, labels)
         columns = [
-            loss.value(model.scores(point, batch.features), batch.labels) for point in points
+            filled(loss.value, model.scores(point, batch.features), batch.labels)
+            for point in points
         ]
         return torch.stack(columns, dim=1)
 

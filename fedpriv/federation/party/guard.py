@@ -15,14 +15,16 @@ from fedpriv._collusion import DEFAULT_COLLUDING, known_shares
 from fedpriv._validate import require_choice, require_count, require_delta
 from fedpriv.federation.queries.bounds import fits, share_mechanism
 from fedpriv.federation.queries.kinds import QUERIES
-from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.unit import sizes_are_public
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
+    from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
+    from fedpriv.privacy.unit import Unit
 
 
 class QueryRefused(ValueError):
@@ -87,12 +89,12 @@ def check_certain(query: Query, task: Task) -> None:
         query.check_certain(task)
 
 
-def check_weighted(query: Query, adjacency: Adjacency) -> None:
+def check_weighted(query: Query, adjacency: Adjacency, unit: Unit) -> None:
     """Raise `QueryRefused` if the answer rests on a number of records that is private."""
-    if query.weighted and adjacency is not Adjacency.REPLACE_ONE:
+    if query.weighted and not sizes_are_public(unit, adjacency):
         raise QueryRefused(
-            "the adjacency must be 'replace-one' where an answer rests on its party's true number "
-            "of records: a minimiser, or equal weights."
+            "the adjacency must be 'replace-one', and the unit 'record', where an answer rests on "
+            "its party's true number of records: a minimiser, or equal weights."
         )
 
 
@@ -127,15 +129,15 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
         raise QueryRefused(
             "the event of the query is not that of the shares of noise which the parties add."
         )
-    check_weighted(query, mechanism.adjacency)
+    check_weighted(query, mechanism.adjacency, mechanism.unit)
 
 
 def _same(one: Event, other: Event) -> bool:
     """Equal up to rounding: relative noise is a quotient, formed at other sizes."""
-    if type(one) is not type(other) or one.adjacency is not other.adjacency:
+    if (type(one), one.adjacency, one.unit) != (type(other), other.adjacency, other.unit):
         return False
     return all(
         isclose(getattr(one, field.name), getattr(other, field.name), rel_tol=1e-12)
         for field in fields(one)
-        if field.name != "adjacency"
+        if field.name not in ("adjacency", "unit")
     )

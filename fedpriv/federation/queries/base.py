@@ -29,6 +29,7 @@ from fedpriv.privacy.events import (
     event_from_dict,
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 
 if TYPE_CHECKING:
@@ -56,9 +57,10 @@ def read_by(read: Callable[[Any], object], *, optional: bool = True) -> dict[str
     return {"read": lambda value: None if optional and value is None else read(value)}
 
 
-def with_adjacency(make: Callable[..., object]) -> Callable[[Any], object]:
-    """Reads a value of several fields, one of them an `Adjacency`."""
-    return lambda values: make(**{**values, "adjacency": Adjacency(values["adjacency"])})
+def with_terms(make: Callable[..., object]) -> Callable[[Any], object]:
+    """Reads a value of several fields, two of them an `Adjacency` and a `Unit`."""
+    terms = {"adjacency": Adjacency, "unit": Unit}
+    return lambda values: make(**{**values, **{key: terms[key](values[key]) for key in terms}})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,6 +81,7 @@ class Query(ABC):
 
     Attributes:
         held_out: Whether it is about records that a party holds out, and not those it learns from.
+        units: Whose privacy a release may be charged for: what `sensitivity` is proved for.
         run: The run it belongs to.
         round: Which release of the run it serves, from 0.
         grid: The fixed point that answers are rounded to and summed in.
@@ -88,6 +91,7 @@ class Query(ABC):
 
     kind: ClassVar[str]
     held_out: ClassVar[bool] = False
+    units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
     run: str
     round: int
     grid: FixedPoint = field(metadata=read_by(lambda grid: FixedPoint(**grid), optional=False))
@@ -104,6 +108,13 @@ class Query(ABC):
         require_index(round=self.round)
         if self.share is not None and self.event is None:
             raise ValueError("event must be given with a share of noise: a share is sized for it.")
+        if self.event is not None and self.event.unit not in self.units:
+            known = " or ".join(repr(unit.value) for unit in self.units)
+            raise ValueError(
+                f"unit of the event must be {known} for {self.kind!r} queries, got "
+                f"{self.event.unit.value!r}: how far {self.event.unit.words} can move their sum is "
+                "not bounded."
+            )
 
     @property
     @abstractmethod

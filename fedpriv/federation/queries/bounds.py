@@ -195,6 +195,7 @@ def share_mechanism(query: Query, task: Task) -> SharedNoise | None:
     width = query.answer_width(task)
     return SharedNoise(
         adjacency=event.adjacency,
+        unit=event.unit,
         share=share,
         l1_sensitivity=query.grid.l1_sensitivity(sensitivity=moved, dimension=width),
         l2_sensitivity=query.grid.l2_sensitivity(sensitivity=moved, dimension=width),

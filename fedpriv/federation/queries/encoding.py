@@ -23,7 +23,7 @@ from fedpriv.privacy.events import Event
 if TYPE_CHECKING:
     from fedpriv.federation.queries.base import Query
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"fedpriv?"
 _PREFIX = struct.Struct(">8sHI")
 

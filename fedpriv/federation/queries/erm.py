@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv._validate import require_choice, require_positive
-from fedpriv.federation.queries.base import ON_A_VECTOR, Query, read_by, with_adjacency
+from fedpriv.federation.queries.base import ON_A_VECTOR, Query, read_by, with_terms
 from fedpriv.federation.queries.bounds import (
     certain_tolerance,
     model_sensitivity,
@@ -51,9 +51,9 @@ class ErmQuery(Query):
     regulariser: float
     tolerance: float
     weights: Weights = "proportional"
-    local: LocalNoise | None = field(default=None, metadata=read_by(with_adjacency(LocalNoise)))
+    local: LocalNoise | None = field(default=None, metadata=read_by(with_terms(LocalNoise)))
     objective: ObjectiveNoise | None = field(
-        default=None, metadata=read_by(with_adjacency(ObjectiveNoise))
+        default=None, metadata=read_by(with_terms(ObjectiveNoise))
     )
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from fedpriv.federation.queries.base import (
     point,
     read_by,
     require_point,
-    with_adjacency,
+    with_terms,
 )
 from fedpriv.federation.queries.bounds import gradient_sensitivity
 from fedpriv.federation.queries.local_noise import LocalNoise
@@ -59,7 +59,7 @@ class GradientQuery(Query):
     clip_norm: float
     sampling_rate: float = 1.0
     weights: Weights = "proportional"
-    local: LocalNoise | None = field(default=None, metadata=read_by(with_adjacency(LocalNoise)))
+    local: LocalNoise | None = field(default=None, metadata=read_by(with_terms(LocalNoise)))
     centre: NDArray[np.float64] | None = field(default=None, metadata=ARRAY)
     scale: NDArray[np.float64] | None = field(default=None, metadata=ARRAY)
     counted: bool = False

@@ -13,6 +13,7 @@ from fedpriv.privacy.mechanisms import (
     UnsoundLaplaceMechanism,
 )
 from fedpriv.privacy.mechanisms.laws import LAWS, Law
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from fedpriv.privacy.adjacency import Adjacency
@@ -33,11 +34,13 @@ class LocalNoise:
         law: Which law.
         relative_noise: Standard deviation / sensitivity for the Gaussian, 1/ε for the others.
         adjacency: What the sensitivity is stated for.
+        unit: Whose records it is stated for.
     """
 
     law: Law
     relative_noise: float
     adjacency: Adjacency
+    unit: Unit = DEFAULT_UNIT
 
     def __post_init__(self) -> None:
         require_choice(LAWS, law=self.law)
@@ -54,7 +57,9 @@ class LocalNoise:
             case _:
                 raise ValueError(f"law must be one of {', '.join(LAWS)}; got {mechanism.name!r}.")
         law = next(law for law in LAWS if law == mechanism.name)
-        return cls(law=law, relative_noise=relative, adjacency=mechanism.adjacency)
+        return cls(
+            law=law, relative_noise=relative, adjacency=mechanism.adjacency, unit=mechanism.unit
+        )
 
     def mechanism(self, *, sensitivity: float, dimension: int) -> Mechanism:
         """The mechanism for an answer of ``sensitivity`` in L2."""
@@ -63,6 +68,7 @@ class LocalNoise:
                 sensitivity=sensitivity,
                 stddev=self.relative_noise * sensitivity,
                 adjacency=self.adjacency,
+                unit=self.unit,
             )
         kind = {laplace.name: laplace for laplace in _LAPLACE}[self.law]
         return kind(
@@ -70,6 +76,7 @@ class LocalNoise:
             epsilon=1 / self.relative_noise,
             dimension=dimension,
             adjacency=self.adjacency,
+            unit=self.unit,
         )
 
 

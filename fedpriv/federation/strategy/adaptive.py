@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan, Release
+    from fedpriv.privacy.planning.noise_free import NoiseFree
 
 Vector = NDArray[np.float64]
 Draw = Callable[[Sum, RandomStream], Vector]
@@ -41,7 +42,7 @@ class Step:
     """One release of a round, proposed.
 
     Attributes:
-        release: Its noise, and so its cost.
+        release: Its noise, and so its cost; None in a `NoiseFree` run, and in no other.
         query: Whose sum it is made from. A round that proposes the same query object again gets
             the sum that was asked for already: one exchange, several releases.
         draw: From the sum to the noisy value, at the cost of ``release``: the only place that sees
@@ -50,7 +51,7 @@ class Step:
             keeps it as run/part.
     """
 
-    release: Release
+    release: Release | None
     query: Query
     draw: Draw
     part: str = ""
@@ -70,13 +71,13 @@ class AdaptiveStrategy(SumStrategy):
 
     Args:
         task: The problem.
-        plan: Empty; it grows by every release.
+        plan: Empty; it grows by every release. Or `NoiseFree`: then nothing is charged.
         rounds: At most so many; fewer if the budget is spent before.
         run: The run that it is part of.
         start: The first model; zero if not given.
     """
 
-    plan: AdaptivePlan
+    plan: AdaptivePlan | None
     _playing: Round | None
     _step: Step | None
     _noise: RandomStream | None
@@ -86,14 +87,14 @@ class AdaptiveStrategy(SumStrategy):
         self,
         *,
         task: Task,
-        plan: AdaptivePlan,
+        plan: AdaptivePlan | NoiseFree,
         rounds: int,
         run: Run,
         start: Vector | None = None,
     ) -> None:
         require_count(rounds=rounds)
         super().__init__(task=task, plan=plan, run=run, start=start)
-        self._empty, self._most = plan, rounds
+        self._empty, self._most = self.plan, rounds
         self._forget()
 
     @abstractmethod
@@ -107,6 +108,13 @@ class AdaptiveStrategy(SumStrategy):
     def releases(self) -> int:
         """How many rounds the run has at most."""
         return self._most
+
+    @property
+    def paid(self) -> AdaptivePlan:
+        """The plan of a run with noise: what was released, and what it cost."""
+        if self.plan is None:
+            raise ValueError(f"this run of {self.name} adds no noise: it has no plan.")
+        return self.plan
 
     def learn(self, answer: Sum) -> None:
         """Make every release of the round that is made from this sum."""
@@ -127,9 +135,10 @@ class AdaptiveStrategy(SumStrategy):
     def _query(self) -> Query:
         return self._proposed().query
 
-    def _event(self) -> Event:
+    def _event(self) -> Event | None:
         """What the release that is proposed now costs."""
-        return self._proposed().release.event()
+        release = self._proposed().release
+        return None if release is None else release.event()
 
     @property
     def _release_length(self) -> None:
@@ -161,15 +170,20 @@ class AdaptiveStrategy(SumStrategy):
         """Charge the release that is proposed now, once; its bytes, if it was made before."""
         if self._step is None and not self._begin():
             return None
-        step, ledger = self._proposed(), self._run.ledger
+        step, ledger, plan = self._proposed(), self._run.ledger, self.plan
+        if plan is None or step.release is None:
+            if plan is not None or step.release is not None:
+                raise RuntimeError("a release must have noise where there is a plan, and no other.")
+            return None
         run = f"{self._run.name}/{step.part}" if step.part else self._run.name
+        made = plan.made
         try:
-            plan = self.plan if self._charged else self.plan.admit(step.release, part=step.part)
+            plan = plan if self._charged else plan.admit(step.release, part=step.part)
             if ledger is not None and self._reservation is None:
                 event = plan.event(plan.rounds - 1)
                 self._reservation = ledger.reserve(event, run=run, round=self._round)
         except BudgetExceeded as refusal:
-            if not self.plan.made:
+            if not made:
                 raise
             self.stopped = str(refusal)
             return None
@@ -198,11 +212,13 @@ class AdaptiveStrategy(SumStrategy):
 
     def checkpoint(self) -> dict[str, Any]:
         """As for every strategy, and every release so far, so that the filter starts from them."""
-        return {**super().checkpoint(), _HISTORY: self.plan.history(), "stopped": self.stopped}
+        history = [] if self.plan is None else self.plan.history()
+        return {**super().checkpoint(), _HISTORY: history, "stopped": self.stopped}
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
         """Go back to a checkpoint of the same strategy."""
         super().restore(checkpoint)
-        self.plan = self._empty.replayed(checkpoint[_HISTORY])
+        if self._empty is not None:
+            self.plan = self._empty.replayed(checkpoint[_HISTORY])
         self.stopped = str(checkpoint["stopped"])
         self._forget()

@@ -18,6 +18,7 @@ from fedpriv.federation.strategy.flower import FlowerStrategy
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.ledger.foresight import paid_by_round
+from fedpriv.privacy.planning.noise_free import NoiseFree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,7 +80,8 @@ class SumStrategy(FlowerStrategy):
         server_also_sees: What the server learns on the way to a release; for the trust model.
         width: How many numbers a release has; None if as many as the model.
         task: The problem, with the λ in effect.
-        plan: Noise and cost of every release; None for a strategy that promises nothing.
+        plan: Noise and cost of every release; None for a run that promises nothing: of a strategy
+            without noise, or the `NoiseFree` twin of one with it.
         stopped: Why the run ended before its last round; empty if it did not.
         cut_short: Whether the ledger refused a release of a fixed plan: what was left when the run
             began was spent by another one since. Noise that is chosen on the way ends with the
@@ -94,19 +96,20 @@ class SumStrategy(FlowerStrategy):
         self,
         *,
         task: Task,
-        plan: Plan | None,
+        plan: Plan | NoiseFree | None,
         run: Run,
         start: NDArray[np.float64] | None = None,
     ) -> None:
-        if plan is not None:
-            _require_plan_of(plan, task, dimension=self.width or task.dimension)
+        self.task = task
+        self.plan = None if isinstance(plan, NoiseFree) else plan
+        if self.plan is not None:
+            _require_plan_of(self.plan, task, dimension=self.width or task.dimension)
         elif run.real:
             raise ValueError(
-                "plan must be given for a run on a ledger, got None: a release without one has no "
-                "cost to reserve."
+                f"plan must be given for a run on a ledger, got {plan!r}: a release without one "
+                "has no cost to reserve."
             )
-        self.task = task
-        self.plan = plan
+        self._unplanned = 1 if plan is None else plan.rounds
         self.stopped = ""
         self.cut_short = False
         self._run = run
@@ -149,7 +152,7 @@ class SumStrategy(FlowerStrategy):
     @property
     def releases(self) -> int:
         """How many releases the run makes."""
-        return 1 if self.plan is None else self.plan.rounds
+        return self._unplanned if self.plan is None else self.plan.rounds
 
     @property
     def rounds(self) -> int:

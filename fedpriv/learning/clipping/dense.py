@@ -10,6 +10,7 @@ A linear model is the stack of one layer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -96,17 +97,23 @@ def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def filled_slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
-    """`slopes`, of each record by the same instructions, wherever it stands.
+    """`slopes`, of each record by the same instructions, wherever it stands."""
+    return filled(partial(slopes, loss), scores, labels)
+
+
+def filled(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, labels: Tensor) -> Tensor:
+    """``function`` of scores and labels, of each record by the same instructions.
 
     Elementwise functions have other instructions for the numbers that their vectors leave over: the
     last digit of a sigmoid, which may decide whether a gradient is short, would follow from the
-    number of records. So the first record fills them up to a multiple of `ROWS`.
+    number of records. So the first record fills them up to a multiple of `ROWS`; and they are
+    copied if there is nothing to fill, so that they are always stored alike.
     """
-    count = len(scores)
-    if missing := -count % ROWS:
-        scores = torch.cat([scores, scores[:1].expand(missing, -1)])
-        labels = torch.cat([labels, labels[:1].expand(missing)])
-    return slopes(loss, scores, labels)[:count]
+    count, missing = len(scores), -len(scores) % ROWS
+    scores, labels = (
+        torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])]) for rows in (scores, labels)
+    )
+    return function(scores, labels)[:count]
 
 
 def _forward(layers: Sequence[Layer], activation: Activation, features: Tensor) -> list[Tensor]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from fedpriv.learning.clipping.dense import filled_slopes
 from fedpriv.learning.losses import Logistic
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def clipped_linear_sums(
         return _one_pass(theta, batch, caps[1], crew)
     from fedpriv.learning.row_scores import row_scores  # it loads a compiler
 
-    scores = row_scores(batch.features, theta.unsqueeze(0)).squeeze(1)
-    slopes = loss.slope(scores, batch.labels)
+    scores = row_scores(batch.features, theta.unsqueeze(0))
+    slopes = filled_slopes(loss, scores, batch.labels).squeeze(1)
     weights = slopes.nan_to_num(0.0, posinf=0.0, neginf=0.0).clamp_(*caps)
     return batch.segments.weighted_sums(weights, batch.features), slopes
 

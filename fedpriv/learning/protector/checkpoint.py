@@ -66,6 +66,11 @@ class Card:
         require_positive(noise=noise)
         return min(self.horizons, key=lambda known: abs(log(known.noise / noise))).rounds
 
+    @property
+    def least_noise(self) -> float:
+        """That of the largest budget of the training."""
+        return min(known.noise for known in self.horizons)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready values."""
         return asdict(self)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from fedpriv._validate import require_count, require_non_negative
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.events import require_same_terms
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +32,7 @@ class UnsupportedEvent(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accountant(ABC):
-    """Composes events of one adjacency into (ε, δ).
+    """Composes events of one adjacency and one unit into (ε, δ).
 
     ``most_levels`` is how many distinct sampled Gaussians it is given before `on_levels` rounds
     their noise down: what one costs in time differs from accountant to accountant.
@@ -40,19 +42,18 @@ class Accountant(ABC):
     method: ClassVar[str]
     most_levels: ClassVar[int] = 500
     adjacency: Adjacency
+    unit: Unit = DEFAULT_UNIT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "unit", Unit(self.unit))
 
     def compose(self, event: Event, count: int = 1) -> Self:
         """The accountant after ``count`` more releases of ``event``."""
         require_count(count=count)
-        if event.adjacency is not self.adjacency:
-            raise ValueError(
-                f"adjacency of the event is {event.adjacency.value!r}, but this accountant "
-                f"composes {self.adjacency.value!r}: guarantees under different adjacencies do "
-                "not add up."
-            )
+        require_same_terms(
+            event, adjacency=self.adjacency, unit=self.unit, adds="this accountant composes"
+        )
         return self._add(event, count)
 
     def compose_all(self, releases: Iterable[tuple[Event, int]]) -> Self:
@@ -97,7 +98,7 @@ class AdditiveAccountant(Accountant):
 
     @abstractmethod
     def cost(self, event: Event) -> float:
-        """What one release of ``event`` costs, in this accountant's unit."""
+        """What one release of ``event`` costs, in what this accountant adds up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ class CountingAccountant(Accountant):
         """As in the base class, but copying the counts once."""
         counts = dict(self.counts)
         for event, count in releases:
-            # Validates adjacency and support by the same road as `compose`.
+            # Validates adjacency, unit and support by the same road as `compose`.
             ((_, added),) = replace(self, counts={}).compose(event, count).counts.items()
             counts[event] = counts.get(event, 0) + added
         return replace(self, counts=counts)

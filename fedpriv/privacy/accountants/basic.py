@@ -116,5 +116,9 @@ def _single_epsilon(event: Event, delta: float) -> float:
         case ZcdpEvent():
             return zcdp_epsilon(rho=event.rho, delta=delta)
         case SkellamEvent() | DistributedGaussianEvent():
-            return RdpAccountant(adjacency=event.adjacency).compose(event).epsilon(delta)
+            return (
+                RdpAccountant(adjacency=event.adjacency, unit=event.unit)
+                .compose(event)
+                .epsilon(delta)
+            )
     raise AssertionError(event)

@@ -71,7 +71,9 @@ def account(releases: Releases, *, delta: float, accountant: str = "auto") -> Re
         best_accountant(releases, delta=delta) if accountant == "auto" else ACCOUNTANTS[accountant]
     )
     leveled = on_levels(releases, most=chosen.most_levels)
-    composed = chosen(adjacency=releases[0][0].adjacency).compose_all(leveled)
+    composed = chosen(adjacency=releases[0][0].adjacency, unit=releases[0][0].unit).compose_all(
+        leveled
+    )
     epsilon = composed.epsilon(delta)
     if not isfinite(epsilon):
         return Report(
@@ -98,7 +100,7 @@ def account_all(releases: Releases, *, delta: float) -> list[Report]:
 
 def _supports(kind: type[Accountant], event: Event) -> bool:
     try:
-        kind(adjacency=event.adjacency).compose(event)
+        kind(adjacency=event.adjacency, unit=event.unit).compose(event)
     except UnsupportedEvent:
         return False
     return True

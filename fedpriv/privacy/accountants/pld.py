@@ -102,7 +102,7 @@ class PldAccountant(CountingAccountant):
 
     def _by_rdp(self) -> RdpAccountant:
         leveled = on_levels(self.counts.items(), most=RdpAccountant.most_levels)
-        return RdpAccountant(adjacency=self.adjacency).compose_all(leveled)
+        return RdpAccountant(adjacency=self.adjacency, unit=self.unit).compose_all(leveled)
 
     def _distribution(self) -> Any:
         counts = self._merged

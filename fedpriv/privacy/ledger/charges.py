@@ -6,6 +6,7 @@ A transaction that is refused is rolled back whole, so that a refusal leaves no 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from fedpriv.privacy.ledger.choice import choose_composition, composition_from_dict
@@ -13,7 +14,6 @@ from fedpriv.privacy.ledger.errors import LedgerConflict
 from fedpriv.privacy.ledger.foresight import paid_by_round, price_of_run
 from fedpriv.privacy.ledger.reservations import (
     allowances,
-    declaration_from_dict,
     declaration_to_dict,
     event_json,
 )
@@ -21,8 +21,6 @@ from fedpriv.privacy.ledger.spend import BudgetRefusal, Spend, nearest_that_fits
 from fedpriv.privacy.ledger.storage.chain import Kind, canonical_json
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger.composition import Block, Composition, Cost
     from fedpriv.privacy.ledger.settings import Settings
@@ -142,8 +140,7 @@ class Charges:
         """What a run declared; remembered, because it never changes and may be long."""
         if run not in self._allowances:
             row = self._store.row(Kind.DECLARED, run)
-            block, _ = declaration_from_dict(json.loads(row.detail)) if row else ((), None)
-            self._allowances[run] = allowances(block)
+            self._allowances[run] = allowances(json.loads(row.detail)) if row else Counter()
         return self._allowances[run]
 
     def _fixed_rule(self, block: Block, *, declared: bool) -> tuple[Composition, Row]:
@@ -165,6 +162,7 @@ class Charges:
                 json.loads(row.detail),
                 budget=self._settings.budget,
                 adjacency=self._settings.adjacency,
+                unit=self._settings.unit,
             )
         return self._fixed
 
@@ -175,6 +173,7 @@ class Charges:
             declared=declared,
             budget=self._settings.budget,
             adjacency=self._settings.adjacency,
+            unit=self._settings.unit,
         )
 
     def _spend(self, row: Row, rule: Composition | None) -> Spend:

@@ -20,6 +20,7 @@ from fedpriv.privacy.ledger.composition import (
 )
 from fedpriv.privacy.ledger.reservations import merged
 from fedpriv.privacy.planning.filters import RdpFilter
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,7 @@ def deployed_composition(budget: Budget) -> str:
 
 
 def fixed_composition(
-    composition: str, *, budget: Budget, adjacency: Adjacency
+    composition: str, *, budget: Budget, adjacency: Adjacency, unit: Unit = DEFAULT_UNIT
 ) -> Composition | None:
     """The rule that ``composition`` names, before any release; None for ``auto``.
 
@@ -73,9 +74,9 @@ def fixed_composition(
     if name == AUTO:
         return None
     if name != RdpComposition.name:
-        return COMPOSITIONS[name](budget=budget, adjacency=adjacency)
+        return COMPOSITIONS[name](budget=budget, adjacency=adjacency, unit=unit)
     order = _order(composition, text) if colon else _best_for_gaussians(budget, adjacency)
-    rule = RdpComposition(budget=budget, adjacency=adjacency, order=order)
+    rule = RdpComposition(budget=budget, adjacency=adjacency, unit=unit, order=order)
     if not rule.limit() > 0:
         raise ValueError(
             f"composition {composition!r} admits nothing within {budget}: at this order no "
@@ -112,6 +113,7 @@ def fitting_composition(
     delta: float | None,
     budget: Budget,
     adjacency: Adjacency,
+    unit: Unit = DEFAULT_UNIT,
 ) -> str:
     """The first rule by which a run of these releases fits a new ledger: exact ones first.
 
@@ -121,7 +123,7 @@ def fitting_composition(
     for name in (GdpComposition.name, BasicComposition.name):
         if name == GdpComposition.name and budget.delta == 0:
             continue
-        rule = COMPOSITIONS[name](budget=budget, adjacency=adjacency)
+        rule = COMPOSITIONS[name](budget=budget, adjacency=adjacency, unit=unit)
         with suppress(UnsupportedEvent):
             if rule.admits(rule.price_block(block, delta=delta, spent=Cost())):
                 return name
@@ -129,7 +131,13 @@ def fitting_composition(
 
 
 def choose_composition(
-    setting: str, block: Block, *, declared: bool, budget: Budget, adjacency: Adjacency
+    setting: str,
+    block: Block,
+    *,
+    declared: bool,
+    budget: Budget,
+    adjacency: Adjacency,
+    unit: Unit = DEFAULT_UNIT,
 ) -> Composition:
     """The rule of a ledger that fixed none when it was made, from the first releases it charges.
 
@@ -138,7 +146,7 @@ def choose_composition(
     """
     name = _fitting_rule(block, declared, budget) if setting == AUTO else setting
     if name != RdpComposition.name:
-        return COMPOSITIONS[name](budget=budget, adjacency=adjacency)
+        return COMPOSITIONS[name](budget=budget, adjacency=adjacency, unit=unit)
     try:
         order = RdpFilter.for_releases(budget=budget, event=block[0][0]).order
     except ArithmeticError:
@@ -146,7 +154,7 @@ def choose_composition(
             f"rdp composition cannot choose an order for {block[0][0]}: its divergence is beyond "
             "the range of floats."
         ) from None
-    return RdpComposition(budget=budget, adjacency=adjacency, order=order)
+    return RdpComposition(budget=budget, adjacency=adjacency, unit=unit, order=order)
 
 
 def _fitting_rule(block: Block, declared: bool, budget: Budget) -> str:
@@ -159,11 +167,11 @@ def _fitting_rule(block: Block, declared: bool, budget: Budget) -> str:
 
 
 def composition_from_dict(
-    values: dict[str, Any], *, budget: Budget, adjacency: Adjacency
+    values: dict[str, Any], *, budget: Budget, adjacency: Adjacency, unit: Unit = DEFAULT_UNIT
 ) -> Composition:
     """Read back what `Composition.to_dict` wrote."""
     rest = {name: value for name, value in values.items() if name != "mode"}
-    return COMPOSITIONS[values["mode"]](budget=budget, adjacency=adjacency, **rest)
+    return COMPOSITIONS[values["mode"]](budget=budget, adjacency=adjacency, unit=unit, **rest)
 
 
 def require_composition(setting: str, budget: Budget) -> None:

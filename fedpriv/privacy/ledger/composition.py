@@ -32,9 +32,11 @@ from fedpriv.privacy.events import (
     LaplaceEvent,
     PoissonPureEvent,
     PureEvent,
+    require_same_terms,
 )
 from fedpriv.privacy.gaussian import gdp_epsilon, gdp_mu
 from fedpriv.privacy.planning.filters import RdpFilter
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from fedpriv.privacy.adjacency import Adjacency
@@ -56,7 +58,7 @@ _FIXED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What releases add: ``amount`` in a composition's own unit, and ``delta`` directly."""
+    """What releases add: ``amount`` in what a composition adds up, and ``delta`` directly."""
 
     amount: float = 0.0
     delta: float = 0.0
@@ -70,16 +72,17 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition(ABC):
-    """A rule by which spend adds up, for one budget and adjacency."""
+    """A rule by which spend adds up, for one budget, adjacency and unit of privacy."""
 
     name: ClassVar[str]
-    unit: ClassVar[str]
+    measure: ClassVar[str]  # what it adds up
     budget: Budget
     adjacency: Adjacency
+    unit: Unit = DEFAULT_UNIT
 
     def price(self, event: Event) -> Cost:
         """What one release costs that was not declared. Raises `UnsupportedEvent`."""
-        self._require_adjacency(event)
+        self._require_terms(event)
         try:
             return self._price(event)
         except ArithmeticError:  # beyond the range of floats
@@ -88,18 +91,16 @@ class Composition(ABC):
     def price_block(self, block: Block, *, delta: float | None, spent: Cost) -> Cost:
         """What a declared block costs after ``spent``, with ``delta`` as its share of δ, if any."""
         for event, _ in block:
-            self._require_adjacency(event)
+            self._require_terms(event)
         try:
             return self._price_block(block, delta, spent)
         except ArithmeticError:  # beyond the range of floats
             return Cost(amount=inf)
 
-    def _require_adjacency(self, event: Event) -> None:
-        if event.adjacency is not self.adjacency:
-            raise ValueError(
-                f"adjacency of the event is {event.adjacency.value!r}, but this ledger adds up "
-                f"{self.adjacency.value!r}: guarantees under different adjacencies do not add up."
-            )
+    def _require_terms(self, event: Event) -> None:
+        require_same_terms(
+            event, adjacency=self.adjacency, unit=self.unit, adds="this ledger adds up"
+        )
 
     def price_each(self, block: Block) -> Cost:
         """What the releases of a block cost one by one. Raises `UnsupportedEvent`."""
@@ -153,13 +154,13 @@ class GdpComposition(Composition):
     """
 
     name: ClassVar[str] = "gdp"
-    unit: ClassVar[str] = "squared GDP"
+    measure: ClassVar[str] = "squared GDP"
 
     def _price(self, event: Event) -> Cost:
         if isinstance(event, _PURE):
             return Cost(amount=randomised_response_mu(event.pure_epsilon) ** 2)
         if isinstance(event, GaussianEvent):
-            return Cost(amount=GdpAccountant(adjacency=self.adjacency).cost(event))
+            return Cost(amount=GdpAccountant(adjacency=self.adjacency, unit=self.unit).cost(event))
         raise UnsupportedEvent(
             f"gdp composition cannot price {event.kind} releases: they have no exact Gaussian "
             f"equivalent. {_FIXED}"
@@ -187,7 +188,7 @@ class BasicComposition(Composition):
     """
 
     name: ClassVar[str] = "basic"
-    unit: ClassVar[str] = "epsilon"
+    measure: ClassVar[str] = "epsilon"
 
     def _price(self, event: Event) -> Cost:
         if isinstance(event, _PURE):
@@ -230,7 +231,7 @@ class RdpComposition(Composition):
     """
 
     name: ClassVar[str] = "rdp"
-    unit: ClassVar[str] = "Rényi divergence"
+    measure: ClassVar[str] = "Rényi divergence"
     order: float
 
     def _price(self, event: Event) -> Cost:
@@ -262,7 +263,9 @@ class RdpComposition(Composition):
 
     @property
     def _filter(self) -> RdpFilter:
-        return RdpFilter(budget=self.budget, adjacency=self.adjacency, order=self.order)
+        return RdpFilter(
+            budget=self.budget, adjacency=self.adjacency, unit=self.unit, order=self.order
+        )
 
 
 def is_exact(block: Block) -> bool:

@@ -54,7 +54,7 @@ class LedgerTampered(LedgerCorrupt):
 
 
 class LedgerMismatch(LedgerError):
-    """The ledger belongs to another budget, adjacency or data set than the one expected."""
+    """The ledger belongs to another budget, adjacency, unit or data set than the one expected."""
 
 
 class LedgerConflict(LedgerError):

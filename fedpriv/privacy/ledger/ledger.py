@@ -28,6 +28,7 @@ from fedpriv.privacy.ledger.settings import Settings, require_name
 from fedpriv.privacy.ledger.storage.chain import Kind, canonical_json
 from fedpriv.privacy.ledger.storage.store import Store
 from fedpriv.privacy.ledger.view import LedgerView
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,6 +76,7 @@ class Ledger(LedgerView):
         budget: Budget,
         adjacency: Adjacency | str,
         composition: str | None = None,
+        unit: Unit | str = DEFAULT_UNIT,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> Self:
         """Make a ledger for a data set; never over an existing file.
@@ -90,15 +92,17 @@ class Ledger(LedgerView):
             composition: how spend adds up, for ever: ``gdp``, ``basic``, ``rdp`` of the order that
                 is best for Gaussian noise, ``rdp:16`` of order 16; or ``auto``, by which the first
                 charge decides, whoever asks for it. If not given, see `default_composition`.
+            unit: whose privacy the budget is for: "record", "person" or "party".
             timeout: seconds to wait for other processes that write.
         """
-        salt, relation = secrets.token_bytes(SALT_BYTES), Adjacency(adjacency)
+        salt, relation, whose = secrets.token_bytes(SALT_BYTES), Adjacency(adjacency), Unit(unit)
         chosen = default_composition(budget) if composition is None else composition
-        rule = fixed_composition(chosen, budget=budget, adjacency=relation)
+        rule = fixed_composition(chosen, budget=budget, adjacency=relation, unit=whose)
         settings = Settings(
             data_name=data_name,
             budget=budget,
             adjacency=relation,
+            unit=whose,
             composition=AUTO if rule is None else rule.name,
             salt_hash=sha256(salt).hexdigest(),
             version=fedpriv.__version__,
@@ -116,6 +120,7 @@ class Ledger(LedgerView):
         *,
         budget: Budget | None = None,
         adjacency: Adjacency | str | None = None,
+        unit: Unit | str | None = None,
         read_only: bool = False,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> Self:
@@ -125,6 +130,7 @@ class Ledger(LedgerView):
             path: of the file.
             budget: if given, must be the ledger's own.
             adjacency: if given, must be the ledger's own.
+            unit: if given, must be the ledger's own.
             read_only: look, and neither lock nor write.
             timeout: seconds to wait for other processes that write.
         """
@@ -135,6 +141,7 @@ class Ledger(LedgerView):
             ledger = cls(store)
             _require_own("budget", budget, ledger.settings.budget)
             _require_own("adjacency", relation, ledger.settings.adjacency)
+            _require_unit(None if unit is None else Unit(unit), ledger.settings.unit)
         except BaseException:
             store.close()
             raise
@@ -303,6 +310,18 @@ def _require_own(name: str, expected: object, own: object) -> None:
         raise LedgerMismatch(
             f"{name} of this ledger is {own}, not {expected}: it is fixed for the life of a data "
             "set."
+        )
+
+
+def _require_unit(expected: Unit | None, own: Unit) -> None:
+    if expected not in (None, own):
+        raise LedgerMismatch(
+            f"unit of this ledger is {own.value!r}, not {expected.value!r}: it is fixed for the "
+            f"life of a data set, and a guarantee for {own.words} and one for {expected.words} do "
+            f"not add up. Let privacy.unit, or budget.unit of a deployment, be {own.value!r}; or "
+            f"make a ledger of its own for {expected.words}, with `fedpriv ledger init --unit "
+            f"{expected.value}`: whoever is in the data then loses at most what both ledgers say "
+            "together."
         )
 
 

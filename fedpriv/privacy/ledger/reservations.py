@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedpriv._validate import require_count
 from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.ledger.storage.chain import canonical_json
+from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.ledger.composition import Block, Cost
@@ -47,7 +48,7 @@ class Declaration:
     Attributes:
         run: which run.
         block: its releases, as (event, count) pairs.
-        cost: in the unit of the ledger's composition, and of δ directly.
+        cost: in what the ledger's composition adds up, and of δ directly.
         spent: by the whole ledger, when this was declared or found.
     """
 
@@ -84,12 +85,21 @@ def declaration_from_dict(detail: dict[str, object]) -> tuple[Block, float | Non
     releases, delta = detail["releases"], detail["delta"]
     if not isinstance(releases, list) or not isinstance(delta, float | None):
         raise ValueError("a declaration lists releases, and a delta or none")
-    return tuple((event_from_dict(event), int(count)) for event, count in releases), delta
+    return tuple((recorded_event(event), int(count)) for event, count in releases), delta
 
 
-def allowances(block: Block) -> Counter[str]:
-    """How often each event, as recorded in a row, may be reserved under a declared run."""
-    return Counter({event_json(event): count for event, count in block})
+def recorded_event(values: dict[str, Any]) -> Event:
+    """The event of a row. Rows from before events had a unit are about records: see `Settings`."""
+    return event_from_dict({"unit": Unit.RECORD.value, **values})
+
+
+def allowances(detail: Mapping[str, Any]) -> Counter[str]:
+    """How often each event may be reserved under a declared run, by what its row records.
+
+    Literally, so that a run which was declared before events had a unit allows none that has one:
+    which of its releases were made would not be found.
+    """
+    return Counter({canonical_json(values): count for values, count in detail["releases"]})
 
 
 def _event_values(event: Event) -> dict[str, Any]:

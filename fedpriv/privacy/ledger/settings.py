@@ -8,6 +8,7 @@ from typing import Any
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger.choice import require_composition
+from fedpriv.privacy.unit import Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Settings:
         data_name: what the owner calls the data set.
         budget: of the data set, over all runs.
         adjacency: of every event that the ledger charges.
+        unit: of every event that the ledger charges: whose privacy the budget is for.
         composition: gdp, basic or rdp, in full in the next row; or auto: left to the first charge.
         salt_hash: SHA-256 of the secret salt of the data's fingerprint.
         version: of the fedpriv that created the ledger.
@@ -26,6 +28,7 @@ class Settings:
     data_name: str
     budget: Budget
     adjacency: Adjacency
+    unit: Unit
     composition: str
     salt_hash: str
     version: str
@@ -33,7 +36,13 @@ class Settings:
     def __post_init__(self) -> None:
         require_name(data_name=self.data_name)
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "unit", Unit(self.unit))
         require_composition(self.composition, self.budget)
+
+    @property
+    def terms(self) -> str:
+        """What the budget protects, and which data sets it compares, in words."""
+        return f"{self.unit.words}, {self.adjacency.value}"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values; `settings_from_dict` inverts it."""
@@ -41,8 +50,12 @@ class Settings:
 
 
 def settings_from_dict(values: dict[str, Any]) -> Settings:
-    """Read back what `Settings.to_dict` wrote."""
-    return Settings(**{**values, "budget": Budget(**values["budget"])})
+    """Read back what `Settings.to_dict` wrote.
+
+    A ledger that was made before there were units names none, and is one of records: no other
+    release could be made then. The same holds for the events in its rows.
+    """
+    return Settings(**{"unit": Unit.RECORD, **values, "budget": Budget(**values["budget"])})
 
 
 def require_name(**parameters: object) -> None:

@@ -28,7 +28,7 @@ class Left:
     Attributes:
         epsilon: by how much ε may still grow.
         delta: what is left of δ for declared blocks.
-        amount: what is left in the unit of the composition; zero until a rule is fixed.
+        amount: what is left in what the composition adds up; zero until a rule is fixed.
         share: the same as a fraction of all that there was: 1 when nothing is spent.
     """
 
@@ -45,7 +45,7 @@ class Spend:
     Attributes:
         budget: of the data set.
         composition: the rule by which it adds up; None before the first charge.
-        total: in the unit of the rule, and of δ directly.
+        total: in what the rule adds up, and of δ directly.
     """
 
     budget: Budget
@@ -88,7 +88,7 @@ class Spend:
         """What was spent and what is left, as JSON-ready values."""
         loss, rule = self.guarantee, self.composition
         return {
-            "composition": None if rule is None else {**rule.to_dict(), "unit": rule.unit},
+            "composition": None if rule is None else {**rule.to_dict(), "measure": rule.measure},
             "spent": {
                 "epsilon": loss.epsilon if isfinite(loss.epsilon) else None,
                 "delta": loss.delta,

@@ -37,7 +37,7 @@ class RunSummary:
         declared: it was charged as a whole, before its first release.
         reserved: releases paid for.
         committed: releases stored.
-        amount: what it spent, in the unit of the ledger's composition.
+        amount: what it spent, in what the ledger's composition adds up.
         delta: what it spent of δ directly.
         first: time of its first row.
         last: time of its last row.

@@ -8,7 +8,7 @@ left: with that charged, the rows say no less than what was spent, and what may 
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.events import ApproximateEvent, GaussianEvent, PureEvent
 from fedpriv.privacy.ledger.composition import BasicComposition
@@ -54,12 +54,13 @@ def _all_spent(spent: Spend) -> bool:
 
 def _all(ledger: Ledger, spent: Spend) -> Event:
     """A release of a kind that the ledger's rule prices, and that takes at least what is left."""
-    adjacency, rule, left = ledger.settings.adjacency, spent.composition, spent.left
+    rule, left = spent.composition, spent.left
+    terms: Any = {"adjacency": ledger.settings.adjacency, "unit": ledger.settings.unit}
     if rule is None:  # the first charge chooses it
-        return PureEvent(epsilon=spent.budget.epsilon, adjacency=adjacency)
+        return PureEvent(epsilon=spent.budget.epsilon, **terms)
     if not isinstance(rule, BasicComposition):
-        return GaussianEvent(relative_noise=(4 * left.amount) ** -0.5, adjacency=adjacency)
+        return GaussianEvent(relative_noise=(4 * left.amount) ** -0.5, **terms)
     if left.delta > 0:
         epsilon = max(left.amount, _NOTHING * rule.limit())
-        return ApproximateEvent(epsilon=epsilon, delta=left.delta, adjacency=adjacency)
-    return PureEvent(epsilon=2 * left.amount, adjacency=adjacency)
+        return ApproximateEvent(epsilon=epsilon, delta=left.delta, **terms)
+    return PureEvent(epsilon=2 * left.amount, **terms)

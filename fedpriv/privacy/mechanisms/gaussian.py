@@ -36,7 +36,7 @@ class GaussianMechanism(Mechanism):
     def event(self) -> GaussianEvent:
         """The event of a full-batch Gaussian release: exactly μ-GDP."""
         return GaussianEvent(
-            adjacency=self.adjacency, relative_noise=self.stddev / self.sensitivity
+            adjacency=self.adjacency, unit=self.unit, relative_noise=self.stddev / self.sensitivity
         )
 
     @property

@@ -39,7 +39,7 @@ class DiscreteLaplaceMechanism(Mechanism):
 
     def event(self) -> PureEvent:
         """ε-DP."""
-        return PureEvent(adjacency=self.adjacency, epsilon=self.epsilon)
+        return PureEvent(adjacency=self.adjacency, unit=self.unit, epsilon=self.epsilon)
 
     @property
     def noise_stddev(self) -> float:
@@ -68,7 +68,9 @@ class DiscreteGaussianMechanism(Mechanism):
 
     def event(self) -> ZcdpEvent:
         """ρ-zCDP."""
-        return ZcdpEvent(adjacency=self.adjacency, rho=(self.sensitivity / self.stddev) ** 2 / 2)
+        return ZcdpEvent(
+            adjacency=self.adjacency, unit=self.unit, rho=(self.sensitivity / self.stddev) ** 2 / 2
+        )
 
     @property
     def noise_stddev(self) -> float:
@@ -100,6 +102,7 @@ class SkellamMechanism(Mechanism):
         """Rényi DP of the Skellam law."""
         return SkellamEvent(
             adjacency=self.adjacency,
+            unit=self.unit,
             variance=self.variance,
             l1_sensitivity=self.l1_sensitivity,
             l2_sensitivity=self.l2_sensitivity,

@@ -40,8 +40,10 @@ class _VectorLaplace(Mechanism):
     def event(self) -> Event:
         """ε-DP; for a single number the whole privacy-loss distribution is known."""
         if self.dimension == 1:
-            return LaplaceEvent(adjacency=self.adjacency, relative_noise=1 / self.epsilon)
-        return PureEvent(adjacency=self.adjacency, epsilon=self.epsilon)
+            return LaplaceEvent(
+                adjacency=self.adjacency, unit=self.unit, relative_noise=1 / self.epsilon
+            )
+        return PureEvent(adjacency=self.adjacency, unit=self.unit, epsilon=self.epsilon)
 
     @property
     def expected_squared_norm(self) -> float:
@@ -69,7 +71,11 @@ class L2LaplaceMechanism(_VectorLaplace):
     """
 
     name: ClassVar[str] = "l2-laplace"
-    precision: ClassVar[str] = "integer noise, within about d * 2^-48 of its law"
+
+    @property
+    def precision(self) -> str:
+        """The radius of a vector is computed in double precision."""
+        return "integer noise, within about d * 2^-48 of its law"
 
     @property
     def noise_stddev(self) -> float:
@@ -127,7 +133,9 @@ class UnsoundLaplaceMechanism(_VectorLaplace):
 
     def event(self) -> PureEvent:
         """What the release really costs: √d·ε."""
-        return PureEvent(adjacency=self.adjacency, epsilon=sqrt(self.dimension) * self.epsilon)
+        return PureEvent(
+            adjacency=self.adjacency, unit=self.unit, epsilon=sqrt(self.dimension) * self.epsilon
+        )
 
     @property
     def noise_stddev(self) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedpriv._validate import require_positive
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,12 +37,13 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     sound: ClassVar[bool] = True  # False: it does not give what its parameters say; for study
-    precision: ClassVar[str] = "integer noise, within 2^-80 of its law on every coordinate"
     adjacency: Adjacency
+    unit: Unit = DEFAULT_UNIT
 
     def __post_init__(self) -> None:
         # A string such as "replace-one" is accepted and becomes the enum, or is refused by name.
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "unit", Unit(self.unit))
 
     @abstractmethod
     def event(self) -> Event:
@@ -60,6 +62,11 @@ class Mechanism(ABC):
     def title(self) -> str:
         """The mechanism's name in a statement."""
         return self.name
+
+    @property
+    def precision(self) -> str:
+        """How exactly the noise follows its law, for a statement."""
+        return "integer noise, within 2^-80 of its law on every coordinate"
 
     @property
     def _coordinates(self) -> int | None:

@@ -18,6 +18,7 @@ from fedpriv._validate import require_positive
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import BoundedRangeEvent, Event, PureEvent
 from fedpriv.privacy.samplers import bernoulli_exp
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -40,9 +41,11 @@ class Selection(ABC):
     epsilon: float
     sensitivity: float
     monotone: bool = False
+    unit: Unit = DEFAULT_UNIT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "unit", Unit(self.unit))
         require_positive(epsilon=self.epsilon, sensitivity=self.sensitivity)
         require_positive(rate=self.rate)
         if self.monotone and self.adjacency is not Adjacency.ADD_REMOVE:
@@ -94,7 +97,7 @@ class ExponentialMechanism(Selection):
 
     def event(self) -> BoundedRangeEvent:
         """ε-bounded range."""
-        return BoundedRangeEvent(adjacency=self.adjacency, epsilon=self.epsilon)
+        return BoundedRangeEvent(adjacency=self.adjacency, unit=self.unit, epsilon=self.epsilon)
 
     def _choose(self, exponents: NDArray[np.float64], stream: RandomStream) -> int:
         while True:
@@ -121,7 +124,7 @@ class ReportNoisyMax(Selection):
 
     def event(self) -> PureEvent:
         """ε-DP."""
-        return PureEvent(adjacency=self.adjacency, epsilon=self.epsilon)
+        return PureEvent(adjacency=self.adjacency, unit=self.unit, epsilon=self.epsilon)
 
     def _choose(self, exponents: NDArray[np.float64], stream: RandomStream) -> int:
         heads = np.flatnonzero(bernoulli_exp(exponents, stream))

@@ -196,6 +196,7 @@ class SharedNoise(Mechanism):
             case "skellam":
                 return SkellamEvent(
                     adjacency=self.adjacency,
+                    unit=self.unit,
                     variance=share.honest * share.parameter,
                     l1_sensitivity=self.l1_sensitivity,
                     l2_sensitivity=self.l2_sensitivity,
@@ -203,6 +204,7 @@ class SharedNoise(Mechanism):
             case "discrete-gaussian":
                 return DistributedGaussianEvent(
                     adjacency=self.adjacency,
+                    unit=self.unit,
                     shares=share.honest,
                     share_stddev=share.parameter,
                     l1_sensitivity=self.l1_sensitivity,
@@ -212,6 +214,7 @@ class SharedNoise(Mechanism):
             case "polya":
                 return PureEvent(
                     adjacency=self.adjacency,
+                    unit=self.unit,
                     epsilon=max(1, floor(self.l1_sensitivity)) / share.parameter,
                 )
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.planning.filters import PrivacyFilter
     from fedpriv.privacy.planning.releases import Releases
+    from fedpriv.privacy.unit import Unit
 
 Release = Mechanism | Selection
 _KINDS: dict[str, type[Release]] = {
@@ -97,6 +98,11 @@ class AdaptivePlan(Plan):
         """Which data sets the guarantee compares."""
         return self.filter.adjacency
 
+    @property
+    def unit(self) -> Unit:
+        """Whose presence the guarantee hides."""
+        return self.filter.unit
+
     def event(self, index: int) -> Event:
         """The event of release ``index``, counted from 0 over all parts."""
         return sampled(self.made[index][1].event(), self.sampling_rate)
@@ -105,9 +111,11 @@ class AdaptivePlan(Plan):
     def needed(self) -> Releases:
         """One Gaussian release that stands for all that the filter may admit.
 
-        Exact for Gaussian releases, in the filter's own unit; others may cost a ledger more.
+        Exact for Gaussian releases, in what the filter adds up; others may cost a ledger more.
         """
-        whole = GaussianEvent(relative_noise=self.filter.whole_noise, adjacency=self.adjacency)
+        whole = GaussianEvent(
+            relative_noise=self.filter.whole_noise, adjacency=self.adjacency, unit=self.unit
+        )
         return [(whole, 1)]
 
     @property
@@ -142,7 +150,7 @@ class AdaptivePlan(Plan):
 
     @property
     def gdp_mu(self) -> float | None:
-        """The limit of a filter in this unit: what was spent depends on what was seen."""
+        """The limit of a filter of squared GDP: what was spent depends on what was seen."""
         return sqrt(self.filter.limit) if isinstance(self.filter, GdpFilter) else None
 
     @property

@@ -15,6 +15,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.planning.releases import gaussian_releases, laplace_releases, on_levels
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,11 +47,14 @@ class Calibration:
     sampling_rate: float
     adjacency: Adjacency
     accountant: str
+    unit: Unit = DEFAULT_UNIT
 
     @property
     def releases(self) -> Releases:
         """The events of the run."""
-        return _events(self.mechanism, self.noise_multipliers, self.sampling_rate, self.adjacency)
+        return _events(
+            self.mechanism, self.noise_multipliers, self.sampling_rate, self.adjacency, self.unit
+        )
 
 
 def calibrate(
@@ -63,6 +67,7 @@ def calibrate(
     mechanism: str = "gaussian",
     shape: Sequence[float] | None = None,
     accountant: str = "auto",
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> Calibration:
     """The least noise for ``rounds`` releases within (ε, δ).
 
@@ -79,19 +84,20 @@ def calibrate(
         mechanism: "gaussian" or "laplace".
         shape: relative noise of each round, any unit; the schedule is this times the multiplier.
         accountant: name of one, or "auto" for the tightest sound one.
+        unit: whose contribution is clipped; it is carried by the releases, and changes no noise.
     """
     budget = Budget(epsilon=epsilon, delta=delta)
     require_count(rounds=rounds)
     require_rate(sampling_rate=sampling_rate)
     require_choice(MECHANISMS, mechanism=mechanism)
-    relation = Adjacency(adjacency)
+    relation, whose = Adjacency(adjacency), Unit(unit)
     relative = _relative_shape(shape, rounds)
     if mechanism == "gaussian" and delta == 0:
         gdp_mu(epsilon=epsilon, delta=delta)  # raises, with the remedy
 
     def releases(multiplier: float) -> Releases:
         return _events(
-            mechanism, tuple(multiplier * part for part in relative), sampling_rate, relation
+            mechanism, tuple(multiplier * part for part in relative), sampling_rate, relation, whose
         )
 
     spend_by = partial(_spending, releases, delta)
@@ -100,7 +106,7 @@ def calibrate(
         name = best_accountant(releases(1.0), delta=delta).name
     require_choice(ACCOUNTANTS, accountant=name)
     # Raises, with the reason, if no amount of noise will do.
-    ACCOUNTANTS[name](adjacency=relation).compose_all(releases(_MOST_NOISE))
+    ACCOUNTANTS[name](adjacency=relation, unit=whose).compose_all(releases(_MOST_NOISE))
     spent = spend_by(name)
     if name == "gdp":
         scale = relation.sum_sensitivity * sqrt(sum(part**-2 for part in relative))
@@ -132,6 +138,7 @@ def calibrate(
         sampling_rate=sampling_rate,
         adjacency=relation,
         accountant=name,
+        unit=whose,
     )
 
 
@@ -192,10 +199,14 @@ def _spending(
 
 
 def _events(
-    mechanism: str, multipliers: tuple[float, ...], sampling_rate: float, adjacency: Adjacency
+    mechanism: str,
+    multipliers: tuple[float, ...],
+    sampling_rate: float,
+    adjacency: Adjacency,
+    unit: Unit,
 ) -> Releases:
     make = gaussian_releases if mechanism == "gaussian" else laplace_releases
-    return make(multipliers, sampling_rate=sampling_rate, adjacency=adjacency)
+    return make(multipliers, sampling_rate=sampling_rate, adjacency=adjacency, unit=unit)
 
 
 def _relative_shape(shape: Sequence[float] | None, rounds: int) -> tuple[float, ...]:

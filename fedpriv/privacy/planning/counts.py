@@ -9,6 +9,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ def counts_plan(
     sizes: Sequence[int],
     step: float,
     adjacency: Adjacency | str,
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> FixedPlan:
     """One release of noisy counts of right and wrong answers.
 
@@ -37,13 +39,16 @@ def counts_plan(
         sizes: n_j of every party, as the task states them: the counts are of other records.
         step: grid width of a count.
         adjacency: which data sets are compared.
+        unit: whose records ``sensitivity`` is stated for.
     """
-    relation = Adjacency(adjacency)
+    relation, whose = Adjacency(adjacency), Unit(unit)
     require_sizes(sizes)
     if budget.delta == 0:
         raise ValueError("delta must be positive for noisy counts, got 0: their noise is Gaussian.")
     moved = grid_sensitivity(sensitivity, dimension=counts, step=step)
-    calibrated = calibrate(epsilon=budget.epsilon, delta=budget.delta, rounds=1, adjacency=relation)
+    calibrated = calibrate(
+        epsilon=budget.epsilon, delta=budget.delta, rounds=1, adjacency=relation, unit=whose
+    )
     (multiplier,) = calibrated.noise_multipliers
     return FixedPlan(
         strategy="accuracy",
@@ -55,6 +60,7 @@ def counts_plan(
                 sensitivity=moved,
                 stddev=multiplier / relation.sum_sensitivity * moved,
                 adjacency=relation,
+                unit=whose,
             ),
         ),
         parties=len(sizes),

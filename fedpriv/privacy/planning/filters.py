@@ -24,6 +24,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded, within
 from fedpriv.privacy.conversions import rdp_epsilon
 from fedpriv.privacy.gaussian import gdp_epsilon, gdp_mu
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from fedpriv.privacy.events import Event
@@ -31,22 +32,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyFilter(ABC):
-    """Admits releases while their costs, in one unit that adds up, stay within a limit."""
+    """Admits releases while their costs, in one measure that adds up, stay within a limit."""
 
     name: ClassVar[str]
     method: ClassVar[str]
     budget: Budget
     adjacency: Adjacency
     spent: float = 0.0
+    unit: Unit = DEFAULT_UNIT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "unit", Unit(self.unit))
         require_non_negative(spent=self.spent)
 
     @property
     @abstractmethod
     def limit(self) -> float:
-        """What may be spent, in the unit of `cost`."""
+        """What may be spent, in the measure of `cost`."""
 
     @abstractmethod
     def cost(self, event: Event) -> float:
@@ -67,7 +70,7 @@ class PrivacyFilter(ABC):
 
     @property
     def left(self) -> float:
-        """What may still be spent, in the unit of `cost`."""
+        """What may still be spent, in the measure of `cost`."""
         return max(0.0, self.limit - self.spent)
 
     def affords(self, event: Event) -> bool:
@@ -79,13 +82,13 @@ class PrivacyFilter(ABC):
         if not self.affords(event):
             raise BudgetExceeded(
                 f"the release would spend {self.spent + self.cost(event):.6g} of {self.limit:.6g} "
-                f"({self.budget}; {self._unit()}). Nothing was released. Stop here, or ask for a "
-                f"release that costs at most {self.left:.6g}."
+                f"({self.budget}; {self._measure()}). Nothing was released. Stop here, or ask for "
+                f"one that costs at most {self.left:.6g}."
             )
         return replace(self, spent=self.spent + self.cost(event))
 
     @abstractmethod
-    def _unit(self) -> str: ...
+    def _measure(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +121,9 @@ class GdpFilter(PrivacyFilter):
 
     def cost(self, event: Event) -> float:
         """μ² of one release."""
-        return GdpAccountant(adjacency=self.adjacency).compose(event).total
+        return GdpAccountant(adjacency=self.adjacency, unit=self.unit).compose(event).total
 
-    def _unit(self) -> str:
+    def _measure(self) -> str:
         return "squared GDP"
 
     @property
@@ -155,17 +158,19 @@ class RdpFilter(PrivacyFilter):
     @classmethod
     def for_releases(cls, *, budget: Budget, event: Event) -> Self:
         """A filter with the order that would admit most releases like ``event``."""
-        costs = RdpAccountant(adjacency=event.adjacency).cost(event)
+        costs = RdpAccountant(adjacency=event.adjacency, unit=event.unit).cost(event)
         if min(costs) == inf:
             raise OverflowError(f"the divergence of {event} is beyond the range of floats.")
         order = max(
             zip(DEFAULT_ORDERS, costs, strict=True),
             key=lambda pair: _rdp_limit(pair[0], budget) / pair[1],
         )[0]
-        return cls(budget=budget, adjacency=event.adjacency, order=order)
+        return cls(budget=budget, adjacency=event.adjacency, unit=event.unit, order=order)
 
     @classmethod
-    def for_gaussians(cls, *, budget: Budget, adjacency: Adjacency | str) -> Self:
+    def for_gaussians(
+        cls, *, budget: Budget, adjacency: Adjacency | str, unit: Unit | str = DEFAULT_UNIT
+    ) -> Self:
         """A filter with the order that buys most Gaussian releases, whatever their noise.
 
         D_α of Gaussian noise is proportional to α, so B(α)/α decides. Any order is sound.
@@ -173,7 +178,7 @@ class RdpFilter(PrivacyFilter):
         orders = np.geomspace(1.01, 1e7, 4000)
         limits = np.array([_rdp_limit(order, budget) for order in orders])
         order = float(orders[np.argmax(limits / orders)])
-        return cls(budget=budget, adjacency=Adjacency(adjacency), order=order)
+        return cls(budget=budget, adjacency=Adjacency(adjacency), unit=Unit(unit), order=order)
 
     @property
     def limit(self) -> float:
@@ -187,10 +192,10 @@ class RdpFilter(PrivacyFilter):
 
     def cost(self, event: Event) -> float:
         """D_α of one release."""
-        accountant = RdpAccountant(adjacency=self.adjacency, orders=(self.order,))
+        accountant = RdpAccountant(adjacency=self.adjacency, unit=self.unit, orders=(self.order,))
         return accountant.compose(event).divergences[0]
 
-    def _unit(self) -> str:
+    def _measure(self) -> str:
         return f"Rényi divergence of order {self.order:g}"
 
 

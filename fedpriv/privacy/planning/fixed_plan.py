@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.mechanisms import Mechanism
+    from fedpriv.privacy.unit import Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,11 @@ class FixedPlan(Plan):
         """Which data sets the guarantee compares."""
         return self.mechanisms[0].adjacency
 
+    @property
+    def unit(self) -> Unit:
+        """Whose presence the guarantee hides."""
+        return self.mechanisms[0].unit
+
     def event(self, index: int) -> Event:
         """The event of release ``index``, counted from 0."""
         return sampled(self.mechanisms[index].event(), self.rate(index))
@@ -107,7 +113,7 @@ class FixedPlan(Plan):
     @property
     def gdp_mu(self) -> float | None:
         """μ of all releases together, if all are Gaussian."""
-        square = self._composed(GdpAccountant(adjacency=self.adjacency))
+        square = self._composed(GdpAccountant(adjacency=self.adjacency, unit=self.unit))
         return None if square is None else sqrt(square)
 
     @property
@@ -118,7 +124,7 @@ class FixedPlan(Plan):
     @property
     def zcdp_rho(self) -> float | None:
         """ρ of all releases together, where each has one."""
-        return self._composed(ZcdpAccountant(adjacency=self.adjacency))
+        return self._composed(ZcdpAccountant(adjacency=self.adjacency, unit=self.unit))
 
     def _composed(self, accountant: GdpAccountant | ZcdpAccountant) -> float | None:
         try:

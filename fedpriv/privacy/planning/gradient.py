@@ -10,6 +10,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,7 @@ def gradient_plan(
     shape: Sequence[float] | None = None,
     relative_noise: float | None = None,
     accountant: str = "auto",
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> FixedPlan:
     """T noisy sums of clipped gradients within a budget.
 
@@ -52,8 +54,9 @@ def gradient_plan(
         relative_noise: standard deviation / sensitivity of every round; None for the least that
             fits the budget.
         accountant: name, or "auto".
+        unit: whose records ``sensitivity`` is stated for.
     """
-    relation = Adjacency(adjacency)
+    relation, whose = Adjacency(adjacency), Unit(unit)
     require_positive(clip_norm=clip_norm)
     require_sizes(sizes)
     moved = grid_sensitivity(sensitivity, dimension=dimension, step=step)
@@ -69,6 +72,7 @@ def gradient_plan(
             rounds=rounds,
             sampling_rate=sampling_rate,
             adjacency=relation,
+            unit=whose,
             shape=shape,
             accountant=accountant,
         )
@@ -82,7 +86,9 @@ def gradient_plan(
         released="every round's noisy sum of gradients, hence every model of the run",
         budget=budget,
         mechanisms=tuple(
-            GaussianMechanism(sensitivity=moved, stddev=relative * moved, adjacency=relation)
+            GaussianMechanism(
+                sensitivity=moved, stddev=relative * moved, adjacency=relation, unit=whose
+            )
             for relative in noise
         ),
         parties=len(sizes),

@@ -42,6 +42,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import ApproximateEvent, Event, PureEvent
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.mechanisms import GaussianMechanism, L2LaplaceMechanism, Mechanism
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,8 +127,15 @@ class ObjectiveMechanism(Mechanism):
     def event(self) -> Event:
         """(ε, δ)-DP, whole."""
         if self.delta == 0:
-            return PureEvent(adjacency=self.adjacency, epsilon=self.epsilon)
-        return ApproximateEvent(adjacency=self.adjacency, epsilon=self.epsilon, delta=self.delta)
+            return PureEvent(adjacency=self.adjacency, unit=self.unit, epsilon=self.epsilon)
+        return ApproximateEvent(
+            adjacency=self.adjacency, unit=self.unit, epsilon=self.epsilon, delta=self.delta
+        )
+
+    @property
+    def precision(self) -> str:
+        """That of b, and of the noise on the point found, which has the same law."""
+        return self.linear.precision
 
     @property
     def noise_stddev(self) -> float:
@@ -156,6 +164,7 @@ class ObjectiveNoise:
         delta: δ of the release; 0 with "l2-laplace".
         adjacency: "add-remove" with the Gaussian law only.
         solver_share: The share of ε, and of δ, that pays for an inexact minimiser.
+        unit: Whose presence is hidden; the rules here are those of one record.
     """
 
     law: ObjectiveLaw
@@ -163,6 +172,7 @@ class ObjectiveNoise:
     delta: float
     adjacency: Adjacency
     solver_share: float = 0.01
+    unit: Unit = DEFAULT_UNIT
 
     def __post_init__(self) -> None:
         require_choice(OBJECTIVE_LAWS, law=self.law)
@@ -190,6 +200,7 @@ class ObjectiveNoise:
         apart += sqrt(problem.dimension) * step
         return ObjectiveMechanism(
             adjacency=self.adjacency,
+            unit=self.unit,
             epsilon=self.epsilon,
             delta=self.delta,
             linear=linear,
@@ -207,6 +218,7 @@ class ObjectiveNoise:
                 epsilon=rate,
                 dimension=problem.dimension,
                 adjacency=self.adjacency,
+                unit=self.unit,
             )
             return pure, extra
         stddev, extra = gaussian_rule(
@@ -216,6 +228,7 @@ class ObjectiveNoise:
             sensitivity=self.adjacency.sum_sensitivity * problem.lipschitz,
             stddev=stddev,
             adjacency=self.adjacency,
+            unit=self.unit,
         )
         return gaussian, extra
 
@@ -226,10 +239,14 @@ class ObjectiveNoise:
                 epsilon=epsilon,
                 dimension=dimension,
                 adjacency=self.adjacency,
+                unit=self.unit,
             )
         mu = gdp_mu(epsilon=epsilon, delta=self.solver_share * self.delta)
         return GaussianMechanism(
-            sensitivity=sensitivity, stddev=sensitivity / mu, adjacency=self.adjacency
+            sensitivity=sensitivity,
+            stddev=sensitivity / mu,
+            adjacency=self.adjacency,
+            unit=self.unit,
         )
 
 

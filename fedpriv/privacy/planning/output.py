@@ -17,6 +17,7 @@ from fedpriv.privacy.mechanisms.laws import LAWS
 from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,7 @@ def output_plan(
     step: float,
     law: Law = "l2-laplace",
     joint: bool = False,
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> FixedPlan:
     """One noisy weighted average of the parties' minimisers (Jayaraman et al. 2018).
 
@@ -56,11 +58,12 @@ def output_plan(
         law: of the noise. "unsound-laplace" is for study: its plan has the √d·ε that it really
             costs as its budget.
         joint: whether it is the minimiser of all records together, and no average.
+        unit: whose records ``sensitivity`` is stated for.
     """
     require_choice(LAWS, law=law)
     require_sizes(sizes)
     moved = grid_sensitivity(sensitivity, dimension=dimension, step=step)
-    mechanism = _mechanism(law, moved, dimension, budget)
+    mechanism = _mechanism(law, moved, dimension, budget, Unit(unit))
     if isinstance(mechanism, UnsoundLaplaceMechanism):
         budget = replace(budget, epsilon=mechanism.event().epsilon)
     return FixedPlan(
@@ -86,14 +89,22 @@ def output_plan(
     )
 
 
-def _mechanism(law: Law, sensitivity: float, dimension: int, budget: Budget) -> Mechanism:
+def _mechanism(
+    law: Law, sensitivity: float, dimension: int, budget: Budget, unit: Unit
+) -> Mechanism:
     relation = Adjacency.REPLACE_ONE
     if law != "gaussian":
         return _LAPLACE[law](
-            sensitivity=sensitivity, epsilon=budget.epsilon, dimension=dimension, adjacency=relation
+            sensitivity=sensitivity,
+            epsilon=budget.epsilon,
+            dimension=dimension,
+            adjacency=relation,
+            unit=unit,
         )
-    calibrated = calibrate(epsilon=budget.epsilon, delta=budget.delta, rounds=1, adjacency=relation)
+    calibrated = calibrate(
+        epsilon=budget.epsilon, delta=budget.delta, rounds=1, adjacency=relation, unit=unit
+    )
     relative = calibrated.noise_multiplier / relation.sum_sensitivity
     return GaussianMechanism(
-        sensitivity=sensitivity, stddev=relative * sensitivity, adjacency=relation
+        sensitivity=sensitivity, stddev=relative * sensitivity, adjacency=relation, unit=unit
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning.releases import Releases
+    from fedpriv.privacy.unit import Unit
 
 NoisePlace = Literal["server", "parties"]
 NOISE_PLACES: tuple[NoisePlace, ...] = ("server", "parties")
@@ -71,7 +72,8 @@ class Plan(ABC):
         smallest_party: n₍₁₎, which equal weights pay for; public.
         dimension: d, the number of coordinates of a release.
         step: width of the fixed-point grid of a sum.
-        clip_norm: bound on the norm of one record's gradient, where gradients are asked for.
+        clip_norm: bound on the norm of what one unit adds, where it is clipped: a record's
+            gradient, the sum of a person's, a party's update.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
         noise_at: who adds the noise.
         accountant: the name of what proves ``epsilon``.
@@ -108,6 +110,8 @@ class Plan(ABC):
         require_choice(NOISE_PLACES, noise_at=self.noise_at)
         if len({mechanism.adjacency for mechanism in self.mechanisms}) > 1:
             raise ValueError("mechanisms must all state the same adjacency.")
+        if len({mechanism.unit for mechanism in self.mechanisms}) > 1:
+            raise ValueError("mechanisms must all state the same unit of privacy.")
 
     # What was planned, or made.
 
@@ -120,6 +124,11 @@ class Plan(ABC):
     @abstractmethod
     def adjacency(self) -> Adjacency:
         """Which data sets the guarantee compares."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> Unit:
+        """Whose presence the guarantee hides: a record's, a person's or a party's."""
 
     @abstractmethod
     def event(self, index: int) -> Event:
@@ -189,6 +198,7 @@ class Plan(ABC):
         return {
             **values,
             "adjacency": self.adjacency.value,
+            "unit": self.unit.value,
             "budget": asdict(self.budget),
             **self._noise_to_dict(),
         }
@@ -211,7 +221,7 @@ def in_words(stddevs: Sequence[float]) -> str:
 def grid_sensitivity(sensitivity: float, *, dimension: int, step: float) -> float:
     """The L2 sensitivity of a sum on a fixed-point grid: Δ + √d·step.
 
-    Every coordinate is rounded to the grid, in the one answer that the record is part of: two
+    Every coordinate is rounded to the grid, in the one answer that the unit is part of: two
     answers at a distance of Δ are then at most √d·step further apart.
     """
     require_positive(sensitivity=sensitivity, step=step)
@@ -236,10 +246,14 @@ def sampled(event: Event, sampling_rate: float) -> Event:
                 relative_noise=event.relative_noise,
                 sampling_rate=sampling_rate,
                 adjacency=event.adjacency,
+                unit=event.unit,
             )
         case LaplaceEvent() | PureEvent():
             return PoissonPureEvent(
-                epsilon=event.pure_epsilon, sampling_rate=sampling_rate, adjacency=event.adjacency
+                epsilon=event.pure_epsilon,
+                sampling_rate=sampling_rate,
+                adjacency=event.adjacency,
+                unit=event.unit,
             )
         case _:
             raise ValueError(

@@ -17,6 +17,7 @@ from fedpriv.privacy.events import (
     PoissonGaussianEvent,
     PoissonPureEvent,
 )
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ def gaussian_releases(
     rounds: int | None = None,
     sampling_rate: float = 1.0,
     adjacency: Adjacency | str,
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> Releases:
     """Rounds of Gaussian noise on a clipped sum, full batch or Poisson-sampled.
 
@@ -44,17 +46,18 @@ def gaussian_releases(
         rounds: how many, if there is one number; else the sequence's own length.
         sampling_rate: probability with which each record joins a round; 1 is full batch.
         adjacency: decides the sensitivity of the sum, C or 2C.
+        unit: whose contribution is clipped: a record's, a person's or a party's.
     """
     require_rate(sampling_rate=sampling_rate)
-    relation = Adjacency(adjacency)
+    relation, whose = Adjacency(adjacency), Unit(unit)
 
     def event(multiplier: float) -> Event:
         noise = multiplier / relation.sum_sensitivity
         if sampling_rate < 1:
             return PoissonGaussianEvent(
-                relative_noise=noise, sampling_rate=sampling_rate, adjacency=relation
+                relative_noise=noise, sampling_rate=sampling_rate, adjacency=relation, unit=whose
             )
-        return GaussianEvent(relative_noise=noise, adjacency=relation)
+        return GaussianEvent(relative_noise=noise, adjacency=relation, unit=whose)
 
     return [(event(z), n) for z, n in _rounds(noise_multipliers, rounds)]
 
@@ -65,20 +68,21 @@ def laplace_releases(
     rounds: int | None = None,
     sampling_rate: float = 1.0,
     adjacency: Adjacency | str,
+    unit: Unit | str = DEFAULT_UNIT,
 ) -> Releases:
     """Rounds of Laplace noise on one number; a multiplier is scale / sensitivity.
 
     On a Poisson sample only ε = 1/multiplier of a release is used.
     """
     require_rate(sampling_rate=sampling_rate)
-    relation = Adjacency(adjacency)
+    relation, whose = Adjacency(adjacency), Unit(unit)
 
     def event(multiplier: float) -> Event:
         if sampling_rate < 1:
             return PoissonPureEvent(
-                epsilon=1 / multiplier, sampling_rate=sampling_rate, adjacency=relation
+                epsilon=1 / multiplier, sampling_rate=sampling_rate, adjacency=relation, unit=whose
             )
-        return LaplaceEvent(relative_noise=multiplier, adjacency=relation)
+        return LaplaceEvent(relative_noise=multiplier, adjacency=relation, unit=whose)
 
     return [(event(b), n) for b, n in _rounds(noise_multipliers, rounds)]
 

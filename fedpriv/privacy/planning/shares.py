@@ -17,6 +17,7 @@ from fedpriv.privacy.mechanisms.shares import (
     ShareLaw,
 )
 from fedpriv.privacy.planning.calibration import noise_within
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +84,7 @@ def shared_noise(
     dimension: int,
     step: float,
     adjacency: Adjacency,
+    unit: Unit = DEFAULT_UNIT,
     shape: Sequence[float] = (1.0,),
 ) -> tuple[SharedNoise, ...]:
     """The least noise in shares, one mechanism per release, within a budget.
@@ -99,6 +101,7 @@ def shared_noise(
         dimension: d.
         step: The width of the grid.
         adjacency: What the sensitivities are stated for.
+        unit: Whose records they are stated for.
         shape: The noise of each release relative to the others.
 
     Raises:
@@ -123,6 +126,7 @@ def shared_noise(
     def mechanism(noise: float) -> SharedNoise:
         return SharedNoise(
             adjacency=adjacency,
+            unit=unit,
             share=NoiseShare(
                 law=law,
                 parameter=parameter(noise),

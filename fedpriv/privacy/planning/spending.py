@@ -59,7 +59,7 @@ class Spending:
 
     @cached_property
     def _squares(self) -> list[float]:
-        accountant = GdpAccountant(adjacency=self.plan.adjacency)
+        accountant = GdpAccountant(adjacency=self.plan.adjacency, unit=self.plan.unit)
         events = map(self.plan.event, range(self.plan.rounds))
         return list(accumulate(map(accountant.cost, events)))
 
@@ -70,4 +70,4 @@ class Spending:
 
     @cached_property
     def _rdp(self) -> RdpAccountant:
-        return RdpAccountant(adjacency=self.plan.adjacency)
+        return RdpAccountant(adjacency=self.plan.adjacency, unit=self.plan.unit)

@@ -64,10 +64,9 @@ def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
 def _event(written: Mapping[str, Any]) -> Event:
     """What one release with this noise costs."""
     if written["name"] == ObjectiveMechanism.name:  # its laws follow from what it states
-        adjacency, epsilon, delta = (written[name] for name in ("adjacency", "epsilon", "delta"))
-        if delta == 0:
-            return PureEvent(adjacency=adjacency, epsilon=epsilon)
-        return ApproximateEvent(adjacency=adjacency, epsilon=epsilon, delta=delta)
+        stated = {name: written[name] for name in ("adjacency", "unit", "epsilon")}
+        delta = written["delta"]
+        return PureEvent(**stated) if delta == 0 else ApproximateEvent(**stated, delta=delta)
     for kind in _KNOWN:
         if kind.name == written["name"]:
             values = {field.name: written[field.name] for field in fields(kind)}

@@ -12,6 +12,7 @@ from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.planning.calibration import noise_within
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.plan import sampled
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from fedpriv.privacy.budget import Budget
@@ -49,15 +50,26 @@ class GrowingBatch:
             )
         return rates
 
-    def releases(self, rounds: int, *, noise_multiplier: float) -> Releases:
+    def releases(
+        self, rounds: int, *, noise_multiplier: float, unit: Unit = DEFAULT_UNIT
+    ) -> Releases:
         """The events of a run with the same noise in every round, equal ones together."""
-        event = GaussianEvent(relative_noise=noise_multiplier, adjacency=Adjacency.ADD_REMOVE)
+        event = GaussianEvent(
+            relative_noise=noise_multiplier, adjacency=Adjacency.ADD_REMOVE, unit=unit
+        )
         return list(Counter(sampled(event, rate) for rate in self.rates(rounds)).items())
 
-    def noise_multiplier(self, *, budget: Budget, rounds: int, accountant: str = "rdp") -> float:
+    def noise_multiplier(
+        self,
+        *,
+        budget: Budget,
+        rounds: int,
+        accountant: str = "rdp",
+        unit: Unit = DEFAULT_UNIT,
+    ) -> float:
         """The least noise on the sum, in units of the clip norm, that keeps the run in budget."""
         return noise_within(
-            lambda noise: self.releases(rounds, noise_multiplier=noise),
+            lambda noise: self.releases(rounds, noise_multiplier=noise, unit=unit),
             budget=budget,
             accountant=accountant,
             start=1.0,

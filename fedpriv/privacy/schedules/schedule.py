@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fedpriv._validate import require_count
 from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.schedules.allocation import gain, scaled_noise
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,6 +56,7 @@ class Schedule(ABC):
         adjacency: Adjacency | str,
         sampling_rate: float = 1.0,
         accountant: str = "auto",
+        unit: Unit | str = DEFAULT_UNIT,
     ) -> Calibration:
         """All noise multipliers and events of a run within a budget."""
         return calibrate(
@@ -65,4 +67,5 @@ class Schedule(ABC):
             adjacency=adjacency,
             shape=self.shape(rounds),
             accountant=accountant,
+            unit=unit,
         )

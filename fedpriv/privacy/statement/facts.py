@@ -85,6 +85,9 @@ class RunFacts:
         randomness: where the noise came from.
         sampler: how records were really chosen: "full batch", "Poisson", or another name.
         records_per_person: most records that one person has in the data.
+        person_records: under the person unit, k: most records of a person that one party uses; None
+            for any number.
+        person_parties: under the person unit, p: at how many parties a person may have records.
         tuning: what was done to choose hyper-parameters, and who paid for it.
         outcome: which files a release consists of, in a sentence; empty for a simulation.
         releases_made: how many releases there were, if the run ended before the last one that was
@@ -102,6 +105,8 @@ class RunFacts:
     randomness: Randomness
     sampler: str
     records_per_person: int = 1
+    person_records: int | None = None
+    person_parties: int = 1
     tuning: str = "none: all hyper-parameters were fixed beforehand"
     outcome: str = ""
     releases_made: int | None = None
@@ -113,7 +118,11 @@ class RunFacts:
 
     def __post_init__(self) -> None:
         require_choice(RANDOMNESS, randomness=self.randomness)
-        require_count(records_per_person=self.records_per_person)
+        require_count(
+            records_per_person=self.records_per_person, person_parties=self.person_parties
+        )
+        if self.person_records is not None:
+            require_count(person_records=self.person_records)
         if self.releases_made is not None:
             require_non_negative(releases_made=self.releases_made)
         if self.audit_epsilon is not None:

@@ -11,39 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.accountants import GdpAccountant, UnsupportedEvent, ZcdpAccountant
 from fedpriv.privacy.tradeoff import attack_advantage, gaussian_attack_advantage
+from fedpriv.privacy.unit import Unit, neighbours_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fedpriv.privacy.ledger.composition import Block
 
-UNIT = "one record"
 
-
-def understated(guarantee: Mapping[str, Any], releases: Block, *, slack: float) -> str:
-    """What a written guarantee states too favourably, in a sentence; empty if nothing.
+def understated(statement: Mapping[str, Any], releases: Block, *, slack: float) -> str:
+    """What the guarantee of a statement says too favourably, in a sentence; empty if nothing.
 
     A form that it leaves out is no lie, nor is a larger number than the releases cost.
 
     Args:
-        guarantee: The table of a statement; its ε was checked.
-        releases: What it is about, all under one adjacency.
+        statement: As `Statement.to_dict` wrote it; its ε was checked.
+        releases: What it is about, all under one adjacency and for one unit.
         slack: How far numbers of two machines may differ, relatively.
     """
-    if guarantee["unit"] != UNIT:
-        return f"it is about {guarantee['unit']!r}, and releases are accounted for {UNIT}."
-    adjacency = releases[0][0].adjacency
-    square = _composed(GdpAccountant(adjacency=adjacency), releases)
-    told = guarantee["gdp_mu"]
+    guarantee, plan = statement["guarantee"], statement["plan"]
+    adjacency, unit = releases[0][0].adjacency, releases[0][0].unit
+    if guarantee["neighbours"] != (words := neighbours_in_words(unit, adjacency)):
+        return f"neighbours are stated to differ by {guarantee['neighbours']!r}, and do by {words}."
+    if guarantee["records"] != plan["records"]:
+        return "guarantee and plan state different numbers of records."
+    square = _composed(GdpAccountant(adjacency=adjacency, unit=unit), releases)
+    mu, count = guarantee["gdp_mu"], plan["parties" if unit is Unit.PARTY else "records"]
     least = {
         "gdp_mu": None if square is None else sqrt(square),
-        "zcdp_rho": _composed(ZcdpAccountant(adjacency=adjacency), releases),
+        "zcdp_rho": _composed(ZcdpAccountant(adjacency=adjacency, unit=unit), releases),
         "attack_advantage": (
             attack_advantage(epsilon=guarantee["epsilon"], delta=guarantee["delta"])
-            if told is None
-            else gaussian_attack_advantage(mu=told)
+            if mu is None
+            else gaussian_attack_advantage(mu=mu)
         ),
-        "delta_times_records": guarantee["delta"] * guarantee["records"],
+        "delta_times_units": guarantee["delta"] * count,
     }
     for name, found in least.items():
         stated = guarantee[name]
@@ -53,7 +55,7 @@ def understated(guarantee: Mapping[str, Any], releases: Block, *, slack: float) 
 
 
 def _composed(accountant: GdpAccountant | ZcdpAccountant, releases: Block) -> float | None:
-    """All releases together, in the unit of an accountant; None where it has no price for one."""
+    """All releases together, in the measure of an accountant; None if it has no price for one."""
     try:
         return accountant.compose_all(releases).total
     except UnsupportedEvent:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import SIMULATED
+from fedpriv.privacy.unit import neighbours_in_words
 
 if TYPE_CHECKING:
     from fedpriv.privacy.statement.statement import Statement
@@ -22,8 +24,8 @@ _BLANK = "TO BE FILLED IN"
 _NO_DATE = "1900-01-01"  # the registry's own blank, which must be a date
 _TIER = 3  # everything is disclosed that the registry asks for
 _ADJACENT = {
-    "replace-one": "one record is exchanged for another (change-one distance 1)",
-    "add-remove": "one record is added or removed (symmetric distance 1)",
+    Adjacency.REPLACE_ONE: "change-one distance 1",
+    Adjacency.ADD_REMOVE: "symmetric distance 1",
 }
 
 
@@ -102,7 +104,7 @@ def _entry(statement: Statement) -> dict[str, Any]:
 
 
 def _privacy_loss(statement: Statement) -> dict[str, Any]:
-    facts, person = statement.facts, statement.per_person
+    plan, facts, person = statement.plan, statement.facts, statement.per_person
     parameters: dict[str, float] = {"epsilon": statement.epsilon}
     if statement.delta:
         parameters["delta"] = statement.delta
@@ -111,11 +113,12 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
         parameters["rho"] = statement.zcdp_rho
         details += " The same releases are rho-zCDP, too."
     return {
-        "privacy_unit": "Record",
+        "privacy_unit": plan.unit.value.capitalize(),
         "privacy_unit_details": (
-            f"Data sets are adjacent if {_ADJACENT[statement.plan.adjacency.value]}. Records of "
-            f"one person: at most {facts.records_per_person}, hence for a person (epsilon, delta) "
-            f"= ({rounded_up(person.epsilon)}, {rounded_up(person.delta)})."
+            f"Data sets are adjacent with {neighbours_in_words(plan.unit, plan.adjacency)} "
+            f"({_ADJACENT[plan.adjacency]}, counted in that unit). Records of one person: at most "
+            f"{facts.records_per_person}, hence for a person (epsilon, delta) = "
+            f"({rounded_up(person.epsilon)}, {rounded_up(person.delta)})."
         ),
         "privacy_parameters": parameters,
         "privacy_parameters_details": details,

@@ -11,8 +11,8 @@ from fedpriv._collusion import tolerance
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import PrivacyLoss, group_privacy
 from fedpriv.privacy.mechanisms.shares import SharedNoise
-from fedpriv.privacy.statement.guarantee_forms import UNIT
 from fedpriv.privacy.tradeoff import attack_advantage, gaussian_attack_advantage
+from fedpriv.privacy.unit import Unit, neighbours_in_words, person_steps, sizes_are_public
 
 if TYPE_CHECKING:
     from fedpriv.privacy.mechanisms.shares import NoiseShare
@@ -35,7 +35,7 @@ class Statement:
     epsilon: float
     delta: float
     per_person: PrivacyLoss
-    delta_times_records: float
+    delta_times_units: float
     gdp_mu: float | None
     zcdp_rho: float | None
     advantage: float
@@ -56,12 +56,13 @@ class Statement:
             "status": SIMULATED if self.facts.simulated else "real",
             "fedpriv": self.version,
             "guarantee": {
-                "unit": UNIT,
+                "unit": self.plan.unit.value,
                 "adjacency": self.plan.adjacency.value,
+                "neighbours": neighbours_in_words(self.plan.unit, self.plan.adjacency),
                 "epsilon": self.epsilon,
                 "delta": self.delta,
                 "records": self.plan.records,
-                "delta_times_records": self.delta_times_records,
+                "delta_times_units": self.delta_times_units,
                 "records_per_person": self.facts.records_per_person,
                 "per_person": self.per_person._asdict(),
                 "gdp_mu": self.gdp_mu,
@@ -103,8 +104,8 @@ def make_statement(
         accountant_version=_accountant_version(plan),
         epsilon=epsilon,
         delta=delta,
-        per_person=group_privacy(epsilon=epsilon, delta=delta, size=facts.records_per_person),
-        delta_times_records=delta * plan.records,
+        per_person=group_privacy(epsilon=epsilon, delta=delta, size=_person_steps(plan, facts)),
+        delta_times_units=delta * units_of(plan),
         gdp_mu=mu,
         zcdp_rho=plan.zcdp_rho,
         advantage=(
@@ -120,6 +121,17 @@ def make_statement(
             "what holds for the whole population, which a model is meant to learn",
         ),
         warnings=_warnings(plan, facts, trust, ledger),
+    )
+
+
+def units_of(plan: Plan) -> int:
+    """N, which δ is held against: how many parties, or at least as many records as persons."""
+    return plan.parties if plan.unit is Unit.PARTY else plan.records
+
+
+def _person_steps(plan: Plan, facts: RunFacts) -> int:
+    return person_steps(
+        plan.unit, plan.adjacency, records=facts.records_per_person, parties=plan.parties
     )
 
 
@@ -180,10 +192,11 @@ def _share(plan: Plan) -> NoiseShare | None:
 
 
 def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
-    sizes = {
-        "replace-one": "the number of parties and of each party's records",
-        "add-remove": "the number of parties, and the number of records that was declared",
-    }[plan.adjacency.value]
+    sizes = (
+        "the number of parties and of each party's records"
+        if sizes_are_public(plan.unit, plan.adjacency)
+        else "the number of parties, and the number of records that was declared"
+    )
     metrics = ("accuracy and loss on party data, published without noise",)
     return (
         sizes,
@@ -202,9 +215,9 @@ def _warnings(
             "set did not pay for more. The stated epsilon is that of all that was planned: when a "
             "run ends depends on what others spent, hence on what was seen"
         )
-    if plan.budget.delta * plan.records >= 0.1:
+    if plan.budget.delta * units_of(plan) >= 0.1:
         warnings.append(
-            f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / plan.records:.3g}: "
+            f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / units_of(plan):.3g}: "
             "a mechanism that publishes a few whole records could meet it"
         )
     assumed = "Poisson" if plan.sampling_rate < 1 else "full batch"

@@ -6,7 +6,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from fedpriv.privacy.rounding import rounded_up
-from fedpriv.privacy.statement.statement import SIMULATED
+from fedpriv.privacy.statement.statement import SIMULATED, units_of
+from fedpriv.privacy.unit import Unit, neighbours_in_words, sizes_are_public
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,40 +41,28 @@ def to_text(statement: Statement) -> str:
     return "\n".join(lines) + "\n"
 
 
+_CLIPPED = {
+    Unit.RECORD: "each record's gradient",
+    Unit.PERSON: "the sum of each person's gradients at one party",
+    Unit.PARTY: "each party's update",
+}
 _ROLES = ("privacy officer", "data owner", "operator")
 
 
 def _guarantee(statement: Statement) -> list[str]:
     plan, facts = statement.plan, statement.facts
-    relation, known = {
-        "replace-one": (
-            "exchanging one record for another at its place and its party",
-            "a number that is public",
-        ),
-        "add-remove": (
-            "adding or removing one record",
-            (
-                "a number that was declared beforehand; the true one is protected, and nothing "
-                "was computed from it"
-            ),
-        ),
-    }[plan.adjacency.value]
-    number = f"N = {plan.records} records"
-    if not facts.simulated:  # it counts the records, whatever the adjacency
-        number += f", {known}"
-    epsilon, person = rounded_up(statement.epsilon), statement.per_person
-    advantage = rounded_up(statement.advantage)
+    epsilon, advantage = rounded_up(statement.epsilon), rounded_up(statement.advantage)
     lines = [
-        f"unit: one record of {facts.data!r}; adjacency: {plan.adjacency.value} ({relation})",
+        (
+            f"unit: {_protected(statement)} of {facts.data!r}; adjacency: {plan.adjacency.value} "
+            f"({neighbours_in_words(plan.unit, plan.adjacency)})"
+        ),
         (
             f"(epsilon, delta) = ({epsilon}, {rounded_up(statement.delta)}), within a budget of "
             f"{plan.budget}"
         ),
-        f"delta is {rounded_up(statement.delta_times_records, 2)} of 1/N, {number}",
-        (
-            f"records of one person: at most {facts.records_per_person}, as declared; hence for a "
-            f"person ({rounded_up(person.epsilon)}, {rounded_up(person.delta)})"
-        ),
+        f"delta is {rounded_up(statement.delta_times_units, 2)} of 1/N, {_number(statement)}",
+        _for_a_person(statement),
         f"an attacker's advantage over guessing is at most {advantage} (0 is blind, 1 is sure)",
     ]
     if statement.gdp_mu is not None:
@@ -84,6 +73,45 @@ def _guarantee(statement: Statement) -> list[str]:
     if facts.audit_epsilon is not None:
         lines.append(f"an audit of this implementation found epsilon >= {facts.audit_epsilon:g}")
     return lines
+
+
+def _protected(statement: Statement) -> str:
+    """Whose privacy is protected, with the bounds that were declared of a person."""
+    facts, unit = statement.facts, statement.plan.unit
+    if unit is not Unit.PERSON:
+        return unit.words
+    most = "any number" if facts.person_records is None else f"at most {facts.person_records}"
+    parties = f"{facts.person_parties} part{'y' if facts.person_parties == 1 else 'ies'}"
+    return f"{unit.words} ({most} at one party, at no more than {parties})"
+
+
+def _number(statement: Statement) -> str:
+    """N, and whether it tells anything about the records."""
+    plan = statement.plan
+    number = f"N = {units_of(plan)} {'parties' if plan.unit is Unit.PARTY else 'records'}"
+    if statement.facts.simulated:  # it counts the records, whatever the adjacency
+        return number
+    if plan.unit is Unit.PARTY or sizes_are_public(plan.unit, plan.adjacency):
+        return f"{number}, a number that is public"
+    return (
+        f"{number}, a number that was declared beforehand; the true one is protected, and nothing "
+        "was computed from it"
+    )
+
+
+def _for_a_person(statement: Statement) -> str:
+    person, most = statement.per_person, statement.facts.records_per_person
+    loss = f"({rounded_up(person.epsilon)}, {rounded_up(person.delta)})"
+    match statement.plan.unit:
+        case Unit.RECORD:
+            return f"records of one person: at most {most}, as declared; hence for a person {loss}"
+        case Unit.PERSON:
+            return f"for a person {loss}: that is the unit"
+        case Unit.PARTY:
+            return (
+                f"records of one person: at most {most}, as declared, at no more parties than "
+                f"that; hence for a person {loss}"
+            )
 
 
 def _accounting(statement: Statement) -> list[str]:
@@ -104,7 +132,7 @@ def _accounting(statement: Statement) -> list[str]:
     if facts.guests:
         lines.append("questions and noise are fedpriv's own; what that code does was not proved")
     if plan.clip_norm is not None:
-        lines.insert(3, f"each record's gradient is clipped to norm {plan.clip_norm:g}")
+        lines.insert(3, f"{_CLIPPED[plan.unit]} is clipped to norm {plan.clip_norm:g}")
     return lines
 
 

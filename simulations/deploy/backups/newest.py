@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import ExitStack
 
-    from fedpriv.privacy.adjacency import Adjacency
-    from fedpriv.privacy.budget import Budget
+    from fedpriv.federation.deployed.budget_terms import BudgetTerms
 
 _LOGS = ("-wal", "-shm")
 
@@ -111,8 +110,7 @@ def made_ready(
     seen: Sequence[Seen],
     assurance: Assurance,
     stack: ExitStack,
-    budget: Budget | None = None,
-    adjacency: Adjacency | None = None,
+    terms: BudgetTerms | None = None,
 ) -> Ready:
     """The ledger of a backup for the place ``path``, checked and, if need be, written off.
 
@@ -122,8 +120,7 @@ def made_ready(
         seen: Which states of it were seen, beside what is in its place.
         assurance: What the operator says.
         stack: Removes at its end what is not used.
-        budget: If given, must be the ledger's own.
-        adjacency: If given, must be the ledger's own.
+        terms: If given, must be the ledger's own.
 
     Raises:
         ValueError: The backup is older than what was seen, or the operator has to decide.
@@ -134,7 +131,7 @@ def made_ready(
     stack.callback(_remove, fresh)
     create_file(fresh, data, mode=OWNER_ONLY)
     with (
-        Ledger.open(fresh, budget=budget, adjacency=adjacency) as backup,
+        Ledger.open(fresh) if terms is None else terms.open_ledger(fresh) as backup,
         _readable(path) as there,
     ):
         backup.verify()

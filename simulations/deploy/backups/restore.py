@@ -90,8 +90,7 @@ def _party(archive: Archive, folder: PartyFolder, assurance: Assurance) -> tuple
             seen=seen,
             assurance=assurance,
             stack=stack,
-            budget=file.budget,
-            adjacency=file.adjacency,
+            terms=file.terms,
         )
         if ready.stays and mark is not None:
             raise ValueError(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.policy import read_party
-from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.simulations.deploy import keys
 from fedpriv.simulations.deploy.certificates import (
     belongs,
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 
     from cryptography import x509
 
+    from fedpriv.federation.deployed.budget_terms import BudgetTerms
     from fedpriv.federation.deployed.policy import PartyFile
-    from fedpriv.privacy.budget import Budget
     from fedpriv.simulations.deploy.folders import Folder, ServerFolder
     from fedpriv.simulations.deploy.health.checks import Examination
 
@@ -211,8 +210,7 @@ def _records(folder: PartyFolder) -> str:
     file = read_party(folder.policy)
     records, (roster, number) = releasable_records(file), own_seat(folder)
     count, stated = len(records), roster.seats[number].records
-    fixed = file.adjacency is Adjacency.REPLACE_ONE
-    if stated is None or (count != stated if fixed else count > stated):
+    if stated is None or (count != stated if file.counts_public else count > stated):
         raise Fault(
             f"{count} records, and the roster says {stated}",
             "run `fedpriv deploy bundle`, and have the new bundle added.",
@@ -230,7 +228,7 @@ def _own_ledger(folder: PartyFolder) -> str:
             )
         return "none yet: the first run makes it"
     _as_new_as_the_state(file)
-    return _ledger(file.ledger, budget=file.budget, adjacency=file.adjacency)
+    return _ledger(file.ledger, file.terms)
 
 
 def _as_new_as_the_state(file: PartyFile) -> None:
@@ -250,17 +248,21 @@ def _as_new_as_the_state(file: PartyFile) -> None:
         )
 
 
-def _ledger(path: Path, *, budget: Budget | None = None, adjacency: Adjacency | None = None) -> str:
+def _ledger(path: Path, terms: BudgetTerms | None = None) -> str:
     from fedpriv.privacy.ledger import Ledger
     from fedpriv.privacy.rounding import rounded_up
 
-    with Ledger.open(path, budget=budget, adjacency=adjacency, read_only=True) as ledger:
+    with (
+        Ledger.open(path, read_only=True)
+        if terms is None
+        else terms.open_ledger(path, read_only=True)
+    ) as ledger:
         ledger.verify()
-        spent = ledger.spent()
+        spent, protected = ledger.spent(), ledger.settings.unit.words
     if not spent.within_budget:
         raise Fault(f"{path.name} is over budget", "no further run is possible on these records.")
     used = rounded_up(spent.guarantee.epsilon)
-    return f"{path.name}: epsilon {used} of {spent.budget.epsilon:g} spent"
+    return f"{path.name}: epsilon {used} of {spent.budget.epsilon:g} spent, for {protected}"
 
 
 def _port(folder: Folder, host: str, port: int) -> str:

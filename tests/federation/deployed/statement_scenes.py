@@ -145,7 +145,13 @@ class Scene:
         )
 
     def ledger(
-        self, path: Path, *, run: str = RUN, rounds: int = ROUNDS, adjacency: str = "replace-one"
+        self,
+        path: Path,
+        *,
+        run: str = RUN,
+        rounds: int = ROUNDS,
+        adjacency: str = "replace-one",
+        unit: str = "record",
     ) -> Ledger:
         """A party's ledger that has paid for so many releases."""
         ledger = Ledger.create(
@@ -153,10 +159,11 @@ class Scene:
             data_name="north",
             budget=Budget(epsilon=50.0, delta=1e-6),
             adjacency=adjacency,
+            unit=unit,
             composition="rdp",
         )
         for index in range(rounds):
             event = self.plan.event(min(index, ROUNDS - 1))
-            event = event_from_dict({**event.to_dict(), "adjacency": adjacency})
+            event = event_from_dict({**event.to_dict(), "adjacency": adjacency, "unit": unit})
             ledger.reserve(event, run=run, round=index)
         return ledger

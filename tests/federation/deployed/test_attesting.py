@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 from fedpriv.federation.deployed.attesting import attest
 from fedpriv.federation.deployed.verifying import verify
 from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.statement.signed import SignedStatement, read_signed
 from fedpriv.privacy.tradeoff import gaussian_attack_advantage
+from fedpriv.privacy.unit import Unit, neighbours_in_words
 from fedpriv.simulations.cli import app
 from tests.federation.deployed.statement_scenes import (
     NAMES,
@@ -92,6 +94,21 @@ def fewer_colluders(document: dict[str, Any]) -> None:
     document["noise_shares"] = {"minimum": 4, "colluders": 0, "n_min": 4}
 
 
+def for_parties(document: dict[str, Any]) -> None:
+    """One record's privacy as that of all records of a party, wherever it is said."""
+    statement = document["statement"]
+    for part in (statement["guarantee"], statement["plan"]):
+        part["unit"] = "party"
+    words = neighbours_in_words(Unit.PARTY, Adjacency.REPLACE_ONE)
+    statement["guarantee"]["neighbours"] = words
+    for part in (*statement["plan"]["mechanisms"], *(e for e, _ in statement["releases"])):
+        part["unit"] = "party"
+
+
+def without_unit(document: dict[str, Any]) -> None:
+    del document["statement"]["releases"][0][0]["unit"]
+
+
 LIES: dict[str, tuple[str, Change]] = {
     "a lower epsilon": ("epsilon", lower_epsilon),
     "a higher epsilon": ("epsilon", raise_epsilon),
@@ -125,14 +142,14 @@ LIES: dict[str, tuple[str, Change]] = {
         "other forms",
         change("statement", "guarantee", "attack_advantage", to=0.01),
     ),
-    "a protected person": (
+    "other neighbours": (
         "other forms",
-        change("statement", "guarantee", "unit", to="one person"),
+        change("statement", "guarantee", "neighbours", to="a person and all of its records"),
     ),
     "more records": ("other forms", change("statement", "guarantee", "records", to=10**9)),
     "a smaller delta per record": (
         "other forms",
-        change("statement", "guarantee", "delta_times_records", to=1e-9),
+        change("statement", "guarantee", "delta_times_units", to=1e-9),
     ),
     "fewer releases": ("releases", change("statement", "releases", 0, 1, to=2)),
     "no event": ("releases", change("statement", "releases", 0, 0, to=7)),
@@ -141,6 +158,13 @@ LIES: dict[str, tuple[str, Change]] = {
         "releases",
         change("statement", "guarantee", "adjacency", to="add-remove"),
     ),
+    "another unit": ("releases", change("statement", "guarantee", "unit", to="party")),
+    "another unit of the plan": ("releases", change("statement", "plan", "unit", to="party")),
+    "another unit of an event": (
+        "releases",
+        change("statement", "releases", 0, 0, "unit", to="party"),
+    ),
+    "no unit of an event": ("releases", without_unit),
     "a simulation": ("statement", change("statement", "status", to="SIMULATED")),
     "seeded": ("statement", change("statement", "run", "randomness", to="seeded")),
     "more parties": ("statement", change("statement", "plan", "parties", to=6)),
@@ -197,6 +221,26 @@ def test_a_party_of_another_adjacency_refuses(tmp_path: Path) -> None:
         pytest.raises(QueryRefused, match="adjacency"),
     ):
         attest(SHARES.signed(), ledger, SHARES.signatory())
+
+
+def test_a_party_whose_ledger_is_for_another_unit_refuses(tmp_path: Path) -> None:
+    with (
+        SHARES.ledger(tmp_path / "a.ledger", unit="party") as ledger,
+        pytest.raises(QueryRefused, match="not for unit 'party', as this party's ledger is"),
+    ):
+        attest(SHARES.signed(), ledger, SHARES.signatory())
+
+
+def test_a_unit_that_was_exchanged_everywhere_is_not_what_a_party_paid_for(tmp_path: Path) -> None:
+    document = SHARES.document()
+    for_parties(document)
+    signed = SHARES.signed(document)
+    assert all(finding.passed is not False for finding in verify(signed).findings)
+    with (
+        SHARES.ledger(tmp_path / "a.ledger") as ledger,
+        pytest.raises(QueryRefused, match="not for unit 'record', as this party's ledger is"),
+    ):
+        attest(signed, ledger, SHARES.signatory())
 
 
 def test_a_party_that_missed_a_release_says_so(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent, PureEven
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.randomness import RandomStream
+from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from fedpriv.secagg.errors import WrongRound
 from tests.federation.deployed.deployments import FOUR, SIZES, Deployment
@@ -137,6 +138,31 @@ def test_a_party_pays_for_an_answer_before_it_gives_it(clear: Deployment) -> Non
         kinds = [row.kind for row in ledger.rows()]
     assert kinds.index("data") < kinds.index("reserved") < kinds.index("committed")
     assert run.run == query(clear).run
+
+
+def test_a_party_pays_for_the_unit_of_its_budget_and_for_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number of records is then its own affair: the roster may state another one."""
+    tmp_path.chmod(0o700)
+    deployment = Deployment(
+        folder=tmp_path, budget={"unit": "party"}, sizes=(41, *SIZES[1:]), **CLEAR
+    )
+    with pytest.raises(QueryRefused, match="unit 'record', one record, and the policy"):
+        answer(deployment, query(deployment))
+    monkeypatch.setattr(GradientQuery, "units", tuple(Unit))  # a kind that bounds all three
+    event = GaussianEvent(relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE, unit=Unit.PARTY)
+    answer(deployment, query(deployment, event=event))
+    with deployment.ledger("north") as ledger:
+        assert ledger.settings.unit is Unit.PARTY
+        assert ledger.spent().mu == pytest.approx(0.1)
+    with party(deployment).account() as account:
+        assert account.settings.unit is Unit.PARTY
+    deployment.write_party("north", unit="record")
+    with pytest.raises(QueryRefused, match="LedgerMismatch"):
+        answer(deployment, query(deployment, 1))
+    with pytest.raises(QueryRefused, match="LedgerMismatch"), party(deployment).account():
+        pass
 
 
 def test_an_answer_is_that_of_the_records_in_the_partys_file(clear: Deployment) -> None:

@@ -48,8 +48,10 @@ from fedpriv.privacy.events import (
     SkellamEvent,
     ZcdpEvent,
 )
+from fedpriv.privacy.ledger import LedgerMismatch
 from fedpriv.privacy.mechanisms.laws import LAWS
 from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import linear_task
 
@@ -100,6 +102,29 @@ def test_paths_are_those_beside_the_file_and_everything_is_read(tmp_path: Path) 
     assert found.adjacency is R
     assert found.policy.queries == ("gradient", "erm")
     assert found.policy.colluding == 0.1
+    assert (found.unit, found.policy.units) == (Unit.RECORD, (Unit.RECORD,))
+
+
+def test_a_budget_for_another_unit_is_what_its_ledger_is_made_for(tmp_path: Path) -> None:
+    found = parse_party(file(budget={"unit": "party"}), folder=tmp_path)
+    assert (found.unit, found.policy.units) == (Unit.PARTY, (Unit.PARTY,))
+    with found.terms.new_ledger(found.ledger, name="north") as ledger:
+        assert ledger.settings.unit is Unit.PARTY
+    found.terms.open_ledger(found.ledger).close()
+    with pytest.raises(LedgerMismatch, match="unit of this ledger is 'party'"):
+        parse_party(FILE, folder=tmp_path).terms.open_ledger(found.ledger)
+
+
+def test_only_where_a_record_is_exchanged_the_number_of_records_is_public() -> None:
+    public = [
+        (unit, adjacency)
+        for unit in ("record", "person", "party")
+        for adjacency in ("replace-one", "add-remove")
+        if parse_party(
+            file(budget={"unit": unit, "adjacency": adjacency}), folder=Path()
+        ).counts_public
+    ]
+    assert public == [("record", "replace-one")]
 
 
 def test_a_file_is_read_from_the_disk_or_named_in_the_error(tmp_path: Path) -> None:
@@ -139,6 +164,14 @@ def test_every_key_but_the_optional_ones_must_be_there(table: str) -> None:
         ({"budget": {"epsilon": 0}}, r"^budget\.epsilon must be positive and finite, got 0"),
         ({"budget": {"delta": 1}}, r"^budget\.delta must lie in \[0, 1\), got 1"),
         ({"budget": {"adjacency": "add"}}, r"^budget\.adjacency must be .*, got 'add'"),
+        ({"budget": {"unit": "patient"}}, r"^budget\.unit must be one of 'record'.*'patient'"),
+        ({"policy": {"units": []}}, r"^policy\.units must name at least one"),
+        ({"policy": {"units": "party"}}, r"^policy\.units must be a list of names, got 'party'"),
+        ({"policy": {"units": ["parties"]}}, r"^policy\.unit must be one of .*'parties'"),
+        (
+            {"policy": {"units": ["record"]}, "budget": {"unit": "party"}},
+            r"^policy\.units must name the unit of the budget, 'party', got \['record'\]",
+        ),
         ({"policy": {"strategies": []}}, r"^policy\.strategies must name at least one"),
         ({"policy": {"strategies": "x"}}, r"^policy\.strategies must be a list of names, got 'x'"),
         ({"policy": {"queries": ["gradeint"]}}, r"^policy\.queries\[0\] .* mean 'gradient'"),
@@ -239,6 +272,50 @@ def test_an_honest_run_is_joined_and_an_honest_query_costs_its_event() -> None:
     check_engagement(ENGAGEMENT, POLICY)
     assert charged(QUERY) == EVENT
     assert charged(ERM) == EVENT
+
+
+def test_a_release_for_a_unit_that_the_policy_does_not_name_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for_party = replace(EVENT, unit=Unit.PARTY)
+    with pytest.raises(ValueError, match="unit of the event must be 'record' for 'gradient'"):
+        replace(QUERY, event=for_party)
+    monkeypatch.setattr(GradientQuery, "units", tuple(Unit))  # a kind that bounds all three
+    asked = replace(QUERY, event=for_party)
+    refused(asked, "unit 'party', all records of one party, and the policy of this party allows re")
+    refused(asked, "budget of this party is for one record", units=("record", "party"))
+    everything = replace(POLICY, units=tuple(Unit))
+    assert check_terms(asked, ENGAGEMENT, everything, R, Unit.PARTY) == for_party
+    with pytest.raises(QueryRefused, match="budget of this party is for all records of one party"):
+        check_terms(QUERY, ENGAGEMENT, everything, R, Unit.PARTY)
+
+
+def test_true_numbers_of_records_are_for_the_record_unit_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ErmQuery, "units", tuple(Unit))
+    everything = replace(POLICY, units=tuple(Unit))
+    assert check_terms(ERM, ENGAGEMENT, everything, R) == EVENT
+    for unit in (Unit.PERSON, Unit.PARTY):
+        weighted = replace(ERM, event=replace(EVENT, unit=unit))
+        with pytest.raises(QueryRefused, match="and the unit 'record', where an answer rests on"):
+            check_terms(weighted, ENGAGEMENT, everything, R, unit)
+
+
+def test_noise_of_the_partys_own_is_for_the_unit_that_is_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(GradientQuery, "units", tuple(Unit))
+    everything = replace(POLICY, units=tuple(Unit))
+    for unit in Unit:
+        noise = LocalNoise(law="gaussian", relative_noise=2.0, adjacency=R, unit=unit)
+        local = replace(QUERY, local=noise)
+        event = local.local_event(TASK)
+        assert event is not None
+        assert check_terms(replace(local, event=event), ENGAGEMENT, everything, R, unit) == event
+        wrong = replace(event, unit=Unit.RECORD if unit is Unit.PARTY else Unit.PARTY)
+        with pytest.raises(QueryRefused, match="not that of the noise which the party is asked"):
+            check_terms(replace(local, event=wrong), ENGAGEMENT, everything, R, wrong.unit)
 
 
 @pytest.mark.parametrize(

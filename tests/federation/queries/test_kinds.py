@@ -59,20 +59,20 @@ MORE: list[Query] = [
     ),
 ]  # fmt: skip
 DIGESTS = (
-    "abc4cb5ed29a69b6211448748b7baa96175696e4fa2c01c22a6e69f38dc5e3f2",
-    "aaa13afeebf91518888937b721b2ddd1099b0581e851396d7921f563be93ea57",
-    "97bba12e20234b510f93a3821160f70ae793eb4093e497aa39aaf1f9607a1993",
-    "40ebffeb0a134054e1063ed68cedbd57e2639ff2d83027e05f6e6bc838b1b3a7",
-    "fe669ba238e9faccbeeaebbc5217e3c2f809180dda04644adfaf01003162b09b",
-    "f3f1556e13c0c6dd1dcd8e7e633bc96e6fdefeafd8948c838e3653a3e96f892b",
-    "ebf6558b77834ed72b7fe0cab48db603839a3cc73f35649f9859d59e47c85440",
-    "fb9a44712273c6931bf96b010aad35f58e25d2a6b15a67f709d39a153b2a373a",
-    "7bfcc727f59806f1c6dd26a036617517ce3d74fff00cea1b06487051e6e0b30d",
+    "97e177f2e8e07b12f0a87c879f08e0ab3cb1f6fb407a91e38590ac8d73cc992c",
+    "cf4c415f0069b59974174173463b85d0714175ed50a5f1d20314a310cd3fb304",
+    "558a81cdfa20bbf01693efe5f27850db36fac74ef5c108eb528cdb4e0cb35ca0",
+    "396ce5b1e8ce2969e85227bf1efc2874c8e46343463751a5a73e13a2582a684e",
+    "0aa981d95eda093956c4cd95918bf950102c45315d7e77c33dc41b0dc575b14f",
+    "f0e895c1442a84e1ccca9d9a0e179fd98f044cd34343e988240b3ceb2c6a358b",
+    "75a9238fdee194c1d5793e732393212989e5fa8272fe3e9ffd755f68eb2bc112",
+    "b4aeee4d3e69acda967f0b1309d4ad9573bb5cafad374134a0671969f1dd6f13",
+    "50570723a8035efb3fd8009cf257718dd07508a8978f1c275777f4bd3a060973",
 )
 
 
 def test_queries_have_the_bytes_that_they_always_had() -> None:
-    """SHA-256 of each, as the first release of the encoding wrote it."""
+    """SHA-256 of each, as version 2 of the encoding first wrote it."""
     assert tuple(sha256(to_bytes(query)).hexdigest() for query in (*WRITTEN, *MORE)) == DIGESTS
 
 

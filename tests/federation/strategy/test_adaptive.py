@@ -45,7 +45,7 @@ class Walker(AdaptiveStrategy):
 
     def _play(self) -> Round:
         look, noisiest = gaussian(2 * self.least), gaussian(3 * self.least)
-        if not self.plan.affords(look, noisiest):
+        if not self.paid.affords(look, noisiest):
             self.stopped = "spent"
             return
         first = self._ask_at(self._theta)
@@ -123,8 +123,8 @@ def test_a_run_goes_on_until_its_budget_is_spent() -> None:
     train(done, federation())
     assert done.stopped
     assert done.round > 5
-    assert not done.plan.affords(gaussian(2 * Walker.least), gaussian(Walker.least))
-    looks, steps = len(done.plan.part("look")), len(done.plan.part())
+    assert not done.paid.affords(gaussian(2 * Walker.least), gaussian(Walker.least))
+    looks, steps = len(done.paid.part("look")), len(done.paid.part())
     assert done.round == steps <= looks <= steps + 1
 
 
@@ -133,7 +133,7 @@ def test_a_round_can_end_the_run_before_it_begins() -> None:
     strategy.least = 1e-3  # type: ignore[misc]
     assert strategy.ask() is None
     assert strategy.stopped == "spent"
-    assert not strategy.plan.made
+    assert not strategy.paid.made
 
 
 def test_a_run_ends_at_its_last_round_if_that_comes_first() -> None:
@@ -146,12 +146,12 @@ def test_a_release_is_charged_by_filter_and_ledger_before_its_query_exists(
 ) -> None:
     ledger = ledger_at(tmp_path)
     strategy = walker(ledger)
-    assert not strategy.plan.made
+    assert not strategy.paid.made
     strategy.ask()
     assert events(ledger) == [(Kind.RESERVED, "run/look", 0)]
-    assert [part for part, _ in strategy.plan.made] == ["look"]
+    assert [part for part, _ in strategy.paid.made] == ["look"]
     strategy.ask()  # asked again: charged once
-    assert len(strategy.plan.made) == 1
+    assert len(strategy.paid.made) == 1
 
 
 def test_releases_of_one_sum_are_each_charged_before_and_committed_after_they_are_drawn(
@@ -220,7 +220,7 @@ def test_a_crash_anywhere_is_taken_up_without_a_second_draw_or_charge(
     done = walker(ledger)
     train(done, world)
     kinds = [kind for kind, _, _ in events(ledger)]
-    assert kinds.count(Kind.RESERVED) == kinds.count(Kind.COMMITTED) == len(done.plan.made)
+    assert kinds.count(Kind.RESERVED) == kinds.count(Kind.COMMITTED) == len(done.paid.made)
     assert charged == commits + 1
     assert len(set(stored)) == len(stored) == kinds.count(Kind.COMMITTED)
     ledger.verify()
@@ -243,7 +243,7 @@ def test_after_a_failed_commit_the_same_process_draws_under_the_same_reservation
     monkeypatch.setattr(ledger, "commit", commit)
     train(strategy, world)
     kinds = [kind for kind, _, _ in events(ledger)]
-    assert kinds.count(Kind.RESERVED) == kinds.count(Kind.COMMITTED) == len(strategy.plan.made)
+    assert kinds.count(Kind.RESERVED) == kinds.count(Kind.COMMITTED) == len(strategy.paid.made)
 
 
 def test_a_ledger_that_has_less_than_the_plan_ends_the_run_between_releases(
@@ -254,8 +254,8 @@ def test_a_ledger_that_has_less_than_the_plan_ends_the_run_between_releases(
     train(done, federation())
     assert "would spend epsilon" in done.stopped
     assert done.round > 0
-    assert done.plan.filter.epsilon <= 0.3 * (1 + 1e-9)
-    assert ledger.spent().guarantee.epsilon == pytest.approx(done.plan.filter.epsilon)
+    assert done.paid.filter.epsilon <= 0.3 * (1 + 1e-9)
+    assert ledger.spent().guarantee.epsilon == pytest.approx(done.paid.filter.epsilon)
 
 
 def test_a_ledger_that_affords_nothing_refuses_the_first_release(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fedpriv.privacy.events import (
 from fedpriv.privacy.ledger import BudgetRefusal, Kind, Ledger, Settings
 from fedpriv.privacy.ledger.storage.chain import canonical_json
 from fedpriv.privacy.ledger.storage.store import Store
+from fedpriv.privacy.unit import Unit
 
 A = Adjacency.ADD_REMOVE
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
@@ -157,12 +158,15 @@ def test_a_ledger_of_an_earlier_version_keeps_its_meaning(
         data_name="clinic",
         budget=BUDGET,
         adjacency=A,
+        unit=Unit.RECORD,
         composition=setting,
         salt_hash=sha256(salt).hexdigest(),
         version="0.1.0",
     )
-    Store.create(path, salt=salt, details={Kind.CREATED: canonical_json(settings.to_dict())})
-    with Ledger.open(path) as ledger:
+    written = settings.to_dict()
+    del written["unit"]  # ledgers were for records, and did not say so
+    Store.create(path, salt=salt, details={Kind.CREATED: canonical_json(written)})
+    with Ledger.open(path, unit="record") as ledger:
         assert ledger.spent().composition is None
         ledger.reserve(first, run="run", round=0)
         assert kinds(ledger) == [Kind.CREATED, Kind.COMPOSITION, Kind.RESERVED]

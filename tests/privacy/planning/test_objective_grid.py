@@ -94,3 +94,10 @@ def test_output_noise_pays_for_the_rounding_of_the_linear_term(tolerance: float)
     strong = REGULARISER + mechanism.extra_regulariser
     needed = (2 * tolerance + rounding) / strong + sqrt(DIMENSION) * STEP
     assert mechanism.output.sensitivity >= needed * (1 - 1e-12)  # type: ignore[attr-defined]
+
+
+def test_a_statement_claims_no_more_precision_than_the_linear_term_has() -> None:
+    """It said 2^-80, which no radius in double precision has."""
+    mechanism = planned(1e-9)
+    assert mechanism.precision == mechanism.linear.precision == mechanism.output.precision
+    assert "2^-48" in mechanism.precision

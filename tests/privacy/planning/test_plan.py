@@ -1,5 +1,6 @@
 """Plans: sensitivities from public facts, noise that fits, and nothing that does not."""
 
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -20,6 +21,7 @@ from fedpriv.privacy.mechanisms import (
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.planning.output import output_plan
+from fedpriv.privacy.unit import Unit
 
 R = Adjacency.REPLACE_ONE
 
@@ -145,13 +147,12 @@ def test_half_the_noise_is_refused() -> None:
         plan_of(*halved)
 
 
-def test_a_plan_is_one_adjacency_and_at_least_one_release() -> None:
-    quiet = {"sensitivity": 1, "stddev": 100}
+def test_a_plan_is_one_adjacency_one_unit_and_at_least_one_release() -> None:
+    quiet = GaussianMechanism(sensitivity=1, stddev=100, adjacency=R)
     with pytest.raises(ValueError, match="same adjacency"):
-        plan_of(
-            GaussianMechanism(**quiet, adjacency=R),
-            GaussianMechanism(**quiet, adjacency=Adjacency.ADD_REMOVE),
-        )
+        plan_of(quiet, replace(quiet, adjacency=Adjacency.ADD_REMOVE))
+    with pytest.raises(ValueError, match="same unit"):
+        plan_of(quiet, replace(quiet, unit=Unit.PARTY))
     with pytest.raises(ValueError, match="at least one release"):
         plan_of()
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.conversions import group_privacy
 from fedpriv.privacy.planning.gradient import gradient_plan
@@ -27,6 +29,7 @@ from fedpriv.privacy.statement import (
     to_registry_yaml,
     to_text,
 )
+from fedpriv.privacy.unit import Unit, neighbours_in_words, person_steps
 
 GOLDEN = Path(__file__).parent / "golden"
 SIZES = [969, 512, 130, 10]
@@ -238,6 +241,88 @@ def _write_golden() -> None:
     for strategy, make in STATEMENTS.items():
         for form, render in RENDERERS.items():
             (GOLDEN / f"{strategy}.{form}").write_text(render(make()))
+
+
+# Whose privacy.
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("unit", Unit)
+def test_a_statement_says_whose_privacy_it_is_about_wherever_it_says_something(
+    unit: Unit, adjacency: Adjacency
+) -> None:
+    made = stated_for(unit, adjacency, records_per_person=3)
+    values, text = made.to_dict(), " ".join(to_text(made).split())
+    guarantee = values["guarantee"]
+    assert guarantee["unit"] == values["plan"]["unit"] == unit.value
+    assert guarantee["neighbours"] == neighbours_in_words(unit, adjacency)
+    assert {event["unit"] for event, _ in values["releases"]} == {unit.value}
+    assert {each["unit"] for each in values["plan"]["mechanisms"]} == {unit.value}
+    assert f"unit: {unit.words}" in text
+    assert f"({neighbours_in_words(unit, adjacency)})" in text
+    loss = yaml.safe_load(to_registry_yaml(made))["deployment"]["privacy_loss"]
+    assert loss["privacy_unit"] == unit.value.capitalize()
+    assert neighbours_in_words(unit, adjacency) in loss["privacy_unit_details"]
+    public = (unit, adjacency) == (Unit.RECORD, Adjacency.REPLACE_ONE)
+    declared = "the number of records that was declared" in text
+    assert declared is not public
+
+
+@pytest.mark.parametrize(
+    ("unit", "adjacency", "steps", "number", "clipped"),
+    [
+        (Unit.RECORD, "replace-one", 3, "N = 1621 records", "each record's gradient"),
+        (Unit.PERSON, "replace-one", 1, "N = 1621 records", "the sum of each person's gradients"),
+        (Unit.PARTY, "replace-one", 3, "N = 4 parties", "each party's update"),
+        (Unit.PARTY, "add-remove", 6, "N = 4 parties", "each party's update"),
+    ],
+)
+def test_what_a_person_loses_follows_from_the_unit(
+    unit: Unit, adjacency: str, steps: int, number: str, clipped: str
+) -> None:
+    made = stated_for(unit, Adjacency(adjacency), records_per_person=3)
+    expected = group_privacy(epsilon=made.epsilon, delta=made.delta, size=steps)
+    assert made.per_person == expected
+    text = " ".join(to_text(made).split())
+    assert number in text
+    assert f"{clipped} " in text
+    assert "is clipped to norm 1" in text
+
+
+def test_more_records_than_parties_are_at_no_more_than_all_of_them() -> None:
+    assert person_steps(Unit.PARTY, Adjacency.REPLACE_ONE, records=100, parties=4) == 4
+    assert person_steps(Unit.RECORD, Adjacency.REPLACE_ONE, records=100, parties=4) == 100
+
+
+def test_what_was_declared_of_a_person_is_stated() -> None:
+    bounded = stated_for(Unit.PERSON, person_records=5, person_parties=2)
+    said = "all records of one person (at most 5 at one party, at no more than 2 parties) of"
+    assert said in " ".join(to_text(bounded).split())
+    free = stated_for(Unit.PERSON)
+    assert "(any number at one party, at no more than 1 party)" in " ".join(to_text(free).split())
+
+
+def stated_for(unit: Unit, adjacency: Adjacency = Adjacency.REPLACE_ONE, **facts: Any) -> Statement:
+    plan = gradient_plan(
+        budget=Budget(epsilon=1, delta=1e-6),
+        rounds=2,
+        sensitivity=adjacency.sum_sensitivity,
+        clip_norm=1.0,
+        sizes=SIZES,
+        dimension=5,
+        step=2.0**-20,
+        adjacency=adjacency,
+        unit=unit,
+    )
+    real = RunFacts(
+        run="units-7",
+        data="chem97",
+        simulated=False,
+        randomness="operating system",
+        sampler="full batch",
+        **facts,
+    )
+    return make_statement(plan, facts=real, trust=TrustModel(secure_aggregation="ideal"))
 
 
 if __name__ == "__main__":

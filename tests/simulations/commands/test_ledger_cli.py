@@ -55,6 +55,7 @@ def test_init_makes_a_ledger_as_asked(tmp_path: Path) -> None:
         assert printed["head"] == ledger.head
         assert ledger.settings.composition == "gdp"
     assert printed["budget"] == {"epsilon": 2.0, "delta": 1e-7}
+    assert printed["unit"] == "record"
     assert printed["data"] == {"name": "clinic", "fingerprint": None}
     assert printed["left"]["share"] == 1.0
 
@@ -181,3 +182,19 @@ def test_init_never_overwrites(path: Path) -> None:
     done = fedpriv("init", path, "--data-name", "other", "--epsilon", 9, "--delta", 1e-6)
     assert isinstance(done.exception, ValueError)
     assert fedpriv_json("export", path) == before
+
+
+def test_a_ledger_is_made_for_a_unit_and_says_so_wherever_it_is_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "parties.ledger"
+    made = fedpriv(
+        "init", path, "--data-name", "clinics", "--epsilon", 2, "--delta", 1e-7, "--unit", "party"
+    )
+    assert "all records of one party, replace-one" in made.output
+    assert fedpriv_json("show", path)["unit"] == "party"
+    assert fedpriv_json("verify", path)["unit"] == "party"
+    assert fedpriv_json("export", path)["settings"]["unit"] == "party"
+    assert "all records of one party, replace-one" in " ".join(fedpriv("show", path).output.split())
+    assert "(all records of one party, replace-one)" in fedpriv("verify", path).output
+    wrong = fedpriv("init", tmp_path / "x", "--data-name", "x", "--epsilon", 1, "--delta", 0,
+                    "--unit", "household")  # fmt: skip
+    assert wrong.exit_code == 2

@@ -85,9 +85,9 @@ def test_every_key_of_the_documented_example_is_read(file: Path) -> None:
     [
         ({"privcy": {}}, "privcy is not a known key. Did you mean 'privacy'?"),
         ({"data": {"partys": 3}}, "data.partys is not a known key. Did you mean 'parties'?"),
-        ({"privacy": {"epsilon": 0}}, "privacy.epsilon must be greater than 0, got 0."),
+        ({"privacy": {"epsilon": 0}}, "privacy.epsilon must be greater than 0 or 'inf', got 0."),
         ({"privacy": {"epsilon": float("nan")}}, "privacy.epsilon must be finite"),
-        ({"privacy": {"epsilon": "one"}}, "privacy.epsilon must be a number, got 'one'."),
+        ({"privacy": {"epsilon": "one"}}, "privacy.epsilon must be a number or 'inf', got 'one'."),
         ({"privacy": {"delta": 1}}, "privacy.delta must be less than 1, got 1."),
         ({"privacy": {"adjacency": "replace"}}, "Did you mean 'replace-one'?"),
         ({"data": {"parties": 0}}, "data.parties must be at least 1, got 0."),
@@ -101,7 +101,10 @@ def test_every_key_of_the_documented_example_is_read(file: Path) -> None:
         ({"run": {"evaluate_every": "never"}}, "must be an integer or 'auto', got 'never'."),
         ({"run": {"seed": -1}}, "run.seed must be at least 0"),
         ({"compare": {"seeds": 0}}, "compare.seeds must be at least 1"),
-        ({"compare": {"epsilons": [1, -2]}}, "compare.epsilons.1 must be greater than 0, got -2."),
+        (
+            {"compare": {"epsilons": [1, -2]}},
+            "compare.epsilons.1 must be greater than 0 or 'inf', got -2.",
+        ),
         ({"compare": {"strategies": [3]}}, "compare.strategies.0 must be a table, got 3."),
         ({"strategy": {"name": 3}}, "strategy.name must be text, got 3."),
     ],

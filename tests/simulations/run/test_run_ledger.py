@@ -117,12 +117,28 @@ def test_a_new_ledger_is_made_when_told_and_never_over_another(
     with Ledger.open(path, read_only=True) as ledger:
         assert ledger.settings.budget.epsilon == 0.3
         assert ledger.settings.adjacency == "replace-one"
+        assert ledger.settings.unit == "record"
         assert ledger.left().share < 1e-6
     before = rows(path)
     done = released(fedpriv, study, path, "two", "--new-ledger")
     assert done.code == 2
     assert "exists already" in done.message
     assert rows(path) == before
+
+
+def test_a_ledger_of_another_unit_is_not_charged(
+    fedpriv: Command, study: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "parties.ledger"
+    done = fedpriv("ledger", "init", path, "--data-name", "clinic", "--epsilon", 2,
+                   "--delta", 1e-6, "--unit", "party")  # fmt: skip
+    assert done.code == 0, done.err
+    before = rows(path)
+    done = released(fedpriv, study, path, "out")
+    assert done.code == 2
+    assert "unit of this ledger is 'party', not 'record'" in done.message
+    assert rows(path) == before
+    assert not (study.parent / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class Row:
         round: which round of it, or `WHOLE_RUN`.
         detail: canonical JSON: an event, a declaration, settings or a summary.
         ordinal: under a declared run, how many-th release of this event it is.
-        amount: what the row spends, in the unit of the ledger's composition.
+        amount: what the row spends, in what the ledger's composition adds up.
         delta: what it spends of δ directly.
         total_amount: Σ amount up to here.
         total_delta: Σ delta up to here.

@@ -16,11 +16,10 @@ from math import isfinite
 from re import fullmatch
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.ledger.choice import AUTO, composition_from_dict
 from fedpriv.privacy.ledger.composition import Cost
 from fedpriv.privacy.ledger.errors import LedgerTampered
-from fedpriv.privacy.ledger.reservations import allowances, declaration_from_dict
+from fedpriv.privacy.ledger.reservations import allowances, declaration_from_dict, recorded_event
 from fedpriv.privacy.ledger.settings import settings_from_dict
 from fedpriv.privacy.ledger.spend import Spend
 from fedpriv.privacy.ledger.storage.chain import (
@@ -197,7 +196,7 @@ class _Replay:
     def _fix(self, detail: dict[str, Any]) -> None:
         settings = self._settings
         self.composition = composition_from_dict(
-            detail, budget=settings.budget, adjacency=settings.adjacency
+            detail, budget=settings.budget, adjacency=settings.adjacency, unit=settings.unit
         )
         if settings.composition not in (AUTO, self.composition.name):
             raise ValueError(f"the ledger was created for {settings.composition!r} composition")
@@ -212,7 +211,7 @@ class _Replay:
             raise ValueError("its run began before it was declared")
         block, delta = declaration_from_dict(detail)
         self.real.add(row.run)
-        self.declared[row.run] = allowances(block)
+        self.declared[row.run] = allowances(detail)
         return self._rule().price_block(block, delta=delta, spent=self.total)
 
     def _reserve(self, row: Row, detail: dict[str, Any]) -> Cost:
@@ -225,7 +224,7 @@ class _Replay:
             if row.ordinal is not None:
                 raise ValueError("its run was never declared")
             if row.detail not in self.prices:
-                self.prices[row.detail] = self._rule().price(event_from_dict(detail))
+                self.prices[row.detail] = self._rule().price(recorded_event(detail))
             return self.prices[row.detail]
         self.used[row.run, row.detail] += 1
         used = self.used[row.run, row.detail]

@@ -23,6 +23,7 @@ from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.deploy.federation_budget import ledger_path
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.members.roster import read_roster
@@ -118,8 +119,8 @@ def carry_out(
         )
     prepared = _prepared(directory, folder)
     strategy = _strategy(prepared, terms, directory)
-    adjacency = prepared.experiment.privacy.adjacency
-    with Ledger.open(ledger_path(folder), adjacency=adjacency) as ledger:
+    stated = prepared.experiment.privacy
+    with Ledger.open(ledger_path(folder), adjacency=stated.adjacency, unit=stated.unit) as ledger:
         _require_latest(ledger, directory)
         require_room(ledger, strategy.plan, run=terms.run)
         strategy.attach(_run(terms, ledger))
@@ -188,6 +189,7 @@ def _strategy(prepared: Prepared, terms: Terms, directory: Path) -> Accuracy:
     setup = Setup(
         task=task,
         adjacency=Adjacency(privacy.adjacency),
+        unit=Unit(privacy.unit),
         run=_run(terms),
         allowance=Budget(epsilon=terms.epsilon, delta=terms.delta),
         sharing=sharing,
@@ -215,6 +217,7 @@ def _result(strategy: Accuracy, terms: Terms, directory: Path) -> dict[str, Any]
         "epsilon": plan.epsilon,
         "delta": plan.budget.delta,
         "adjacency": plan.adjacency.value,
+        "unit": plan.unit.value,
         "noise_at": plan.noise_at,
         "parties": plan.parties,
         "statement": (

@@ -1,0 +1,88 @@
+"""Noise, or too little training? What a strategy loses to the exact joint model, taken apart.
+
+Its twin without noise (ε = ∞) lies between the two: what the twin loses to the exact model is not
+noise, and no budget buys it back; what a private run loses to its twin is nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv.simulations.compare.intervals import paired_difference
+from fedpriv.simulations.compare.words import CLOSE, above, at, below, budgets, percent, points
+from fedpriv.simulations.experiment.catalogue import EXACT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedpriv.simulations.compare.intervals import Interval
+    from fedpriv.simulations.compare.rows import Row
+    from fedpriv.simulations.compare.study import Study
+
+_NONE_CLIPPED = 0.0005  # a share of gradients that a table prints as 0.0 %
+
+
+def noise_or_training(study: Study) -> Iterator[str]:
+    """Of every strategy with a twin: what its noise costs, what the rest, and which explains it."""
+    exact = study.frame.get(EXACT)
+    noisy = {setting.label: setting.rows for setting in study.settings}
+    for label, twin in study.twins.items():
+        prices = {
+            e: paired_difference(twin.values, row.values) for e, row in noisy.get(label, {}).items()
+        }
+        if exact is None:
+            if prices:
+                yield f"Noise costs {label} {_price(prices)}, against its twin without noise."
+            continue
+        rest = paired_difference(exact.values, twin.values)
+        parts = [f"{label} without noise {_rest(rest, exact, twin)}"]
+        if prices:
+            parts.append(f"noise costs it {_price(prices)}: {_verdict(rest, prices)}")
+        yield f"{'; '.join(parts)}."
+
+
+def _rest(rest: Interval, exact: Row, twin: Row) -> str:
+    """What is lost without any noise, and to what."""
+    whom = f"the exact joint model ({percent(exact)})"
+    if above(rest, 0):
+        return f"is below {whom} by {points(rest)} ({_why(twin)})"
+    if below(rest, 0):
+        return f"is above {whom} by {points(-rest)}"
+    return f"cannot be distinguished from {whom}"
+
+
+def _why(twin: Row) -> str:
+    clipped = twin.mean("clip_fraction")
+    if clipped is None:
+        return "models are averaged, instead of one being fitted"
+    if clipped < _NONE_CLIPPED:
+        return "too little training: no gradient was clipped"
+    return f"too little training, or clipping, which {100 * clipped:.1f} % of the gradients met"
+
+
+def _price(prices: dict[float, Interval]) -> str:
+    dear = [e for e, price in prices.items() if above(price, 0)]
+    if not dear:
+        return "nothing that the seeds can show at any ε"
+    most = max(dear, key=lambda e: prices[e].mean)
+    text = f"accuracy at {budgets(dear, prices)} ({at(most, dear)}{points(prices[most])})"
+    free = [e for e in prices if e not in dear]
+    return text + (
+        f" and nothing that the seeds can show at {budgets(free, prices)}" if free else ""
+    )
+
+
+def _verdict(rest: Interval, prices: dict[float, Interval]) -> str:
+    """Which of the two it is; that something costs nothing is said where it costs no point."""
+    noisy, untrained = any(above(price, 0) for price in prices.values()), above(rest, 0)
+    quiet = all(below(price, CLOSE) for price in prices.values())
+    trained = below(rest, CLOSE)
+    if noisy and untrained:
+        return "it loses by both"
+    if noisy and trained:
+        return "it loses by noise"
+    if quiet and untrained:
+        return "it does not lose by noise"
+    if quiet and trained:
+        return "it loses less than a point"
+    return "the seeds leave open how much of what it loses is noise"

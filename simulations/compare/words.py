@@ -1,0 +1,49 @@
+"""Words of findings: what an interval supports, and how numbers and budgets are said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from fedpriv.simulations.compare.intervals import Interval
+    from fedpriv.simulations.compare.rows import Row
+
+CLOSE = 0.01
+"""Within one point of accuracy of a model without noise: close."""
+
+
+def above(interval: Interval, bound: float) -> bool:
+    """Whether the whole interval is above the bound."""
+    return interval.low is not None and interval.low > bound
+
+
+def below(interval: Interval, bound: float) -> bool:
+    """Whether the whole interval is below the bound."""
+    return interval.high is not None and interval.high < bound
+
+
+def points(interval: Interval) -> str:
+    """A difference of accuracies, with its interval unless no seed changes it."""
+    if interval.half_width == 0:
+        return f"{100 * interval.mean:.2f} points"
+    low, high = 100 * (interval.low or 0), 100 * (interval.high or 0)
+    return f"{100 * interval.mean:.2f} points, 95 % CI {low:.2f} to {high:.2f}"
+
+
+def percent(row: Row) -> str:
+    """The accuracy of a row."""
+    return f"{100 * row.interval.mean:.1f} %"
+
+
+def budgets(chosen: Sequence[float], of: Collection[float]) -> str:
+    """At which of the budgets something holds."""
+    if len(chosen) == len(of) > 1:
+        return "every ε"
+    return "ε = " + ", ".join(f"{epsilon:g}" for epsilon in chosen)
+
+
+def at(epsilon: float, chosen: Sequence[float]) -> str:
+    """Which of several budgets a number is for."""
+    return f"at ε = {epsilon:g} " if len(chosen) > 1 else ""

@@ -1,0 +1,365 @@
+"""The unit of privacy: carried by all that is charged, and never mixed."""
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from fedpriv.federation.queries.local_noise import LocalNoise
+from fedpriv.privacy import events
+from fedpriv.privacy.accountants import ACCOUNTANTS, UnsupportedEvent, account
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.events import Event, GaussianEvent, PureEvent, event_from_dict
+from fedpriv.privacy.mechanisms import GaussianMechanism, Mechanism
+from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, Selection
+from fedpriv.privacy.mechanisms.shares import SHARE_LAWS, NoiseShare, SharedNoise
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.planning.calibration import MECHANISMS, calibrate
+from fedpriv.privacy.planning.counts import counts_plan
+from fedpriv.privacy.planning.filters import GdpFilter, PrivacyFilter, RdpFilter
+from fedpriv.privacy.planning.gradient import gradient_plan
+from fedpriv.privacy.planning.objective import ObjectiveNoise, ObjectiveProblem
+from fedpriv.privacy.planning.output import output_plan
+from fedpriv.privacy.planning.plan import Plan, sampled
+from fedpriv.privacy.planning.shares import Sharing, shared_noise
+from fedpriv.privacy.planning.written_plan import events_of
+from fedpriv.privacy.schedules.growing import GrowingBatch
+from fedpriv.privacy.unit import DEFAULT_UNIT, Unit, neighbours_in_words, sizes_are_public
+from tests.privacy.mechanisms.test_mechanisms import EVERY
+from tests.privacy.test_events import EVENTS
+
+R, A = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+BUDGET = Budget(epsilon=1.0, delta=1e-6)
+OTHER = (Unit.PERSON, Unit.PARTY)
+every_unit = pytest.mark.parametrize("unit", Unit)
+
+SHARED = [
+    SharedNoise(
+        adjacency=R,
+        share=NoiseShare(law=law, parameter=4.0, minimum=3),
+        l1_sensitivity=7.0,
+        l2_sensitivity=3.0,
+        dimension=5,
+        step=0.5,
+    )
+    for law in SHARE_LAWS
+]
+PROBLEM = ObjectiveProblem(
+    lipschitz=1.0,
+    lipschitz_everywhere=True,
+    curvature=0.25,
+    curvature_rank=1,
+    records=1000,
+    regulariser=0.1,
+    dimension=3,
+    tolerance=1e-6,
+)
+SELECTIONS: list[Selection] = [
+    kind(adjacency=A, epsilon=0.5, sensitivity=1.0)
+    for kind in (ExponentialMechanism, ReportNoisyMax)
+]
+
+
+# --- What it says -------------------------------------------------------------------------------
+
+
+def test_units_say_in_words_what_they_protect() -> None:
+    assert [unit.words for unit in Unit] == [
+        "one record",
+        "all records of one person",
+        "all records of one party",
+    ]
+    assert {(u, a): neighbours_in_words(u, a) for u in Unit for a in Adjacency} == {
+        (Unit.RECORD, A): "one record more or less",
+        (Unit.PERSON, A): "one person more or less, with all their records",
+        (Unit.PARTY, A): "the whole answer of one party more or less",
+        (Unit.RECORD, R): "one record exchanged for another, at its place and its party",
+        (Unit.PERSON, R): "all records of one person exchanged for those of another",
+        (Unit.PARTY, R): "all records of one party exchanged for others",
+    }
+
+
+def test_numbers_of_records_are_public_only_where_one_record_is_exchanged() -> None:
+    assert [(u, a) for u in Unit for a in Adjacency if sizes_are_public(u, a)] == [(Unit.RECORD, R)]
+
+
+def test_an_unknown_unit_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="unit must be one of 'record', 'person', 'party'"):
+        Unit("household")
+
+
+# --- Events and mechanisms ----------------------------------------------------------------------
+
+
+def test_the_events_of_these_tests_are_all_there_are() -> None:
+    kinds = [kind for kind in vars(events).values() if isinstance(kind, type)]
+    known = {kind.kind for kind in kinds if issubclass(kind, Event) and kind is not Event}
+    assert {event.kind for event in EVENTS} == known
+
+
+@every_unit
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: e.kind)
+def test_an_event_keeps_its_unit_on_paper(event: Event, unit: Unit) -> None:
+    stated = replace(event, unit=unit)
+    written = json.loads(json.dumps(stated.to_dict()))
+    assert written["unit"] == unit.value
+    assert event_from_dict(written) == stated
+    assert event_from_dict(written).unit is unit
+    assert (stated == event) is (unit is DEFAULT_UNIT)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: e.kind)
+def test_an_event_that_was_written_without_a_unit_is_not_read(event: Event) -> None:
+    written = event.to_dict()
+    del written["unit"]
+    with pytest.raises(ValueError, match="before events had a unit"):
+        event_from_dict(written)
+    with pytest.raises(ValueError, match="unit must be one of"):
+        event_from_dict({**written, "unit": "household"})
+
+
+@every_unit
+@pytest.mark.parametrize("mechanism", [*EVERY, *SHARED], ids=lambda m: f"{m.name}-{m.title}")
+def test_a_mechanism_hands_its_unit_to_its_event(mechanism: Mechanism, unit: Unit) -> None:
+    assert replace(mechanism, unit=unit).event().unit is unit
+
+
+@every_unit
+def test_laplace_noise_on_one_number_hands_on_its_unit(unit: Unit) -> None:
+    vectors = [m for m in EVERY if getattr(m, "dimension", None)]
+    assert len(vectors) == 3
+    assert {replace(m, dimension=1, unit=unit).event().unit for m in vectors} == {unit}  # type: ignore[call-arg]
+
+
+@every_unit
+@pytest.mark.parametrize("selection", SELECTIONS, ids=lambda s: s.name)
+def test_a_selection_hands_its_unit_to_its_event(selection: Selection, unit: Unit) -> None:
+    assert replace(selection, unit=unit).event().unit is unit
+
+
+@every_unit
+@pytest.mark.parametrize("law", ["l2-laplace", "gaussian"])
+def test_objective_noise_hands_on_its_unit(law: Any, unit: Unit) -> None:
+    noise = ObjectiveNoise(
+        law=law, epsilon=1.0, delta=0.0 if law == "l2-laplace" else 1e-6, adjacency=R, unit=unit
+    )
+    mechanism = noise.mechanism(PROBLEM, step=1e-6)
+    units = {mechanism.unit, mechanism.linear.unit, mechanism.output.unit, mechanism.event().unit}
+    assert units == {unit}
+
+
+@every_unit
+@pytest.mark.parametrize("mechanism", EVERY[:3], ids=lambda m: m.name)
+def test_local_noise_hands_on_its_unit(mechanism: Mechanism, unit: Unit) -> None:
+    local = LocalNoise.like(replace(mechanism, unit=unit))
+    assert local.unit is unit
+    assert local.mechanism(sensitivity=2.0, dimension=5).event().unit is unit
+
+
+@every_unit
+@pytest.mark.parametrize("event", EVENTS[:5], ids=lambda e: e.kind)
+def test_sampling_keeps_the_unit(event: Event, unit: Unit) -> None:
+    if event.kind.startswith("poisson"):
+        return
+    stated = replace(event, adjacency=A, unit=unit)
+    assert sampled(stated, 0.5).unit is sampled(stated, 1.0).unit is unit
+
+
+# --- Adding up ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ACCOUNTANTS)
+@pytest.mark.parametrize("unit", OTHER)
+def test_an_accountant_refuses_another_unit(name: str, unit: Unit) -> None:
+    event = PureEvent(epsilon=0.1, adjacency=R)
+    if name == "gdp":
+        event = GaussianEvent(relative_noise=3.0, adjacency=R)  # type: ignore[assignment]
+    other = replace(event, unit=unit)
+    accountant = ACCOUNTANTS[name](adjacency=R)
+    for refused in (
+        lambda: accountant.compose(other),
+        lambda: accountant.compose_all([(event, 1), (other, 1)]),
+        lambda: account([(event, 1), (other, 1)], delta=1e-6, accountant=name),
+        lambda: ACCOUNTANTS[name](adjacency=R, unit=unit).compose(event),
+    ):
+        with pytest.raises(ValueError, match=r"unit of the event is .* do not add up"):
+            refused()
+
+
+@every_unit
+@pytest.mark.parametrize("name", ACCOUNTANTS)
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: e.kind)
+def test_a_unit_changes_no_price(name: str, event: Event, unit: Unit) -> None:
+    def epsilon(priced: Event) -> float | str | None:
+        try:
+            return account([(priced, 2)], delta=1e-5, accountant=name).epsilon
+        except UnsupportedEvent as reason:
+            return str(reason)
+
+    assert epsilon(replace(event, unit=unit)) == epsilon(event)
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        GdpFilter(budget=BUDGET, adjacency=R),
+        RdpFilter(budget=BUDGET, adjacency=R, order=16.0),
+        RdpFilter.for_gaussians(budget=BUDGET, adjacency=R),
+    ],
+    ids=lambda f: f.name,
+)
+@pytest.mark.parametrize("unit", OTHER)
+def test_a_filter_refuses_another_unit(filter_: PrivacyFilter, unit: Unit) -> None:
+    event = GaussianEvent(relative_noise=50.0, adjacency=R)
+    assert filter_.admit(event).unit is Unit.RECORD
+    with pytest.raises(ValueError, match="unit of the event"):
+        filter_.admit(replace(event, unit=unit))
+    own = replace(filter_, unit=unit)
+    assert own.admit(replace(event, unit=unit)).unit is unit
+    with pytest.raises(ValueError, match="unit of the event"):
+        own.affords(event)
+
+
+@pytest.mark.parametrize("unit", OTHER)
+def test_a_filter_made_for_releases_is_of_their_unit(unit: Unit) -> None:
+    event = GaussianEvent(relative_noise=50.0, adjacency=R, unit=unit)
+    assert RdpFilter.for_releases(budget=BUDGET, event=event).unit is unit
+    assert RdpFilter.for_gaussians(budget=BUDGET, adjacency=R, unit=unit.value).unit is unit
+
+
+# --- Plans --------------------------------------------------------------------------------------
+
+
+def units_of(plan: Plan) -> set[Unit]:
+    """Every place of a plan that states a unit."""
+    written = plan.to_dict()
+    found = {plan.unit, Unit(written["unit"]), *(m.unit for m in plan.mechanisms)}
+    found |= {plan.event(index).unit for index in range(plan.rounds)}
+    found |= {event.unit for event, _ in (*plan.releases, *plan.needed)}
+    made = written["made"] if isinstance(plan, AdaptivePlan) else written["mechanisms"]
+    found |= {Unit(each["unit"]) for each in made}
+    return found
+
+
+@every_unit
+@pytest.mark.parametrize("sampling_rate", [1.0, 0.5])
+def test_a_plan_of_gradients_is_of_one_unit(unit: Unit, sampling_rate: float) -> None:
+    plan = gradient_plan(
+        budget=BUDGET,
+        rounds=3,
+        sensitivity=1.0,
+        clip_norm=1.0,
+        sizes=[50, 50],
+        dimension=4,
+        step=1e-6,
+        adjacency=A,
+        sampling_rate=sampling_rate,
+        accountant="gdp" if sampling_rate == 1 else "rdp",
+        unit=unit,
+    )
+    assert units_of(plan) == {unit}
+    assert {event.unit for event in events_of(plan.to_dict()) or ()} == {unit}
+    assert plan.spending()(1) > 0
+    assert plan.gdp_mu is None or plan.gdp_mu > 0
+    assert plan.zcdp_rho is None or plan.zcdp_rho > 0
+
+
+@every_unit
+@pytest.mark.parametrize("law", ["gaussian", "l2-laplace", "l1-laplace", "unsound-laplace"])
+def test_a_plan_of_outputs_is_of_one_unit(unit: Unit, law: Any) -> None:
+    plan = output_plan(
+        budget=BUDGET if law == "gaussian" else Budget(epsilon=1.0, delta=0.0),
+        sensitivity=1.0,
+        sizes=[50, 50],
+        dimension=4,
+        step=1e-6,
+        law=law,
+        unit=unit,
+    )
+    assert units_of(plan) == {unit}
+
+
+@every_unit
+def test_a_plan_of_counts_is_of_one_unit(unit: Unit) -> None:
+    plan = counts_plan(
+        budget=BUDGET, sensitivity=1.0, counts=2, sizes=[9], step=1e-6, adjacency=R, unit=unit
+    )
+    assert units_of(plan) == {unit}
+
+
+@every_unit
+@pytest.mark.parametrize("law", SHARE_LAWS)
+def test_noise_in_shares_is_of_one_unit(unit: Unit, law: Any) -> None:
+    pure = law == "polya"
+    made = shared_noise(
+        budget=Budget(epsilon=1.0, delta=0.0 if pure else 1e-6),
+        sharing=Sharing(parties=5, law=law),
+        l1_sensitivity=2000.0,
+        l2_sensitivity=1000.0,
+        dimension=4,
+        step=1e-3,
+        adjacency=R,
+        unit=unit,
+    )
+    assert {(each.unit, each.event().unit) for each in made} == {(unit, unit)}
+
+
+@every_unit
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("sampling_rate", [1.0, 0.5])
+def test_a_calibration_is_of_one_unit(unit: Unit, mechanism: str, sampling_rate: float) -> None:
+    found = calibrate(
+        epsilon=1.0,
+        delta=1e-6,
+        rounds=2,
+        adjacency=A,
+        mechanism=mechanism,
+        sampling_rate=sampling_rate,
+        unit=unit.value,
+        accountant="rdp",
+    )
+    assert {found.unit, *(event.unit for event, _ in found.releases)} == {unit}
+
+
+@every_unit
+def test_growing_batches_are_of_one_unit(unit: Unit) -> None:
+    growing = GrowingBatch(first=0.5, factor=2.0, every=1)
+    releases = growing.releases(3, noise_multiplier=9.0, unit=unit)
+    assert {event.unit for event, _ in releases} == {unit}
+    assert growing.noise_multiplier(budget=BUDGET, rounds=3, unit=unit) > 0
+
+
+@every_unit
+def test_an_adaptive_plan_is_of_the_unit_of_its_filter(unit: Unit) -> None:
+    empty = AdaptivePlan(
+        strategy="any",
+        query="a sum",
+        released="a noisy sum",
+        parties=1,
+        records=9,
+        smallest_party=9,
+        dimension=1,
+        step=1e-6,
+        filter=GdpFilter(budget=BUDGET, adjacency=R, unit=unit),
+    )
+    quiet = GaussianMechanism(sensitivity=1.0, stddev=60.0, adjacency=R, unit=unit)
+    plan = empty.admit(quiet)
+    assert units_of(plan) == {unit}
+    history = json.loads(json.dumps(plan.history()))
+    assert empty.replayed(history) == plan
+    wrong = Unit.RECORD if unit is Unit.PARTY else Unit.PARTY
+    with pytest.raises(ValueError, match="unit of the event"):
+        empty.admit(replace(quiet, unit=wrong))
+    with pytest.raises(ValueError, match="unit of the event"):
+        empty.replayed([{**history[0], "unit": wrong.value}])
+
+
+def test_a_written_plan_without_a_unit_is_not_read() -> None:
+    mechanism = GaussianMechanism(sensitivity=1.0, stddev=60.0, adjacency=R)
+    entry = {"name": mechanism.name, **asdict(mechanism), "count": 1}
+    assert events_of({"mechanisms": [entry], "sampling_rate": 1.0})
+    del entry["unit"]
+    with pytest.raises(KeyError, match="unit"):
+        events_of({"mechanisms": [entry], "sampling_rate": 1.0})
