@@ -126,6 +126,7 @@ class LatestAnswers:
 
     def __init__(self) -> None:
         self._given: dict[str, Given] = {}
+        self.remembered = b""  # of earlier rounds, where answers depend on them
 
     def given(self, name: str) -> Given | None:
         """The latest answer of the run that queries call ``name``."""
