@@ -21,6 +21,7 @@ from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 from fedpriv.strategies import (
     adaptive_clipping,
     adaptive_gradient,
+    federated_averaging,
     gradient_perturbation,
     learned_protection,
     local_gradient_perturbation,
@@ -31,6 +32,7 @@ from fedpriv.strategies import (
     output_perturbation,
     pathak,
     pooled,
+    scaffold,
 )
 from fedpriv.strategies.common.building import Count, Positive, Rate, Setup, StrategyInfo
 from fedpriv.strategies.common.noisy_gradients import NoisyGradients, NoisyOptions
@@ -66,6 +68,8 @@ _MODULES = (
     adaptive_clipping,
     adaptive_gradient,
     learned_protection,
+    federated_averaging,
+    scaffold,
     local_output_perturbation,
     local_gradient_perturbation,
     local_objective_perturbation,
@@ -144,7 +148,7 @@ def build(
             "calibrated to a sum of the parties' answers, and so can be brought in shares."
         )
     whose = Unit(unit)
-    if info.private and whose not in info.units:
+    if promised and whose not in info.units:  # a twin without noise protects nobody
         raise ValueError(_unsupported_unit(info, whose))
     if info.private and (whose is Unit.PERSON) != (task.persons is not None):
         raise ValueError(

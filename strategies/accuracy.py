@@ -44,7 +44,7 @@ class Accuracy(SumStrategy):
     """
 
     name: ClassVar[str] = "accuracy"
-    width: ClassVar[int] = COUNTS
+    width = COUNTS
 
     def __init__(
         self, *, task: Task, plan: FixedPlan, run: Run, theta: NDArray[np.float64]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -28,7 +29,7 @@ from fedpriv.learning.record_wise import require_record_wise
 from fedpriv.learning.replicas import Replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from fedpriv.learning.batch import RecordBatch
     from fedpriv.learning.clipping.factors import Factor
@@ -144,6 +145,12 @@ class NetworkModel(Model):
             scores = self._forward(module, theta.to(features.dtype), self._filled(features))
         scores = scores[: len(features)]
         return scores.squeeze(1) if self.classes == 1 else scores
+
+    @contextmanager
+    def differentiable(self) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
+        """Parameters and features to scores (n, classes), for autograd, by a copy of the module."""
+        with self._copies.one() as (module, _):
+            yield partial(self._forward, module)
 
     def gradient_factors(self, theta: Tensor, batch: RecordBatch, loss: Loss) -> tuple[Factor, ...]:
         """Layer by layer where that was shown to be right, else by vectorised autograd."""

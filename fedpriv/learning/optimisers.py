@@ -183,6 +183,38 @@ class Adam:
         return shrunk - self.learning_rate * direction, MomentsState(mean, squares, steps)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yogi:
+    """Yogi (Zaheer et al. 2018): s ← s - (1 - β₂)·sign(s - g²)·g², θ ← θ - η·m̂/(√ŝ + ε).
+
+    As Adam, with squares that move by no more than their own size, so that one large gradient does
+    not stop a coordinate for long.
+    """
+
+    learning_rate: float
+    mean_decay: float = 0.9
+    squares_decay: float = 0.99
+    stability: float = 1e-3
+
+    def __post_init__(self) -> None:
+        require_positive(learning_rate=self.learning_rate, stability=self.stability)
+        _require_decay(mean_decay=self.mean_decay, squares_decay=self.squares_decay)
+
+    def start(self, theta: Vector) -> MomentsState:
+        return MomentsState(np.zeros_like(theta), np.zeros_like(theta), 0)
+
+    def step(
+        self, theta: Vector, gradient: Vector, state: MomentsState
+    ) -> tuple[Vector, MomentsState]:
+        steps, new = state.steps + 1, gradient**2
+        mean = self.mean_decay * state.mean + (1 - self.mean_decay) * gradient
+        towards = np.sign(state.squares - new)
+        squares = state.squares - (1 - self.squares_decay) * towards * new
+        scale = np.sqrt(squares / (1 - self.squares_decay**steps)) + self.stability
+        direction = mean / (1 - self.mean_decay**steps) / scale
+        return theta - self.learning_rate * direction, MomentsState(mean, squares, steps)
+
+
 class AveragedState(NamedTuple):
     """The average so far, the number of steps taken, and the inner optimiser's state."""
 

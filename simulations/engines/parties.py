@@ -12,6 +12,7 @@ from fedpriv.federation.engines.faulty_grid import FaultyGrid
 from fedpriv.federation.engines.grid import GridFederation
 from fedpriv.federation.engines.local import LocalGrid, VirtualClock
 from fedpriv.federation.engines.simulated_keys import (
+    simulated_coin,
     simulated_keys,
     simulated_roster,
     simulated_sampling,
@@ -73,15 +74,16 @@ def party_host(
 ) -> PartyHost:
     """One simulated party, with its own records and its own part of the random numbers."""
     task, seed = prepared.task, prepared.experiment.run.seed
+    sampling = streams(prepared, "sampling", run=run)
     party = Party(
         prepared.data.party(number),
         task=task,
+        number=number,
         size=task.sizes[number],
         sampling=simulated_sampling(
-            streams(prepared, "sampling", run=run),
-            tuple(unit_counts(prepared.data, task).tolist()),
-            number,
+            sampling, tuple(unit_counts(prepared.data, task).tolist()), number
         ),
+        coin=simulated_coin(sampling, number),
         noise=streams(prepared, "party noise", number, run=run),
         policy=Policy(unpaid=True, colluding=prepared.experiment.privacy.colluding),
     )

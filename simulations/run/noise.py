@@ -12,7 +12,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.queries.bounds import objective_mechanism
-from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery
+from fedpriv.federation.queries.kinds import (
+    ErmQuery,
+    GradientQuery,
+    LocalTrainingQuery,
+    LossQuery,
+)
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
 
@@ -27,7 +32,8 @@ def acting_noise(query: Query, plan: Plan, task: Task) -> float | None:
     """Standard deviation on one coordinate, as the root mean square over the releases of a run.
 
     On the mean gradient for gradient and objective perturbation (in the latter, the gradient of
-    the random linear term); on the model for output perturbation. Noise of the parties' own adds
+    the random linear term); on the mean update for federated averaging, and on the model for output
+    perturbation. Noise of the parties' own adds
     up in squares. Noise that is chosen on the way is that of the main releases made so far.
     """
     if not plan.main or isinstance(query, LossQuery):
@@ -57,6 +63,8 @@ def _of_release(query: Query, mechanism: Mechanism, plan: Plan, task: Task) -> f
         added = mechanism.stddev_of(task.parties)
     else:
         added = mechanism.noise_stddev if plan.noise_at == "server" else _of_parties(query, task)
+    if isinstance(query, LocalTrainingQuery):  # noise is in units of the clip norm
+        return added * (query.clip_norm or 1.0) / query.total_weight(task)
     if isinstance(query, GradientQuery):
         return added / (query.sampling_rate * task.gradient_count(query.weights, task.sizes))
     return added / task.records if isinstance(mechanism, ObjectiveMechanism) else added

@@ -169,6 +169,7 @@ def build_federation(
         workers=workers,
         dropouts=dropouts(prepared),
         first_round=done,
+        apart=release,
     )
 
 

@@ -14,6 +14,7 @@ from fedpriv.learning.optimisers import (
     Momentum,
     Optimiser,
     Sgd,
+    Yogi,
 )
 from fedpriv.strategies.common.building import Options, Positive, Share
 
@@ -36,7 +37,9 @@ class OptimiserOptions(Options):
     """
 
     learning_rate: Positive | Literal["auto"] = "auto"
-    optimiser: Literal["sgd", "momentum", "debiased-momentum", "adagrad", "adam", "adamw"] = "sgd"
+    optimiser: Literal[
+        "sgd", "momentum", "debiased-momentum", "adagrad", "adam", "adamw", "yogi"
+    ] = "sgd"
     momentum: Share = 0.9
     averaging: Literal["last", "mean", "tail"] = "last"
 
@@ -54,16 +57,25 @@ def learning_rate(options: OptimiserOptions, task: Task) -> float:
 
 
 def make_optimiser(
-    options: OptimiserOptions, task: Task, *, rounds: int, rate: float | None = None
+    options: OptimiserOptions,
+    task: Task,
+    *,
+    rounds: int,
+    rate: float | None = None,
+    stability: float | None = None,
 ) -> Optimiser:
-    """The optimiser that the options name, with their learning rate or another."""
-    inner = _rule(options, learning_rate(options, task) if rate is None else rate)
+    """The optimiser that the options name, with their learning rate or another.
+
+    ``stability`` is added to the roots that an adaptive one divides by; its own, if not given.
+    """
+    chosen = learning_rate(options, task) if rate is None else rate
+    inner = _rule(options, chosen, {} if stability is None else {"stability": stability})
     if options.averaging == "last":
         return inner
     return Averaged(optimiser=inner, skip=rounds // 2 if options.averaging == "tail" else 0)
 
 
-def _rule(options: OptimiserOptions, rate: float) -> Optimiser:
+def _rule(options: OptimiserOptions, rate: float, more: dict[str, float]) -> Optimiser:
     match options.optimiser:
         case "sgd":
             return Sgd(learning_rate=rate)
@@ -72,11 +84,13 @@ def _rule(options: OptimiserOptions, rate: float) -> Optimiser:
         case "debiased-momentum":
             return DebiasedMomentum(learning_rate=rate, decay=options.momentum)
         case "adagrad":
-            return AdaGrad(learning_rate=rate)
+            return AdaGrad(learning_rate=rate, **more)
         case "adam":
-            return Adam(learning_rate=rate)
+            return Adam(learning_rate=rate, **more)
         case "adamw":
-            return Adam(learning_rate=rate, weight_decay=_WEIGHT_DECAY)
+            return Adam(learning_rate=rate, weight_decay=_WEIGHT_DECAY, **more)
+        case "yogi":
+            return Yogi(learning_rate=rate, **more)
 
 
 def pack(memory: Any, prefix: str = "memory") -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fedpriv.learning.optimisers import (
     Momentum,
     Optimiser,
     Sgd,
+    Yogi,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ PEERS: list[tuple[Optimiser, Callable[[Any], torch.optim.Optimizer]]] = [
 ALL: list[Optimiser] = [
     *(ours for ours, _ in PEERS),
     DebiasedMomentum(learning_rate=0.1, decay=0.8),
+    Yogi(learning_rate=0.1),
     Averaged(optimiser=Momentum(learning_rate=0.05, decay=0.9), skip=2, power=3.0),
 ]
 
@@ -189,3 +191,22 @@ def test_averaging_leaves_the_iterates_alone() -> None:
 def test_meaningless_settings_are_refused_by_name(make: Callable[[], object], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         make()
+
+
+def test_yogi_moves_its_squares_by_no_more_than_their_own_size() -> None:
+    """Zaheer et al. 2018, Algorithm 2, one coordinate, step by step; Adam has another rule."""
+    gradients = [3.0, 0.1, -0.2, 5.0]
+    theta, mean, squares = 1.0, 0.0, 0.0
+    for steps, gradient in enumerate(gradients, start=1):
+        mean = 0.9 * mean + 0.1 * gradient
+        squares -= 0.01 * np.sign(squares - gradient**2) * gradient**2
+        scale = np.sqrt(squares / (1 - 0.99**steps)) + 1e-3
+        theta -= 0.05 * mean / (1 - 0.9**steps) / scale
+    optimiser = Yogi(learning_rate=0.05)
+    found, state = np.array([1.0]), optimiser.start(np.array([1.0]))
+    for gradient in gradients:
+        found, state = optimiser.step(found, np.array([gradient]), state)
+    assert found[0] == pytest.approx(theta, rel=1e-12)
+    adam = Adam(learning_rate=0.05, squares_decay=0.99, stability=1e-3)
+    other = _iterates(adam, np.array(gradients)[:, np.newaxis], np.array([1.0]))[-1]
+    assert abs(other[0] - theta) > 1e-4

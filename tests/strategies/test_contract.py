@@ -49,6 +49,8 @@ ROUNDS: dict[str, dict[str, Any]] = {
     "adaptive-clipping": {"rounds": 6},
     "agd": {"splits": 6},
     "learned-protection": {"horizon": 6},
+    "federated-averaging": {"rounds": 6, "allow_swamped": True},
+    "scaffold": {"rounds": 6, "allow_swamped": True},
 }
 
 # An answer rests on how many records its party has, which only a record that is exchanged keeps.
@@ -74,6 +76,8 @@ def test_the_strategies_are_these() -> None:
         "adaptive-clipping",
         "agd",
         "learned-protection",
+        "federated-averaging",
+        "scaffold",
         "local-output-perturbation",
         "local-gradient-perturbation",
         "local-objective-perturbation",
@@ -132,6 +136,7 @@ PARTY_SIDE = {
     "fedpriv.learning.batch",
     "fedpriv.learning.clipping.clipped_sum",
     "fedpriv.learning.erm.solver",
+    "fedpriv.learning.training.trainer",
 }
 
 
@@ -260,7 +265,7 @@ def stored(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 OPTIMISERS = [
     {"optimiser": optimiser, "averaging": averaging, "learning_rate": 0.5}
-    for optimiser in ("sgd", "momentum", "debiased-momentum", "adagrad", "adam", "adamw")
+    for optimiser in ("sgd", "momentum", "debiased-momentum", "adagrad", "adam", "adamw", "yogi")
     for averaging in ("last", "tail")
 ]
 
@@ -349,15 +354,17 @@ def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one
             task=TASK,
             budget=Budget(epsilon=1.0, delta=1e-6),
             adjacency="replace-one",
-            options={},
+            options=ROUNDS.get(name, {}),
             noise=streams(0, "n"),
             run="r",
             unit=unit.value,
         )
 
     if unit not in info.units:
-        with pytest.raises(ValueError, match=f"unit must be 'record' for {name}"):
+        with pytest.raises(ValueError, match=f"unit must be '.*' for {name}"):
             built(info)
+        if info.units == (Unit.PARTY,):  # its plan is for parties, whatever it is asked for
+            return
     any_unit = replace(info, units=tuple(Unit))
     if name in BY_SIZES:  # whatever it says that it supports
         with pytest.raises(ValueError, match=r"unit must be 'record' for .*private"):
@@ -385,6 +392,24 @@ def test_equal_weights_are_for_the_record_unit(unit: Unit) -> None:
             run="r",
             unit=unit,
         )
+
+
+@pytest.mark.parametrize("unit", Unit)
+@pytest.mark.parametrize("name", ["gradient-perturbation", "output-perturbation"])
+def test_where_nothing_is_promised_any_unit_will_do(name: str, unit: Unit) -> None:
+    only = next(other for other in Unit if other is not unit)
+    strategy = strategies.build(
+        replace(strategies.STRATEGIES[name], units=(only,)),
+        task=TASK,
+        budget=None,
+        adjacency="replace-one",
+        options={},
+        noise=streams(0, "n"),
+        run="r",
+        noise_free=True,
+        unit=unit,
+    )
+    assert strategy.plan is None
 
 
 def test_a_strategy_that_drops_the_unit_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "adaptive-clipping": {"rounds": 7},
     "agd": {"rounds": 7},
     "learned-protection": {"horizon": 7},
+    "federated-averaging": {"rounds": 3, "allow_swamped": True},
+    "scaffold": {"rounds": 3, "allow_swamped": True},
 }
 
 
@@ -217,6 +219,23 @@ def test_shares_of_noise_are_left_out_too() -> None:
     query = strategy.ask()
     assert query is not None
     assert query.share is None
+
+
+def test_a_twin_asks_for_no_unit_that_its_strategy_could_protect() -> None:
+    """So that strategies for records and for parties can be compared without their noise."""
+    ask = partial(
+        strategies.build,
+        "gradient-perturbation",
+        task=TASK,
+        adjacency="replace-one",
+        options={},
+        noise=streams(0, "noise"),
+        run="run",
+        unit="party",
+    )
+    assert ask(budget=None, noise_free=True).plan is None
+    with pytest.raises(ValueError, match="unit must be 'record'"):
+        ask(budget=Budget(epsilon=1.0, delta=1e-6))
 
 
 # A twin is never released.

@@ -198,11 +198,21 @@ def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -
             f"the query bounds one record's part in the answer by {part:g}, and this party allows "
             f"at most {policy.max_clip:g}."
         )
+    if (steps := query.local_steps(task)) > policy.max_local_steps:
+        raise QueryRefused(
+            f"the query asks for up to {steps} steps of local training, and this party takes at "
+            f"most {policy.max_local_steps}."
+        )
+    if query.remembering:
+        raise QueryRefused(
+            "a deployed party keeps nothing of its records between releases, and control variates "
+            "would have to be kept: 'scaffold' runs in simulations."
+        )
     check_certain(query, task)
     counted_on = getattr(event, "sampling_rate", 1.0)
     if counted_on < query.sampling_rate:
         raise QueryRefused(
-            f"the event counts on a sample of {counted_on:g} of the records, and the query asks "
+            f"the event counts on a sample of {counted_on:g} of the data, and the query asks "
             f"for {query.sampling_rate:g} of them."
         )
     check_weighted(query, event.adjacency, event.unit)

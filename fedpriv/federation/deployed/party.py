@@ -78,6 +78,7 @@ class DeployedParty:
 
     Args:
         file: What the party's own file says.
+        number: Which party of the roster it is.
         size: How many records the roster states for it: as many as there are where their number is
             public, else a declared number.
         engagement: The run that asks.
@@ -89,12 +90,14 @@ class DeployedParty:
         self,
         file: PartyFile,
         *,
+        number: int,
         size: int,
         engagement: Engagement,
         journal: Journal,
         files: Files | None = None,
     ) -> None:
         self._file = file
+        self._number = number
         self._size = size
         self._engagement = engagement
         self._journal = journal
@@ -215,6 +218,7 @@ class DeployedParty:
         with _unusable(self._file.name):
             return Party(
                 records,
+                number=self._number,
                 size=self._size,
                 task=self._engagement.task,
                 sampling=lambda _: stream("sample"),

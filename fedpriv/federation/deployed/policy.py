@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 VERSION = 1
 _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
 MOST_SECONDS = 900.0
+MOST_LOCAL_STEPS = 10_000
 _LEAST_PARTIES = 2
 
 
@@ -88,6 +89,7 @@ class PartyPolicy:
         colluding: The fraction of the parties that it believes may collude with the server.
         server: The fingerprint of the only certificate authority whose server it talks to.
         server_identity: The fingerprint of the only key whose instructions it carries out.
+        max_local_steps: The most steps of local training that it takes for one answer.
         max_seconds: The longest that one message may take here, whatever time the server gives it.
         units: Whose privacy a release may be planned for, so that this party answers.
         person_parties: Under the person unit, at how many parties a person of this one's may have
@@ -105,6 +107,7 @@ class PartyPolicy:
     server_identity: str
     colluding: float = DEFAULT_COLLUDING
     max_seconds: float = MOST_SECONDS
+    max_local_steps: int = MOST_LOCAL_STEPS
     units: tuple[Unit, ...] = (DEFAULT_UNIT,)
     person_parties: int = 1
 
@@ -126,6 +129,7 @@ class PartyPolicy:
         require_choice(LEVELS, secure_aggregation=self.secure_aggregation)
         require_delta(colluding=self.colluding)
         require_positive(max_seconds=self.max_seconds)
+        require_count(max_local_steps=self.max_local_steps)
         _require_fingerprint("of the CA certificate", server=self.server)
         _require_fingerprint("of the server's key", server_identity=self.server_identity)
         if self.noise_at == "parties" and self.secure_aggregation == "off":

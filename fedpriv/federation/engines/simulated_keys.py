@@ -55,5 +55,18 @@ def simulated_sampling(
     return sampling
 
 
+def simulated_coin(
+    stream: Callable[[int], RandomStream], party: int
+) -> Callable[[int], RandomStream]:
+    """One party's part of the stream from which all parties' coins are drawn, one word a party."""
+
+    def coin(round_: int) -> RandomStream:
+        whole = stream(round_)
+        whole.words(party)
+        return whole
+
+    return coin
+
+
 def _secret(seed: int, purpose: str, party: int) -> bytes:
     return RandomStream.seeded(seed, "simulated key", purpose, party).bytes(_BYTES)

@@ -23,8 +23,9 @@ from fedpriv.federation.party.answers import Holdings
 from fedpriv.federation.party.draws import draw, draw_local_noise
 from fedpriv.federation.party.guard import Policy, check_query
 from fedpriv.federation.party.stack import stack_persons, unit_counts
+from fedpriv.federation.party.training import Trainees, coins
 from fedpriv.federation.queries.bounds import require_minimum, summed_in_float64
-from fedpriv.federation.queries.kinds import GradientQuery
+from fedpriv.federation.queries.kinds import GradientQuery, LocalTrainingQuery
 from fedpriv.learning.clipping.linear import in_one_pass
 from fedpriv.learning.crew import Crew, processors
 from fedpriv.learning.models import LinearModel
@@ -62,6 +63,7 @@ class _Chunk:
     units: slice
     sizes: frozenset[int]
     holdings: Holdings
+    trainees: Trainees
 
 
 class VectorizedFederation:
@@ -92,6 +94,8 @@ class VectorizedFederation:
         workers: Threads; None for one a processor.
         dropouts: Who does not answer in which round; None if everybody always does.
         first_round: Which round of the drop-outs the first sum is.
+        apart: Whether every party trains alone, where parties train at all: slower, and what one
+            answers then depends on the records of no other, to the last bit. A release needs it.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class VectorizedFederation:
         workers: int | None = None,
         dropouts: Dropouts | None = None,
         first_round: int = 0,
+        apart: bool = False,
     ) -> None:
         if data.parties != task.parties:
             raise ValueError(
@@ -113,6 +118,7 @@ class VectorizedFederation:
         self._sampling = sampling
         self._dropouts = dropouts
         self._next_round = first_round
+        self._apart = apart
         count = workers or processors()
         require_count(workers=count)
         self._crew = Crew(count)
@@ -130,8 +136,7 @@ class VectorizedFederation:
         sizes = task.sizes if present is None else tuple(compress(task.sizes, present))
         require_minimum(query, len(sizes))
         stream = self._sampling(query.round)
-        draws = draw(query, task, task.sizes, stream, units=self._units)
-        answer = partial(self._answer, query, draws, present)
+        answer = self._answering(query, stream, present)
         total = np.zeros(query.answer_width(task), grid.dtype)
         counts: Counter[str] = Counter()
         for ring, more in self._crew.each(partial(_add_up, answer), self._stripes(query)):
@@ -173,7 +178,7 @@ class VectorizedFederation:
 
     def _dealt(self, least: int) -> list[list[_Chunk]]:
         """At least so many chunks, if there are as many parties; each worker gets every n-th."""
-        chunks, count = _cut(self._data, self._task, least), self._crew.size
+        chunks, count = _cut(self._data, self._task, least, self._apart), self._crew.size
         return [chunks[first::count] for first in range(min(count, len(chunks)))]
 
     def _present(self) -> NDArray[np.bool_] | None:
@@ -184,6 +189,17 @@ class VectorizedFederation:
         present[list(self._dropouts.silent(self._next_round))] = False
         self._next_round += 1
         return present
+
+    def _answering(
+        self, query: Query, stream: RandomStream, present: NDArray[np.bool_] | None
+    ) -> Callable[[_Chunk], tuple[Ring, Counter[str]]]:
+        """How a chunk is answered, with all that the parties draw for it drawn."""
+        task = self._task
+        if isinstance(query, LocalTrainingQuery):
+            joining = coins(query, task.parties, stream)
+            return partial(_train, query, joining if present is None else joining & present)
+        draws = draw(query, task, task.sizes, stream, units=self._units)
+        return partial(self._answer, query, draws, present)
 
     def _answer(
         self, query: Query, draws: Draws, present: NDArray[np.bool_] | None, chunk: _Chunk
@@ -212,7 +228,15 @@ def _place_free(query: Query, task: Task, most: int) -> bool:
     )
 
 
-def _cut(data: PartitionedDataset, task: Task, least: int) -> list[_Chunk]:
+def _train(
+    query: LocalTrainingQuery, joining: NDArray[np.bool_], chunk: _Chunk
+) -> tuple[Ring, Counter[str]]:
+    """Σ over a chunk of what its parties answer after local training, and what is counted."""
+    ring, counts = chunk.trainees.answer(query, joining[chunk.parties])
+    return ring, Counter(counts)
+
+
+def _cut(data: PartitionedDataset, task: Task, least: int, apart: bool) -> list[_Chunk]:
     """Chunks of whole parties; a large party is alone."""
     train, offsets = data.dataset.train, data.offsets
     units = np.concatenate([np.zeros(1, np.int64), np.cumsum(unit_counts(data, task))])
@@ -233,6 +257,7 @@ def _cut(data: PartitionedDataset, task: Task, least: int) -> list[_Chunk]:
                 units=slice(int(units[first]), int(units[last])),
                 sizes=frozenset(sizes),
                 holdings=Holdings(task, batch, sizes=sizes, first=first, persons=persons),
+                trainees=Trainees(task, batch, sizes=sizes, first=first, apart=apart),
             )
         )
         first = last

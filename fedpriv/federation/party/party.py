@@ -12,6 +12,8 @@ from fedpriv.federation.party.answers import Holdings
 from fedpriv.federation.party.draws import draw, draw_local_noise
 from fedpriv.federation.party.guard import Policy, check_query
 from fedpriv.federation.party.stack import stack_persons
+from fedpriv.federation.party.training import Trainees, coins
+from fedpriv.federation.queries.local_training import LocalTrainingQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,10 @@ class Party:
         size: n_j, the public number that the task states for it, whatever the number of its
             records. None if it has as many: where that is public.
         sampling: The stream that it draws its sample from in a round.
+        coin: The stream of its coin, where whole parties are sampled; that of the sample, if not
+            given.
+        number: Which of the task's parties it is: the order in which it goes through its records
+            in local training, and whether it is in a public cohort, follow from it.
         noise: The stream of the noise that it adds itself; what is left of that of the sample, if
             not given.
         policy: What it is willing to answer.
@@ -65,6 +71,8 @@ class Party:
         task: Task,
         sampling: Callable[[int], RandomStream],
         size: int | None = None,
+        number: int = 0,
+        coin: Callable[[int], RandomStream] | None = None,
         noise: Callable[[int], RandomStream] | None = None,
         policy: Policy | None = None,
     ) -> None:
@@ -77,10 +85,12 @@ class Party:
             raise ValueError(f"size must be one that the task states: {task.sizes}, got {size}.")
         self._task = task
         self._sampling = sampling
+        self._coin = coin or sampling
         self._noise = noise
         self._policy = policy or Policy()
         batch, persons = stack_persons(records, np.array([0, len(records)]), task)
         self._holdings = Holdings(task, batch, sizes=(self._size,), persons=persons)
+        self._trainees = Trainees(task, batch, sizes=(self._size,), first=number)
         self._answers = LatestAnswers()
 
     @property
@@ -108,6 +118,17 @@ class Party:
         """The answer to a query that was checked, with noise drawn now: for who keeps it."""
         task, grid = self._task, query.grid
         stream = (self._noise or self._sampling)(query.round)
+        answer = self._exact(query, stream)
+        noise = draw_local_noise(query, task, (self.size,), stream)
+        if noise is not None:
+            answer += noise.astype(grid.dtype)
+        return answer
+
+    def _exact(self, query: Query, stream: RandomStream) -> Ring:
+        """The answer before any noise; what is drawn for it comes from ``stream``, or apart."""
+        task = self._task
+        if isinstance(query, LocalTrainingQuery):
+            return self._trainees.answer(query, coins(query, 1, self._coin(query.round)))[0]
         apart = self._noise is not None and query.sampling_rate < 1
         draws = draw(
             query,
@@ -117,8 +138,4 @@ class Party:
             units=self._holdings.units,
         )
         vectors = self._holdings.answer(query, draws).vectors
-        answer = grid.encode_sum(vectors, bound=query.answer_bound(task, self.size))
-        noise = draw_local_noise(query, task, (self.size,), stream)
-        if noise is not None:
-            answer += noise.astype(grid.dtype)
-        return answer
+        return query.grid.encode_sum(vectors, bound=query.answer_bound(task, self.size))

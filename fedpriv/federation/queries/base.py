@@ -124,7 +124,7 @@ class Query(ABC):
     @property
     @abstractmethod
     def sampling_rate(self) -> float:
-        """The Poisson rate at which each record joins; 1 is full batch."""
+        """The Poisson rate at which each record, or each party, joins; 1 is everything."""
 
     @property
     @abstractmethod
@@ -173,6 +173,15 @@ class Query(ABC):
     @abstractmethod
     def check_certain(self, task: Task) -> None:
         """Raise `ValueError` if records, or noise, could decide whether there is an answer."""
+
+    def local_steps(self, task: Task) -> int:
+        """How many steps of training the largest party takes on its own, by the public sizes."""
+        return 0
+
+    @property
+    def remembering(self) -> bool:
+        """Whether an answer depends on what the party kept of earlier rounds."""
+        return False
 
     @property
     def noise_by_party(self) -> bool:

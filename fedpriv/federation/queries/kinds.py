@@ -4,6 +4,7 @@ from fedpriv.federation.queries.accuracy import AccuracyQuery
 from fedpriv.federation.queries.base import Query
 from fedpriv.federation.queries.erm import ErmQuery
 from fedpriv.federation.queries.gradient import GradientQuery
+from fedpriv.federation.queries.local_training import LocalTrainingQuery
 from fedpriv.federation.queries.loss import LossQuery
 from fedpriv.federation.queries.risk_gradient import RiskGradientQuery
 
@@ -12,6 +13,7 @@ __all__ = [
     "AccuracyQuery",
     "ErmQuery",
     "GradientQuery",
+    "LocalTrainingQuery",
     "LossQuery",
     "Query",
     "RiskGradientQuery",
@@ -19,5 +21,12 @@ __all__ = [
 
 QUERIES: dict[str, type[Query]] = {
     query.kind: query
-    for query in (GradientQuery, ErmQuery, RiskGradientQuery, LossQuery, AccuracyQuery)
+    for query in (
+        GradientQuery,
+        ErmQuery,
+        RiskGradientQuery,
+        LossQuery,
+        AccuracyQuery,
+        LocalTrainingQuery,
+    )
 }

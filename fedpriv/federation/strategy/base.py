@@ -90,7 +90,7 @@ class SumStrategy(FlowerStrategy):
 
     name: ClassVar[str]
     server_also_sees: ClassVar[str] = ""
-    width: ClassVar[int | None] = None
+    width: int | None = None
 
     def __init__(
         self,

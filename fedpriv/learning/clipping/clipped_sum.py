@@ -176,9 +176,9 @@ class ClippedGradient:
 
     def __post_init__(self) -> None:
         require_count(memory_limit=self.memory_limit)
-        _check(self.model, self.loss, self.batch)
+        check_records(self.model, self.loss, self.batch)
         for name, vector in self.clipping.vectors:
-            _check_vector(name, vector, self.model)
+            check_vector(name, vector, self.model)
         size = self.model.records_at_once(
             self.memory_limit,
             number_bytes=self.batch.features.element_size(),
@@ -194,7 +194,7 @@ class ClippedGradient:
 
     def __call__(self, theta: Tensor) -> ClippedSums:
         """The sums at the parameters ``theta``, (d,), the same for all parties."""
-        _check_vector("theta", theta, self.model)
+        check_vector("theta", theta, self.model)
         if theta.requires_grad or theta.dtype != self.batch.features.dtype:
             theta = theta.detach().to(self.batch.features.dtype)
         if len(self._parts) == 1:
@@ -272,7 +272,8 @@ def _total(squares: list[Tensor]) -> Tensor:
     return total
 
 
-def _check(model: Model, loss: Loss, batch: RecordBatch) -> None:
+def check_records(model: Model, loss: Loss, batch: RecordBatch) -> None:
+    """Refuse records that the model does not take, or a loss that does not take its scores."""
     if loss.outputs != model.outputs:
         raise ValueError(
             f"model must have one output per score of the loss, {loss.outputs}; got "
@@ -287,7 +288,8 @@ def _check(model: Model, loss: Loss, batch: RecordBatch) -> None:
         )
 
 
-def _check_vector(name: str, vector: Tensor, model: Model) -> None:
+def check_vector(name: str, vector: Tensor, model: Model) -> None:
+    """Refuse a vector that has not one entry per parameter."""
     if vector.ndim != 1 or len(vector) != model.dimension:
         raise ValueError(
             f"{name} must have shape {(model.dimension,)}, one entry per parameter, "

@@ -117,7 +117,12 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
     engagement = _engagement(config, schema, roster)
     journal = Journal(file.state)
     party = DeployedParty(
-        file, size=roster.sizes[number], engagement=engagement, journal=journal, files=files
+        file,
+        number=number,
+        size=roster.sizes[number],
+        engagement=engagement,
+        journal=journal,
+        files=files,
     )
     return DeployedHost(
         number=number,

@@ -1,0 +1,232 @@
+"""Local training at parties, and the sum of their updates: the answers to `LocalTrainingQuery`.
+
+The same code serves one party alone and thousands in one process. Updates are clipped, rounded to
+the grid and added party by party, as integers, which add up exactly in any order; those of all
+parties are never in memory at once, but for control variates, which are such rows themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fedpriv.learning.batch import RecordBatch
+from fedpriv.learning.sampling import poisson_sample
+from fedpriv.learning.training.summed import RoundedSum
+from fedpriv.learning.training.trainer import LocalTrainer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.queries.local_training import LocalTrainingQuery
+    from fedpriv.federation.task import Task
+    from fedpriv.learning.training.settings import LocalSgd
+    from fedpriv.privacy.randomness import RandomStream
+    from fedpriv.secagg.numbers.fixed_point import Ring
+
+    Mask = NDArray[np.bool_]
+    Integers = NDArray[np.int64]
+    Vectors = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Variates:
+    """The control variates of some parties: **private**, they never leave.
+
+    Attributes:
+        run: The run that they belong to.
+        round: The latest round in which they were asked.
+        before: c_j before that round, float64 (m, d): asked again, a party trains the same again.
+        after: c_j after it.
+    """
+
+    run: str
+    round: int
+    before: Vectors
+    after: Vectors
+
+
+def coins(query: LocalTrainingQuery, parties: int, stream: RandomStream) -> Mask:
+    """Which of so many parties train by their coins, one each; drawn only if there is a rate."""
+    tossed = np.ones(parties, dtype=bool)
+    if query.party_rate < 1:
+        tossed[:] = False
+        tossed[poisson_sample(parties, rate=query.party_rate, uniforms=stream.uniform)] = True
+    return tossed
+
+
+class Trainees:
+    """Some parties who train: their records, stacked, and what they keep between rounds.
+
+    Args:
+        task: The public facts.
+        batch: The records, checked against the task.
+        sizes: The public n_j of these parties.
+        first: The number of their first party: the order of its records follows from it.
+        apart: Whether each of them is trained alone. Together they are faster, and matrix products
+            may then round the update of one by how many records the others have: a few units in
+            the last place, which a release has no noise for.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        batch: RecordBatch,
+        *,
+        sizes: tuple[int, ...],
+        first: int = 0,
+        apart: bool = False,
+    ) -> None:
+        self._task = task
+        self._batch = batch
+        self._sizes = sizes
+        self._first = first
+        self._apart = apart and len(sizes) > 1
+        self._trainer: tuple[LocalSgd, LocalTrainer] | None = None
+        self.variates: Variates | None = None
+
+    def answer(
+        self, query: LocalTrainingQuery, joining: Mask | None = None
+    ) -> tuple[Ring, Mapping[str, int]]:
+        """The sum of the parties' answers in the query's ring, and what a simulation counts.
+
+        Args:
+            query: What is asked.
+            joining: Who of these parties takes part by their coins, and answers at all; None for
+                all of them. Nothing is computed for the others.
+        """
+        if self._apart:
+            return self._one_by_one(query, joining)
+        last = self._first + len(self._sizes)
+        chosen = query.trainees(self._task.parties)[self._first : last] & self._holding
+        if joining is not None:
+            chosen &= joining
+        total, norms = self._trained(query, chosen)
+        clip = np.inf if query.clip_norm is None else query.clip_norm
+        kept = int(np.count_nonzero(norms[chosen] <= clip))
+        trained = int(np.count_nonzero(chosen))
+        if query.counting is not None:
+            half = round(query.counting / 2 / query.grid.step)
+            total = np.append(total, half * (2 * kept - trained))
+        ring = total.view(np.uint64).astype(query.grid.dtype)
+        return ring, {"units": trained, "clipped": trained - kept}
+
+    @cached_property
+    def _holding(self) -> Mask:
+        """Who has records. **Private.** Without, a party is as good as none: it is not counted."""
+        holding: Mask = (self._batch.segments.offsets.diff() > 0).numpy()
+        return holding
+
+    def _one_by_one(
+        self, query: LocalTrainingQuery, joining: Mask | None
+    ) -> tuple[Ring, Mapping[str, int]]:
+        total = np.zeros(query.answer_width(self._task), query.grid.dtype)
+        counts: Counter[str] = Counter()
+        for index, party in enumerate(self._each):
+            own = None if joining is None else joining[index : index + 1]
+            ring, more = party.answer(query, own)
+            total += ring
+            counts.update(more)
+        return total, counts
+
+    @cached_property
+    def _each(self) -> list[Trainees]:
+        ends = self._batch.segments.offsets.tolist()
+        return [
+            Trainees(
+                self._task,
+                RecordBatch(
+                    features=self._batch.features[begin:end], labels=self._batch.labels[begin:end]
+                ),
+                sizes=(size,),
+                first=self._first + index,
+            )
+            for index, (size, (begin, end)) in enumerate(
+                zip(self._sizes, pairwise(ends), strict=True)
+            )
+        ]
+
+    def _trained(self, query: LocalTrainingQuery, chosen: Mask) -> tuple[Integers, Vectors]:
+        """Σ of the rounded answers, without a count, and the norms of the updates."""
+        task, unit = self._task, query.clip_norm or 1.0
+        trainer = self._trainer_for(query.training)
+        weights = np.array([query.weight(task, size) for size in self._sizes])
+        # Answers are in units of C: so is the grid.
+        step, bound = query.grid.step * unit, query.answer_bound(task, task.largest) * unit
+        if query.control is None:
+            return trainer.clipped_sum(
+                torch.tensor(query.theta),
+                key=query.key,
+                clip_norm=query.clip_norm,
+                weights=weights,
+                step=step,
+                bound=bound,
+                joining=chosen,
+            )
+        moved = self._with_variates(query, trainer, chosen)
+        summed = RoundedSum(
+            dimension=moved.shape[1],
+            clip_norm=query.clip_norm,
+            weights=weights,
+            step=step,
+            bound=bound,
+        )
+        summed.add(chosen.nonzero()[0], moved[chosen])
+        return summed.result()
+
+    def _with_variates(
+        self, query: LocalTrainingQuery, trainer: LocalTrainer, chosen: Mask
+    ) -> Vectors:
+        """(u, c_j⁺ - c_j) of every party, (m, 2d), and zeros of who does not train.
+
+        c_j⁺ = c_j - c + (θ - w)/(K·η), the mean of the gradients along the way. A party that has no
+        variate of its own, in its first round or because it lost it, begins with the server's, and
+        so without a shift.
+        """
+        control = query.control
+        if control is None:
+            raise ValueError("control must be given for control variates, got None.")
+        before = self._variates_before(query, control)
+        updates = trainer.updates(
+            torch.tensor(query.theta),
+            key=query.key,
+            joining=chosen,
+            shift=torch.from_numpy(control - before),
+        ).astype(np.float64)
+        records = self._batch.segments.offsets.diff().tolist()
+        steps = np.array([query.training.steps_with(count) for count in records])
+        trained = chosen & (steps > 0) & np.isfinite(updates).all(axis=1)
+        updates[~trained] = 0.0
+        rate = np.where(trained, steps, 1)[:, np.newaxis] * query.training.learning_rate
+        moved = np.where(trained[:, np.newaxis], -control - updates / rate, 0.0)
+        self.variates = Variates(
+            run=query.run, round=query.round, before=before, after=before + moved
+        )
+        return np.concatenate([updates, moved], axis=1)
+
+    def _variates_before(self, query: LocalTrainingQuery, control: Vectors) -> Vectors:
+        kept = self.variates
+        if kept is None or kept.run != query.run or kept.round > query.round:
+            return np.tile(control, (len(self._sizes), 1))
+        return kept.before if kept.round == query.round else kept.after
+
+    def _trainer_for(self, settings: LocalSgd) -> LocalTrainer:
+        """The trainer of these settings; what it prepares, it prepares once."""
+        if self._trainer is None or self._trainer[0] != settings:
+            trainer = LocalTrainer(
+                model=self._task.model,
+                loss=self._task.loss,
+                batch=self._batch,
+                settings=settings,
+                first_party=self._first,
+            )
+            self._trainer = settings, trainer
+        return self._trainer[1]
