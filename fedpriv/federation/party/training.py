@@ -88,9 +88,10 @@ class Trainees:
         batch: The records, checked against the task.
         sizes: The public n_j of these parties.
         first: The number of their first party: the order of its records follows from it.
-        apart: Whether each of them is trained alone. Together they are faster, and matrix products
-            may then round the update of one by how many records the others have: a few units in
-            the last place, which a release has no noise for.
+        apart: Whether each of them is trained alone, where that matters (`place_free`). Together
+            they are faster, and matrix products may then round the update of one by how many
+            records the others have: a few units in the last place, which a release has no noise
+            for.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Trainees:
             joining: Who of these parties takes part by their coins, and answers at all; None for
                 all of them. Nothing is computed for the others.
         """
-        if self._apart:
+        if self._apart and not self._trainer_for(query.training).place_free:
             return self._one_by_one(query, joining)
         last = self._first + len(self._sizes)
         chosen = query.trainees(self._task.parties)[self._first : last] & self._holding
