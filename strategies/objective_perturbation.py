@@ -8,9 +8,9 @@ N is public: under add-remove adjacency it is a declared constant, the same for 
 sum runs over the records that there are. The loss must be Lipschitz everywhere: b is unbounded.
 
 Chaudhuri, Monteleoni and Sarwate 2011 (pure ε); Kifer, Smith and Thakurta 2012 (Gaussian b, here
-with the exact rule of `fedpriv.privacy.objective_profile`); the joint form of Jayaraman et al. 2018; approximate minima of Iyengar et al. 2019. Only the last θ is
-released. The server sees exact sums of gradients on the way, and has drawn b itself: it must be
-trusted with both.
+with the exact rule of `fedpriv.privacy.objective_profile`); the joint form of Jayaraman et al.
+2018; approximate minima of Iyengar et al. 2019. Only the last θ is released. The server sees exact
+sums of gradients on the way, and has drawn b itself: it must be trusted with both.
 """
 
 from __future__ import annotations

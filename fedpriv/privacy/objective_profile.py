@@ -22,9 +22,9 @@ that only fall: logistic, Huber's hinge.
 φ_σ(b(θ))·det ∇²F(θ). With b as it is under one data set, the privacy loss is
 (‖u‖² + 2bᵀu)/(2σ²) + ln(ratio of determinants), u being the difference of the gradient sums at θ.
 The Hessians are H₀ + ℓ″xxᵀ and H₀ + ℓ″′x′x′ᵀ (or H₀ alone) with H₀ ≽ nΛ, so the last term is at
-most c. u depends on b, by way of θ, but it lies in a fixed polytope: {s·x} or {s·x - s′·x′} with s, s′
-in [-G′, G′], or in [-G′, 0] up to the sign of x if slopes have one sign. ‖u‖²/2 + bᵀu is convex in
-u, and so at most its maximum over the vertices v, which do not depend on b. Hence
+most c. u depends on b, by way of θ, but it lies in a fixed polytope: {s·x} or {s·x - s′·x′} with
+s, s′ in [-G′, G′], or in [-G′, 0] up to the sign of x if slopes have one sign. ‖u‖²/2 + bᵀu is
+convex in u, and so at most its maximum over the vertices v, which do not depend on b. Hence
 δ = E(1 - e^(ε - loss))₊ ≤ E max_v (1 - e^(ε - c - L_v))₊, L_v ~ N(m²/2, m²), m = ‖v‖/σ, and each
 expectation is H(m, ε - c). A vertex 0 adds nothing to the sum over them. Squared lengths of x + x′
 and x - x′ add up to at most 4B², hence 2 and √2. Under add-remove the vertices are ±Gx, and where

@@ -7,7 +7,7 @@ from math import log, sqrt
 from typing import TYPE_CHECKING, Literal
 
 from fedpriv._validate import require_choice
-from fedpriv.federation.queries.bounds import gradient_sensitivity, model_sensitivity
+from fedpriv.federation.queries.bounds import gradient_sensitivity, headroom, model_sensitivity
 from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
@@ -33,10 +33,6 @@ CALIBRATIONS: tuple[Calibration, ...] = ("exact", "textbook", "unsound-textbook"
 UNCERTIFIED = (
     "with a declared number of records n_j a minimiser would move by G/(n_jλ), but whether it is "
     "certified to its tolerance is proved for at most n_j of them, and the true number is private"
-)
-_UNSTATED = (
-    "how far a joint minimiser moves is stated here for a record that is replaced; for one that "
-    "joins or leaves there is objective-perturbation"
 )
 _UNEQUAL = "they make parties count alike by their true numbers of records, which are private"
 
@@ -137,13 +133,15 @@ def plan_output(
 ) -> FixedPlan:
     """One noisy average of the parties' minimisers, or the ``joint`` minimiser with noise.
 
-    A joint fit is the case of one party that holds all records. The law "unsound-laplace" is for
+    A joint fit is the case of one party that holds all records, N of them as the task declares: it
+    moves by 2G/(Nλ), or under add-remove adjacency by G/(Nλ). The law "unsound-laplace" is for
     study: its plan states the √d·ε that it really costs.
     """
     _refuse_study(law, setup)
     task, budget = setup.task, setup.budget
     task.require_stable_minimiser("output perturbation")
-    require_replace_one(setup, "output perturbation", because=_UNSTATED if joint else UNCERTIFIED)
+    if not joint:
+        require_replace_one(setup, "an average of minimisers", because=UNCERTIFIED)
     if setup.sharing is not None and (law != "auto" or joint):
         raise ValueError(
             "law must be 'auto' and fit 'average' with noise at the parties: the shares have a law "
@@ -151,20 +149,22 @@ def plan_output(
         )
     if law == "auto":
         law = "gaussian" if budget.delta > 0 else "l2-laplace"
-    moved = (
-        _joint_sensitivity(task, tolerance=tolerance)
+    moved, exact = (
+        _joint_sensitivity(setup, tolerance=allowed)
         if joint
-        else _average_sensitivity(task, weights, tolerance=tolerance)
+        else _average_sensitivity(task, weights, tolerance=allowed)
+        for allowed in (tolerance, 0.0)
     )
-    exact = _average_sensitivity(task, "proportional" if joint else weights, tolerance=0.0)
+    # No average of minimisers is longer than G/λ; a joint one may have more records than N.
+    most = headroom(setup.adjacency, task) if joint else 1.0
+    bound = most * task.lipschitz / task.regulariser
     plan = output_plan(
         budget=budget,
         sensitivity=moved,
         sizes=task.sizes,
         dimension=task.dimension,
-        # A grid of averages of minimisers, each within G/λ of zero: they cannot wrap.
         step=FixedPoint.for_sum(
-            bound=task.lipschitz / task.regulariser,
+            bound=bound,
             sensitivity=exact,
             dimension=task.dimension,
             noise_stddev=0.0,
@@ -172,11 +172,11 @@ def plan_output(
         ).step,
         law=law,
         joint=joint,
+        adjacency=setup.adjacency,
         unit=setup.unit,
     )
     if setup.sharing is None:
         return plan
-    bound = task.lipschitz / task.regulariser
     return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
 
 
@@ -213,15 +213,17 @@ def _average_sensitivity(task: Task, weights: Weights, *, tolerance: float) -> f
     )
 
 
-def _joint_sensitivity(task: Task, *, tolerance: float) -> float:
+def _joint_sensitivity(setup: Setup, *, tolerance: float) -> float:
     """A joint fit is that of one party which holds all records."""
+    task = setup.task
     return minimiser_sensitivity(
         task.loss,
         feature_bound=task.feature_bound,
         records=float(task.records),
         strong_convexity=task.regulariser,
         tolerance=tolerance,
-        headroom=task.headroom,
+        headroom=headroom(setup.adjacency, task),
+        replaced=setup.adjacency is Adjacency.REPLACE_ONE,
     )
 
 

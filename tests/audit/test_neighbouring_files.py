@@ -92,6 +92,12 @@ SAMPLE = [
         model={"name": "huber-regression"},
         data={"test_fraction": 0.0},
     ),
+    Case(
+        name="joint output, one more or less",
+        strategy={**OUTPUT, "fit": "joint"},
+        adjacency="add-remove",
+        model={"name": "huber-svm"},
+    ),
     Case(name="pathak", strategy={"name": "pathak"}),
     Case(name="objective", strategy=OBJECTIVE),
     Case(name="objective, pure", strategy=OBJECTIVE, delta=0.0),

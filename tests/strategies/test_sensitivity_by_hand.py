@@ -25,6 +25,7 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.queries.bounds import gradient_sensitivity
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
 from fedpriv.federation.queries.local_noise import LocalNoise
+from fedpriv.learning.losses import HuberHinge
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import GaussianEvent
@@ -33,7 +34,7 @@ from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.planning.output import output_plan
 from fedpriv.secagg import FixedPoint
-from tests.federation.worlds import build, linear_task, random_data, streams
+from tests.federation.worlds import build, linear_task, party_data, random_data, streams
 
 if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
@@ -275,16 +276,57 @@ def test_noise_on_an_average_covers_solver_grid_and_the_parties_that_answered(
 
 
 @pytest.mark.parametrize("weights", ["equal", "proportional"])
-def test_a_joint_fit_is_one_party_that_holds_all_records(weights: str, drawn: list[Drawn]) -> None:
-    """One fit, one certificate: 2G/(Nλ) + 2τ/λ, and no party's weight makes the second less."""
-    strategy = build("output-perturbation", TASK, fit="joint", weights=weights, tolerance=1e-3)
+@pytest.mark.parametrize("adjacency", [ONE, TWO])
+def test_a_joint_fit_is_one_party_that_holds_all_records(
+    weights: str, adjacency: Adjacency, drawn: list[Drawn]
+) -> None:
+    """One fit, one certificate: 2G/(Nλ) + 2τ/λ, and no party's weight makes the second less.
+
+    A record that joins or leaves moves it by G/(Nλ), and the certificate costs the same.
+    """
+    strategy = build(
+        "output-perturbation",
+        TASK,
+        fit="joint",
+        weights=weights,
+        tolerance=1e-3,
+        adjacency=adjacency.value,
+    )
     one_round(strategy)
     plan: Any = strategy.plan
-    moved = 2 / (65 * LAMBDA) + 2 * 1e-3 / LAMBDA + sqrt(3) * plan.step
+    gradients = 2 if adjacency is ONE else 1
+    moved = gradients / (65 * LAMBDA) + 2 * 1e-3 / LAMBDA + sqrt(3) * plan.step
     ((mechanism, _),) = drawn
     (told,) = charged(strategy)
     assert mechanism.noise_stddev == pytest.approx(told * moved, rel=EXACT)
     assert (plan.parties, plan.records, plan.smallest_party) == (2, 65, 25)
+
+
+def joint_minimiser(positive: int, *, adjacency: str) -> tuple[float, float]:
+    """What a joint fit finds on records x = 1, y = 1, of which 60 are declared; and its noise."""
+    task = linear_task((40, 20), 1, loss=HuberHinge(smoothing=0.5), regulariser=4.0)
+    data = party_data(np.ones((positive, 1)), np.ones(positive), (40, positive - 40))
+    strategy: Any = build("output-perturbation", task, fit="joint", adjacency=adjacency)
+    found: list[float] = []
+    strategy._end = lambda theta: found.append(float(theta[0])) or theta
+    world = VectorizedFederation(data, task=task, sampling=streams(0, "p"))
+    while (query := strategy.ask()) is not None:
+        strategy.learn(world.sum(query))
+    return found[0], strategy.plan.mechanisms[0].sensitivity
+
+
+@pytest.mark.parametrize("records", [60, 41, 119])
+def test_a_joint_minimiser_moves_by_all_of_its_bound_where_a_record_joins(records: int) -> None:
+    """On the straight part of a hinge θ = n/(Nλ): N is declared, and n does not show in the noise.
+
+    So it is up to twice the declared number of records, for which the solver is certified.
+    """
+    here, noise = joint_minimiser(records, adjacency="add-remove")
+    there, same = joint_minimiser(records + 1, adjacency="add-remove")
+    assert here == pytest.approx(records / (60 * 4.0), abs=1e-5)
+    assert noise == same
+    assert 0.97 * noise <= abs(there - here) <= noise
+    assert noise < 0.52 * joint_minimiser(60, adjacency="replace-one")[1]
 
 
 def test_laplace_noise_on_an_average_covers_the_same(drawn: list[Drawn]) -> None:
