@@ -13,7 +13,7 @@ from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.planning.calibration import optimal_regulariser
-from fedpriv.privacy.planning.gradient import gradient_plan
+from fedpriv.privacy.planning.gradient import gradient_plan, laplace_gradient_plan
 from fedpriv.privacy.planning.output import output_plan
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.sharing import with_shares
@@ -47,6 +47,7 @@ def plan_gradients(
     shape: Sequence[float] | None = None,
     calibration: Calibration = "exact",
     accountant: str = "auto",
+    law: Literal["gaussian", "l2-laplace", "l1-laplace"] = "gaussian",
 ) -> FixedPlan:
     """T noisy sums of clipped gradients.
 
@@ -58,6 +59,8 @@ def plan_gradients(
     et al. 2018, Thm. 3), accounted for like any other: it wastes noise. "unsound-textbook": the
     noise printed with that paper's experiments, which lacks a factor √(4·ln(1/δ)). For study: the
     plan states the ε that it really costs.
+
+    Law. The Laplace laws are for δ = 0, where the ε of the rounds add up: `laplace_gradient_plan`.
     """
     require_choice(CALIBRATIONS, calibration=calibration)
     _refuse_study(calibration, setup)
@@ -67,6 +70,21 @@ def plan_gradients(
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
     if setup.sharing is not None:
         _require_shareable(setup, calibration, sampling_rate, accountant)
+    if law != "gaussian":
+        _require_pure(law, setup, calibration, shape, accountant)
+        return laplace_gradient_plan(
+            budget=budget,
+            rounds=rounds,
+            sensitivity=moved,
+            clip_norm=clip_norm,
+            sizes=task.sizes,
+            dimension=task.dimension,
+            step=step,
+            adjacency=setup.adjacency,
+            law=law,
+            sampling_rate=sampling_rate,
+            unit=setup.unit,
+        )
     relative = None
     if calibration != "exact":
         if sampling_rate != 1 or shape is not None or budget.delta == 0:
@@ -249,6 +267,31 @@ def _require_shareable(
     for reason, applies in reasons.items():
         if applies:
             raise ValueError(f"with noise at the parties, {reason}.")
+
+
+def _require_pure(
+    law: str,
+    setup: Setup,
+    calibration: Calibration,
+    shape: Sequence[float] | None,
+    accountant: str,
+) -> None:
+    """Refuse what Laplace noise on gradients cannot be combined with, each with its reason."""
+    reasons = {
+        "noise_at must be 'server': shares have a law of their own": setup.sharing is not None,
+        "calibration must be 'exact': the textbook rules are for Gaussian noise": (
+            calibration != "exact"
+        ),
+        "schedule must be 'uniform': schedules spread a budget that squared noise divides": (
+            shape is not None
+        ),
+        "accountant must be 'auto' or 'basic': at delta = 0 the epsilon of the rounds add up": (
+            accountant not in ("auto", "basic")
+        ),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise ValueError(f"with law = {law}, {reason}.")
 
 
 def _refuse_study(choice: str, setup: Setup) -> None:
