@@ -64,6 +64,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "quantile": {"rule": "quantile"},
     "coordinate": {"rule": "coordinate"},
     "shares": {},
+    "parties sampled": {"party_rate": 0.3},
+    "C by a quantile": {"clip_quantile": 0.5, "count_noise": 50.0},
 }
 
 
@@ -95,6 +97,8 @@ class Combination:
             options["selection"] = self.law
         if "rounds" in known and self.strategy != "agd":
             options["rounds"] = 2
+        if "allow_swamped" in known:  # three parties are enough for a theorem
+            options |= {"allow_swamped": True, "local_learning_rate": 0.1}
         if "learning_rate" in known and not task.convex:
             options["learning_rate"] = 0.1
         pure = self.law in ("l2-laplace", "l1-laplace", "unsound-laplace", "polya")
