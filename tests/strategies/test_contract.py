@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from fedpriv import strategies
 from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.task import PersonBounds
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import MlpModel
 from fedpriv.privacy.adjacency import Adjacency
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 SIZES, WIDTH = (30, 12, 45), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
+PERSONS = replace(TASK, persons=PersonBounds(records=1), in_place=False)
 NETWORK = replace(TASK, model=MlpModel(widths=(WIDTH, 3, 1)), loss=Logistic())
 ALL = list(strategies.STRATEGIES)
 ROUNDS: dict[str, dict[str, Any]] = {
@@ -54,6 +56,7 @@ ROUNDS: dict[str, dict[str, Any]] = {
 }
 
 # An answer rests on how many records its party has, which only a record that is exchanged keeps.
+BY_GRADIENTS = {"agd", "learned-protection", "local-gradient-perturbation"}
 BY_SIZES = {
     "output-perturbation",
     "local-output-perturbation",
@@ -351,7 +354,7 @@ def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one
     def built(info: strategies.StrategyInfo) -> SumStrategy:
         return strategies.build(
             info,
-            task=TASK,
+            task=PERSONS if unit is Unit.PERSON else TASK,
             budget=Budget(epsilon=1.0, delta=1e-6),
             adjacency="replace-one",
             options=ROUNDS.get(name, {}),
@@ -373,7 +376,8 @@ def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one
     strategy = built(any_unit)
     assert strategy.plan is not None
     assert {strategy.plan.unit, *(event.unit for event, _ in strategy.plan.needed)} == {unit}
-    if unit not in info.units:  # and the parties are told so: they do not answer for it
+    # And the parties are told so: they do not answer for it. Sums of gradients they know of persons.
+    if unit not in info.units and not (unit is Unit.PERSON and name in BY_GRADIENTS):
         with pytest.raises(ValueError, match=f"unit of the event must be .* got '{unit.value}'"):
             strategy.ask()
 
@@ -384,7 +388,7 @@ def test_equal_weights_are_for_the_record_unit(unit: Unit) -> None:
     with pytest.raises(ValueError, match=f"unit must be 'record' for equal weights, got '{unit}'"):
         strategies.build(
             info,
-            task=TASK,
+            task=PERSONS if unit is Unit.PERSON else TASK,
             budget=Budget(epsilon=1.0, delta=1e-6),
             adjacency="replace-one",
             options={"weights": "equal"},
