@@ -39,10 +39,10 @@ from tests.federation.worlds import (
 
 if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import SumStrategy
+    from fedpriv.federation.task import Task
 
 SIZES, WIDTH = (30, 12, 45), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
-PERSONS = replace(TASK, persons=PersonBounds(records=1), in_place=False)
 NETWORK = replace(TASK, model=MlpModel(widths=(WIDTH, 3, 1)), loss=Logistic())
 ALL = list(strategies.STRATEGIES)
 ROUNDS: dict[str, dict[str, Any]] = {
@@ -56,13 +56,19 @@ ROUNDS: dict[str, dict[str, Any]] = {
 }
 
 # An answer rests on how many records its party has, which only a record that is exchanged keeps.
-BY_GRADIENTS = {"agd", "learned-protection", "local-gradient-perturbation"}
 BY_SIZES = {
     "output-perturbation",
     "local-output-perturbation",
     "local-objective-perturbation",
     "pathak",
 }
+
+
+def task_for(unit: Unit) -> Task:
+    """The task, with persons where those are the unit."""
+    if unit is not Unit.PERSON:
+        return TASK
+    return replace(TASK, in_place=False, persons=PersonBounds(records=2))
 
 
 def federation(task: Any = TASK) -> VectorizedFederation:
@@ -354,7 +360,7 @@ def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one
     def built(info: strategies.StrategyInfo) -> SumStrategy:
         return strategies.build(
             info,
-            task=PERSONS if unit is Unit.PERSON else TASK,
+            task=task_for(unit),
             budget=Budget(epsilon=1.0, delta=1e-6),
             adjacency="replace-one",
             options=ROUNDS.get(name, {}),
@@ -376,8 +382,8 @@ def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one
     strategy = built(any_unit)
     assert strategy.plan is not None
     assert {strategy.plan.unit, *(event.unit for event, _ in strategy.plan.needed)} == {unit}
-    # And the parties are told so: they do not answer for it. Sums of gradients they know of persons.
-    if unit not in info.units and not (unit is Unit.PERSON and name in BY_GRADIENTS):
+    # The parties are told so, and do not answer; for persons, sums of gradients may be asked for.
+    if unit not in info.units and unit is not Unit.PERSON:
         with pytest.raises(ValueError, match=f"unit of the event must be .* got '{unit.value}'"):
             strategy.ask()
 
@@ -388,7 +394,7 @@ def test_equal_weights_are_for_the_record_unit(unit: Unit) -> None:
     with pytest.raises(ValueError, match=f"unit must be 'record' for equal weights, got '{unit}'"):
         strategies.build(
             info,
-            task=PERSONS if unit is Unit.PERSON else TASK,
+            task=task_for(unit),
             budget=Budget(epsilon=1.0, delta=1e-6),
             adjacency="replace-one",
             options={"weights": "equal"},
@@ -404,7 +410,7 @@ def test_where_nothing_is_promised_any_unit_will_do(name: str, unit: Unit) -> No
     only = next(other for other in Unit if other is not unit)
     strategy = strategies.build(
         replace(strategies.STRATEGIES[name], units=(only,)),
-        task=TASK,
+        task=task_for(unit),
         budget=None,
         adjacency="replace-one",
         options={},

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from fedpriv.federation.protocol.wire import pack, unpack
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.sampling import poisson_sample
 from fedpriv.learning.training.summed import RoundedSum
@@ -53,6 +54,22 @@ class Variates:
     before: Vectors
     after: Vectors
 
+    def to_bytes(self) -> bytes:
+        """Those of one party, where every message may have a process of its own."""
+        number = self.round.to_bytes(8, "big")
+        return pack([self.run.encode(), number, self.before.tobytes(), self.after.tobytes()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Variates:
+        """Read back what `to_bytes` wrote."""
+        run, number, before, after = unpack(data)
+        return cls(
+            run=run.decode(),
+            round=int.from_bytes(number, "big"),
+            before=np.frombuffer(before)[np.newaxis],
+            after=np.frombuffer(after)[np.newaxis],
+        )
+
 
 def coins(query: LocalTrainingQuery, parties: int, stream: RandomStream) -> Mask:
     """Which of so many parties train by their coins, one each; drawn only if there is a rate."""
@@ -71,9 +88,10 @@ class Trainees:
         batch: The records, checked against the task.
         sizes: The public n_j of these parties.
         first: The number of their first party: the order of its records follows from it.
-        apart: Whether each of them is trained alone. Together they are faster, and matrix products
-            may then round the update of one by how many records the others have: a few units in
-            the last place, which a release has no noise for.
+        apart: Whether each of them is trained alone, where that matters (`place_free`). Together
+            they are faster, and matrix products may then round the update of one by how many
+            records the others have: a few units in the last place, which a release has no noise
+            for.
     """
 
     def __init__(
@@ -103,7 +121,7 @@ class Trainees:
             joining: Who of these parties takes part by their coins, and answers at all; None for
                 all of them. Nothing is computed for the others.
         """
-        if self._apart:
+        if self._apart and not self._trainer_for(query.training).place_free:
             return self._one_by_one(query, joining)
         last = self._first + len(self._sizes)
         chosen = query.trainees(self._task.parties)[self._first : last] & self._holding

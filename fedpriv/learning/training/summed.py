@@ -5,8 +5,9 @@ the grid. Before rounding its norm is at most w·C, whatever training made of it
 floating point did: the norm is that of the very numbers which are added, in float64, and is taken
 for a little longer than it was computed. For d coordinates a sum of squares in any order is within
 a factor 1 ± d·2⁻⁵³ (Higham 2002, §3.1); a root, a quotient and two products add fewer than eight
-roundings; so norms are raised by a factor 1 + (d + 16)·2⁻⁵². An update that is not finite, or too
-long for its square to be, counts as zero.
+roundings; so norms are raised by a factor 1 + (d + 16)·2⁻⁵². Squares that vanish hide less than
+√d·2⁻⁵³⁷, nothing beside C ≥ 2⁻⁴⁰⁰. An update that is not finite, or too long for its square to be,
+counts as zero.
 
 Integers add up exactly, in any order: the sum does not depend on who computes which part of it.
 """
@@ -19,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv._compiled import compiled
+from fedpriv._validate import require_positive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_LONGEST = 2.0**400
 _EXACT = 2.0**52  # float64 holds sums of integers up to here
 
 
@@ -31,8 +34,8 @@ class RoundedSum:
 
     Args:
         dimension: d.
-        parties: m.
-        clip_norm: C; None for no clipping.
+        clip_norm: C, from 2⁻⁴⁰⁰ to 2⁴⁰⁰: squares must neither vanish nor overflow; None for no
+            clipping.
         weights: (m,), at most 1.
         step: The distance of grid points.
         bound: The largest coordinate of a weighted update. Without clipping a larger one is an
@@ -48,6 +51,10 @@ class RoundedSum:
         step: float,
         bound: float,
     ) -> None:
+        if clip_norm is not None:
+            require_positive(clip_norm=clip_norm)
+            if not 1 / _LONGEST <= clip_norm <= _LONGEST:
+                raise ValueError(f"clip_norm must lie in [2^-400, 2^400], got {clip_norm!r}.")
         self.total = np.zeros(dimension, np.int64)
         self.norms = np.zeros(len(weights))
         self._partial = np.zeros(dimension)

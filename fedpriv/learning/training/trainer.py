@@ -13,6 +13,7 @@ import torch
 
 from fedpriv._validate import require_positive
 from fedpriv.learning.clipping.clipped_sum import check_records, check_vector
+from fedpriv.learning.training.compiled import CompiledTraining
 from fedpriv.learning.training.dense import DenseTraining
 from fedpriv.learning.training.general import GeneralTraining
 from fedpriv.learning.training.networks import SequentialTraining
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
     from fedpriv.learning.batch import RecordBatch
     from fedpriv.learning.losses import Loss
     from fedpriv.learning.models import Model
-    from fedpriv.learning.training.compiled import CompiledTraining
     from fedpriv.learning.training.settings import LocalSgd
 
-_MOST = 2.0**62  # steps of one update: int64 must hold it
+_MOST = 2.0**63  # steps of one update: int64 must hold it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -41,8 +41,9 @@ class LocalTrainer:
     precision of the features. A record that is unusable (see `RecordBatch`), or whose class is not
     one of the loss, has gradient zero, but counts in the size of its batch.
 
-    On one thread, or as many as PyTorch is told to use. Repeatable to the bit on the same machine
-    for the same batch and number of threads.
+    On the calling thread; only vectorised autograd uses as many as PyTorch is told to. Repeatable
+    to the bit on the same machine, for the same batch and number of threads (see `place_free`).
+    Threads may share a trainer.
 
     Attributes:
         model: Any `Model`.
@@ -68,6 +69,15 @@ class LocalTrainer:
         training = DenseTraining.of(*work) or SequentialTraining.of(*work) or GeneralTraining(*work)
         object.__setattr__(self, "_parties", parties)
         object.__setattr__(self, "_training", training)
+
+    @property
+    def place_free(self) -> bool:
+        """Whether a party's update does not depend on who is trained beside it, to the bit.
+
+        So it is with compiled loops, which go through the parties one after another; vectorised
+        autograd multiplies matrices of several parties together.
+        """
+        return isinstance(self._training, CompiledTraining)
 
     def updates(
         self,
@@ -122,7 +132,7 @@ class LocalTrainer:
             clip_norm: C; None for no clipping, which bounds nothing.
             weights: (m,), from 0 to 1.
             step: The distance of grid points.
-            bound: The largest coordinate of a clipped and weighted update, at most 2⁶² steps;
+            bound: The largest coordinate of a clipped and weighted update, less than 2⁶³ steps;
                 without clipping, a larger one is an error.
             joining: (m,), who takes part; None for all. The others add nothing; their norms are 0.
 
@@ -130,10 +140,8 @@ class LocalTrainer:
             ValueError: Without clipping, if an update exceeds the bound.
         """
         require_positive(step=step, bound=bound)
-        if bound / step > _MOST:
-            raise ValueError(f"bound must be at most 2^62 steps, got {bound!r} with {step = !r}.")
-        if clip_norm is not None:
-            require_positive(clip_norm=clip_norm)
+        if bound / step >= _MOST:
+            raise ValueError(f"bound must be less than 2^63 steps, got {bound!r} with {step = !r}.")
         _check_weights(weights, self.batch.parties)
         total = RoundedSum(
             dimension=self.model.dimension,

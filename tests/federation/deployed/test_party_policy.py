@@ -32,8 +32,10 @@ from fedpriv.federation.queries.kinds import (
     RiskGradientQuery,
 )
 from fedpriv.federation.queries.local_noise import LocalNoise
+from fedpriv.federation.queries.local_training import LocalTrainingQuery
 from fedpriv.federation.task import PersonBounds
 from fedpriv.learning.losses import Squared
+from fedpriv.learning.training.settings import LocalSgd
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import (
@@ -446,7 +448,16 @@ def test_a_kind_of_query_is_charged_with_the_kinds_of_event_that_are_about_it(
 
 def test_every_kind_of_query_has_its_kinds_of_event_and_its_bound() -> None:
     """A new kind of query must say both, or a deployed party does not know what to charge."""
-    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY)
+    trained = LocalTrainingQuery(
+        run=QUERY.run,
+        round=0,
+        grid=QUERY.grid,
+        event=replace(EVENT, unit=Unit.PARTY),
+        theta=QUERY.theta,
+        training=LocalSgd(steps=1, learning_rate=0.1),
+        clip_norm=1.0,
+    )
+    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY, trained)
     assert {type(query) for query in stated} == set(QUERIES.values())
     for query in stated:
         assert query.record_bound(TASK) == 1.0
