@@ -148,7 +148,7 @@ def build(
             "calibrated to a sum of the parties' answers, and so can be brought in shares."
         )
     whose = Unit(unit)
-    if info.private and whose not in info.units:
+    if promised and whose not in info.units:  # a twin without noise protects nobody
         raise ValueError(_unsupported_unit(info, whose))
     if info.private and (whose is Unit.PERSON) != (task.persons is not None):
         raise ValueError(

@@ -5,6 +5,8 @@
         g ← (S + N(0, σ_t²)) / N + λθ
         θ ← step(θ, g)
 
+With a Laplace law instead of N(0, σ_t²) the run is ε-DP with δ = 0, and each round has ε/T.
+
 Jayaraman, Wang, Evans and Gu 2018 (full batch, noise inside a secure sum); Abadi et al. 2016
 (Poisson sampling). The regulariser is neither clipped nor noised. The step is post-processing:
 any server optimiser, and any average of the iterates, at the same cost.
@@ -47,6 +49,7 @@ class GradientOptions(ScheduledOptions):
 
     Attributes:
         clip: C, the bound on one record's gradient, or on a person's summed gradients.
+        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
         weights: Every record alike ("proportional"), or every party ("equal").
         calibration: How the noise follows from the budget.
         sampling_rate: Poisson rate q of the records of a round; 1 is full batch. A table with
@@ -56,6 +59,7 @@ class GradientOptions(ScheduledOptions):
     """
 
     clip: Positive = 1.0
+    law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace"] = "auto"
     weights: Literal["equal", "proportional"] = "proportional"
     calibration: Calibration = "exact"
     sampling_rate: SamplingOption = 1.0
@@ -149,6 +153,11 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
 
 
 def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
+    law = options.law
+    if law == "auto":
+        # With shares, a pure budget is refused there, with its reason.
+        pure = setup.sharing is None and not setup.noise_free and setup.budget.delta == 0
+        law = "l2-laplace" if pure else "gaussian"
     if not isinstance(options.sampling_rate, GrowingOptions):
         return plan_gradients(
             setup,
@@ -159,12 +168,13 @@ def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
             shape=relative_noise(options, setup.task),
             calibration=options.calibration,
             accountant=options.accountant,
+            law=law,
         )
-    fixed = (options.schedule, options.weights, options.calibration)
-    if fixed != ("uniform", "proportional", "exact"):
+    fixed = (options.schedule, options.weights, options.calibration, law)
+    if fixed != ("uniform", "proportional", "exact", "gaussian"):
         raise ValueError(
-            "schedule must be 'uniform', weights 'proportional' and calibration 'exact' with a "
-            "growing sampling_rate, which is a schedule of its own."
+            "schedule must be 'uniform', weights 'proportional', calibration 'exact' and law "
+            "'gaussian' with a growing sampling_rate, which is a schedule of its own."
         )
     return plan_growing(
         setup,

@@ -38,7 +38,7 @@ class LocalObjectiveOptions(ModelOptions):
 
     Attributes:
         law: Of b_j; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
-        solver_share: The share of the budget that pays for an inexact minimiser.
+        solver_share: What pays for an inexact minimiser: a share of ε, or of μ² with Gaussian b.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace"] = "auto"

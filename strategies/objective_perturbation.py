@@ -7,10 +7,10 @@
 N is public: under add-remove adjacency it is a declared constant, the same for neighbours, and the
 sum runs over the records that there are. The loss must be Lipschitz everywhere: b is unbounded.
 
-Chaudhuri, Monteleoni and Sarwate 2011 (pure ε); Kifer, Smith and Thakurta 2012 (Gaussian b); the
-joint form of Jayaraman et al. 2018; approximate minima of Iyengar et al. 2019. Only the last θ is
-released. The server sees exact sums of gradients on the way, and has drawn b itself: it must be
-trusted with both.
+Chaudhuri, Monteleoni and Sarwate 2011 (pure ε); Kifer, Smith and Thakurta 2012 (Gaussian b, here
+with the exact rule of `fedpriv.privacy.objective_profile`); the joint form of Jayaraman et al.
+2018; approximate minima of Iyengar et al. 2019. Only the last θ is released. The server sees exact
+sums of gradients on the way, and has drawn b itself: it must be trusted with both.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ObjectiveOptions(FitOptions):
 
     Attributes:
         law: Of b; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
-        solver_share: The share of the budget that pays for an inexact minimiser.
+        solver_share: What pays for an inexact minimiser: a share of ε, or of μ² with Gaussian b.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace"] = "auto"

@@ -5,7 +5,8 @@
 
 Jayaraman, Wang, Evans and Gu 2018. With w_j = 1/m the smallest party decides the noise, for
 2G/(m·n₍₁₎·λ); with w_j = n_j/N all decide alike, for 2G/(N·λ), never more. b is calibrated to the
-parties really in the sum. The joint fit replaces the average by the minimiser of all records.
+parties really in the sum. The joint fit replaces the average by the minimiser of all records, for
+2G/(N·λ) as well, or G/(N·λ) under add-remove adjacency with a declared N.
 """
 
 from __future__ import annotations
@@ -106,7 +107,12 @@ class OutputPerturbation(SumStrategy):
 
 
 class JointOutputPerturbation(JointStrategy):
-    """Many exchanges, one release: the minimiser of all records, with noise for 2G/(N·λ)."""
+    """Many exchanges, one release: the minimiser of all records, with noise for 2G/(N·λ).
+
+    Where records join and leave, N is the declared number, a constant of the objective, and the
+    noise for G/(N·λ). How many there are really enters nothing: the sums run over them, and the
+    solver's certificate holds for up to `HEADROOM`·N of them.
+    """
 
     name: ClassVar[str] = "output-perturbation"
 
@@ -117,8 +123,9 @@ class JointOutputPerturbation(JointStrategy):
         """The minimiser on the grid, as it was found, with noise.
 
         Nothing is projected: 2G/(Nλ) + 2τ/λ holds for any two points of gradient norm at most τ,
-        wherever they are. They fit 64 bits whatever the records are: ‖θ‖ ≤ (G + τ)/λ, and the step
-        is at least 2⁻¹¹ % of 2G/(Nλ√d), so that no coordinate has more than 2¹⁷·N√d(1 + τ/G) steps.
+        wherever they are. They fit 64 bits whatever the records are: ‖θ‖ ≤ (rG + τ)/λ with up to
+        r·N records, and the step is at least 2⁻¹¹ % of G/(Nλ√d), so that no coordinate has more
+        than 2¹⁸·N√d(r + τ/G) steps.
         A τ beyond G changes nothing: the fit ends where it begins, at zero.
         """
         plan = self._require_plan()

@@ -24,7 +24,7 @@ SIGNATURES = {
     "calibrate": "(*, epsilon: 'float', delta: 'float', rounds: 'int', "
     "sampling_rate: 'float' = 1.0, adjacency: 'Adjacency | str', mechanism: 'str' = 'gaussian', "
     "shape: 'Sequence[float] | None' = None, accountant: 'str' = 'auto', "
-    "unit: 'Unit | str' = <Unit.RECORD: 'record'>) -> 'Calibration'",
+    "unit: 'Unit | str' = <Unit.RECORD: 'record'>, parts: 'int' = 1) -> 'Calibration'",
     "compare": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
     "workers: 'int | None' = None, **tables: 'Any') -> 'Comparison'",
     "load_model": "(source: 'str | Path', *, own_code: 'bool' = False) -> 'FittedModel'",

@@ -154,6 +154,10 @@ class _Search:
         self._require(smooth, found, loss.smoothness, worst, "the curvature")
         found, worst = self._climb(lambda p: -self._monotone(p))
         self._require(convex, found, 1e-9 * loss.smoothness, worst, "minus a quotient of slopes")
+        if loss.one_sided:
+            found, worst = self._climb(self._both_signs)
+            rule = "one_sided is declared, and slopes of a label must have one sign"
+            self._require(rule, found, 1e-9 * loss.lipschitz, worst, "one of both")
         found, worst = self._climb(lambda p: -self._eigenvalues(p)[:, 0])
         self._require(convex, found, 1e-9 * loss.smoothness, worst, "minus the curvature")
 
@@ -220,6 +224,12 @@ class _Search:
         enough = gap.norm(dim=1) > 1e-7 * (1 + sizes)
         quotient = (change * gap).sum(1) / gap.square().sum(1).clamp(min=1e-300)
         return torch.where(enough, quotient, 0.0)
+
+    def _both_signs(self, points: _Points) -> Tensor:
+        """min(slope(a), -slope(b)): positive if the slopes of one label have both signs."""
+        one, other = (self._slope(s, points.label) for s in (points.score, points.other))
+        first, second = torch.minimum(one, -other), torch.minimum(-one, other)
+        return torch.maximum(first, second).amax(1)
 
     def _eigenvalues(self, points: _Points) -> Tensor:
         """Of the loss's own second derivative, ascending, (n, k)."""

@@ -181,6 +181,13 @@ def advanced_composition_step(*, epsilon: float, count: int, delta_slack: float)
     return epsilon / sqrt(8 * count * -log(delta_slack))
 
 
+def pure_epsilon_before_sampling(*, epsilon: float, sampling_rate: float) -> float:
+    """ε of a release on a Poisson sample that costs ``epsilon``: ln(1 + (e^ε − 1)/q)."""
+    require_positive(epsilon=epsilon)
+    require_rate(sampling_rate=sampling_rate)
+    return epsilon if sampling_rate == 1 else log1p(expm1(epsilon) / sampling_rate)
+
+
 def subsampled_pure_epsilon(*, epsilon: float, sampling_rate: float) -> float:
     """ε of an ε-DP release on a Poisson sample: ln(1 − q + q·e^ε) (Li, Qardaji and Su 2012)."""
     require_positive(epsilon=epsilon)

@@ -95,7 +95,8 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
     if delta == 0:
         raise ValueError(
             "delta must be positive for Gaussian noise, got 0: no finite noise is enough. "
-            "Use Laplace noise for pure differential privacy, or allow a small delta."
+            "Use Laplace noise for pure differential privacy (gradient-perturbation has it: law = "
+            "l2-laplace or l1-laplace), or allow a small delta."
         )
     goal = log(delta)
     low = high = 1.0

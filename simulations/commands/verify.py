@@ -86,14 +86,21 @@ def _fail(why: str, *, as_json: bool) -> NoReturn:
     if as_json:
         print_json({"sound": False, "statement": None, "missing": [], "findings": [], "why": why})
     else:
-        typer.echo(f"{'file':<14} {_WORDS[False]}: {why}")
+        _say("file", f"{_WORDS[False]}: {why}")
     raise typer.Exit(1)
 
 
 def _print(verdict: Verdict, digest: str, *, sound: bool) -> None:
     typer.echo(f"{'statement':<14} {digest}")
     for finding in verdict.findings:
-        typer.echo(f"{finding.check:<14} {_WORDS[finding.passed]}: {finding.words}")
+        _say(finding.check, f"{_WORDS[finding.passed]}: {finding.words}")
     for name in verdict.missing:
-        typer.echo(f"{'party ' + name:<14} MISSING: it has not signed.")
+        _say(f"party {name}", "MISSING: it has not signed.")
     typer.echo("The statement holds." if sound else "The statement does NOT hold.")
+
+
+def _say(what: str, words: str) -> None:
+    """One line; whoever made the file must not write others, or over them."""
+    from fedpriv.federation.exchange_report import one_line
+
+    typer.echo(f"{one_line(what):<14} {one_line(words)}")

@@ -56,8 +56,8 @@ def _why(twin: Row) -> str:
     if clipped is None:
         return "models are averaged, instead of one being fitted"
     if clipped < _NONE_CLIPPED:
-        return "too little training: no gradient was clipped"
-    return f"too little training, or clipping, which {100 * clipped:.1f} % of the gradients met"
+        return "too little training: nothing was clipped"
+    return f"too little training, or clipping: {100 * clipped:.1f} % was clipped"
 
 
 def _price(prices: dict[float, Interval]) -> str:

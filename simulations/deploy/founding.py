@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fedpriv._durable import replace_file
 from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.federation.deployed.policy import parse_party, read_party
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.deploy import keys, templates
 from fedpriv.simulations.deploy.certificates import (
     Issued,
@@ -137,7 +138,7 @@ def rebundle(folder: PartyFolder, *, records: int | None = None) -> Member:
             number itself is public, and they are counted.
     """
     file = read_party(folder.policy)
-    stated = _public_count(file, len(releasable_records(file)), records)
+    stated = _public_count(file, _units(file, releasable_records(file)), records)
     identity = keys.read_identity(folder.identity)
     member = Member(
         name=file.name,
@@ -159,6 +160,15 @@ def releasable_records(file: PartyFile) -> Records:
     return read_table(file.data, schema)[0].train
 
 
+def _units(file: PartyFile, records: Records) -> int:
+    """How many records a party has; or persons, if its budget is for those. Private."""
+    if file.unit is not Unit.PERSON:
+        return len(records)
+    from fedpriv.data.persons import require_persons
+
+    return len(set(require_persons(records).codes.tolist()))
+
+
 def _public_count(file: PartyFile, count: int, stated: int | None) -> int:
     if file.counts_public:
         if stated not in (None, count):
@@ -170,13 +180,13 @@ def _public_count(file: PartyFile, count: int, stated: int | None) -> int:
     if stated is None:
         raise ValueError(
             f"records must be given under {file.adjacency.value} adjacency for unit "
-            f"{file.unit.value!r}, where the true number of records is private: a public number "
-            "that this party will never exceed, for example --records 1000."
+            f"{file.unit.value!r}, where the true number of {file.unit.counted} is private: a "
+            "public number that this party will never exceed, for example --records 1000."
         )
     if stated < count:
         raise ValueError(
-            f"records must be at least the number of records, got {stated}: choose a number that "
-            "leaves room."
+            f"records must be at least the number of {file.unit.counted}, got {stated}: choose a "
+            "number that leaves room."
         )
     return stated
 

@@ -233,6 +233,8 @@ def plan_updates(
 
 
 def _require_possible(setup: Setup, options: LocalOptions) -> None:
+    if setup.sharing is not None and setup.sharing.law == "polya":
+        raise ValueError("share_law must not be 'polya': pure shares are for a single release.")
     if setup.budget.delta == 0:
         raise ValueError(
             "delta must be positive for noise on updates, got 0: the noise is Gaussian, or a sum "
@@ -240,17 +242,15 @@ def _require_possible(setup: Setup, options: LocalOptions) -> None:
         )
     if options.party_rate < 1 and setup.adjacency is not Adjacency.ADD_REMOVE:
         raise ValueError(
-            f"adjacency must be 'add-remove' with party_rate = {options.party_rate:g}, got "
-            f"{setup.adjacency.value!r}: that is what sampling is analysed under."
+            "adjacency must be 'add-remove' with Poisson sampling of the parties, got "
+            f"{setup.adjacency.value!r} and party_rate = {options.party_rate:g}: replacing a party "
+            "is two steps of add-remove."
         )
-    if setup.sharing is not None:
-        if setup.sharing.law == "polya":
-            raise ValueError("share_law must not be 'polya': pure shares are for a single release.")
-        if options.party_rate < 1:
-            raise ValueError(
-                f"party_rate must be 1 with noise at the parties, got {options.party_rate:g}: how "
-                "sampling amplifies integer noise is not known here."
-            )
+    if options.party_rate < 1 and setup.sharing is not None:
+        raise ValueError(
+            f"party_rate must be 1 with noise at the parties, got {options.party_rate:g}: how "
+            "sampling amplifies integer noise is not known here."
+        )
 
 
 def _require_audible(plan: FixedPlan, setup: Setup, options: LocalOptions) -> None:

@@ -10,6 +10,7 @@ from fedpriv._validate import require_choice
 from fedpriv.federation.queries.bounds import (
     finest_grid,
     gradient_sensitivity,
+    headroom,
     model_sensitivity,
 )
 from fedpriv.learning.erm.problem import minimiser_sensitivity
@@ -17,10 +18,10 @@ from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.planning.calibration import optimal_regulariser
-from fedpriv.privacy.planning.gradient import gradient_plan
+from fedpriv.privacy.planning.gradient import gradient_plan, laplace_gradient_plan
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.output import output_plan
-from fedpriv.privacy.unit import sizes_are_public
+from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.sharing import with_shares
 
@@ -40,10 +41,6 @@ UNCERTIFIED = (
     "with a declared number of records n_j a minimiser would move by G/(n_jλ), but whether it is "
     "certified to its tolerance is proved for at most n_j of them, and the true number is private"
 )
-_UNSTATED = (
-    "how far a joint minimiser moves is stated here for a record that is replaced; for one that "
-    "joins or leaves there is objective-perturbation"
-)
 _UNEQUAL = "they make parties count alike by their true numbers of records, which are private"
 
 
@@ -57,6 +54,7 @@ def plan_gradients(
     shape: Sequence[float] | None = None,
     calibration: Calibration = "exact",
     accountant: str = "auto",
+    law: Literal["gaussian", "l2-laplace", "l1-laplace"] = "gaussian",
 ) -> FixedPlan | NoiseFree:
     """T noisy sums of clipped gradients; in a noise-free set-up, T sums as they are.
 
@@ -69,6 +67,8 @@ def plan_gradients(
     et al. 2018, Thm. 3), accounted for like any other: it wastes noise. "unsound-textbook": the
     noise printed with that paper's experiments, which lacks a factor √(4·ln(1/δ)). For study: the
     plan states the ε that it really costs.
+
+    Law. The Laplace laws are for δ = 0, where the ε of the rounds add up: `laplace_gradient_plan`.
     """
     require_choice(CALIBRATIONS, calibration=calibration)
     _refuse_study(calibration, setup)
@@ -80,6 +80,21 @@ def plan_gradients(
     step, moved = gradient_grid(setup, clip_norm=clip_norm)
     if setup.sharing is not None:
         _require_shareable(setup, calibration, sampling_rate, accountant)
+    if law != "gaussian":
+        _require_pure(law, setup, calibration, shape, accountant)
+        return laplace_gradient_plan(
+            budget=budget,
+            rounds=rounds,
+            sensitivity=moved,
+            clip_norm=clip_norm,
+            sizes=task.sizes,
+            dimension=task.dimension,
+            step=step,
+            adjacency=setup.adjacency,
+            law=law,
+            sampling_rate=sampling_rate,
+            unit=setup.unit,
+        )
     relative = None
     if calibration != "exact":
         if sampling_rate != 1 or shape is not None or budget.delta == 0:
@@ -158,13 +173,15 @@ def plan_output(
 ) -> FixedPlan:
     """One noisy average of the parties' minimisers, or the ``joint`` minimiser with noise.
 
-    A joint fit is the case of one party that holds all records. The law "unsound-laplace" is for
+    A joint fit is the case of one party that holds all records, N of them as the task declares: it
+    moves by 2G/(Nλ), or under add-remove adjacency by G/(Nλ). The law "unsound-laplace" is for
     study: its plan states the √d·ε that it really costs.
     """
     _refuse_study(law, setup)
     task, budget = setup.task, setup.budget
     task.require_stable_minimiser("output perturbation")
-    require_replace_one(setup, "output perturbation", because=_UNSTATED if joint else UNCERTIFIED)
+    if not joint:
+        require_replace_one(setup, "an average of minimisers", because=UNCERTIFIED)
     if setup.sharing is not None and (law != "auto" or joint):
         raise ValueError(
             "law must be 'auto' and fit 'average' with noise at the parties: the shares have a law "
@@ -172,20 +189,22 @@ def plan_output(
         )
     if law == "auto":
         law = "gaussian" if budget.delta > 0 else "l2-laplace"
-    moved = (
-        _joint_sensitivity(task, tolerance=tolerance)
+    moved, exact = (
+        _joint_sensitivity(setup, tolerance=allowed)
         if joint
-        else _average_sensitivity(task, weights, tolerance=tolerance)
+        else _average_sensitivity(task, weights, tolerance=allowed)
+        for allowed in (tolerance, 0.0)
     )
-    exact = _average_sensitivity(task, "proportional" if joint else weights, tolerance=0.0)
+    # No average of minimisers is longer than G/λ; a joint one may have more records than N.
+    most = headroom(setup.adjacency, task) if joint else 1.0
+    bound = most * task.lipschitz / task.regulariser
     plan = output_plan(
         budget=budget,
         sensitivity=moved,
         sizes=task.sizes,
         dimension=task.dimension,
-        # A grid of averages of minimisers, each within G/λ of zero: they cannot wrap.
         step=FixedPoint.for_sum(
-            bound=task.lipschitz / task.regulariser,
+            bound=bound,
             sensitivity=exact,
             dimension=task.dimension,
             noise_stddev=0.0,
@@ -193,11 +212,11 @@ def plan_output(
         ).step,
         law=law,
         joint=joint,
+        adjacency=setup.adjacency,
         unit=setup.unit,
     )
     if setup.sharing is None:
         return plan
-    bound = task.lipschitz / task.regulariser
     return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
 
 
@@ -239,15 +258,17 @@ def _average_sensitivity(task: Task, weights: Weights, *, tolerance: float) -> f
     )
 
 
-def _joint_sensitivity(task: Task, *, tolerance: float) -> float:
+def _joint_sensitivity(setup: Setup, *, tolerance: float) -> float:
     """A joint fit is that of one party which holds all records."""
+    task = setup.task
     return minimiser_sensitivity(
         task.loss,
         feature_bound=task.feature_bound,
         records=float(task.records),
         strong_convexity=task.regulariser,
         tolerance=tolerance,
-        headroom=task.headroom,
+        headroom=headroom(setup.adjacency, task),
+        replaced=setup.adjacency is Adjacency.REPLACE_ONE,
     )
 
 
@@ -273,6 +294,33 @@ def _require_shareable(
     for reason, applies in reasons.items():
         if applies:
             raise ValueError(f"with noise at the parties, {reason}.")
+
+
+def _require_pure(
+    law: str,
+    setup: Setup,
+    calibration: Calibration,
+    shape: Sequence[float] | None,
+    accountant: str,
+) -> None:
+    """Refuse what Laplace noise on gradients cannot be combined with, each with its reason."""
+    reasons = {
+        "noise_at must be 'server': shares have a law of their own": setup.sharing is not None,
+        "calibration must be 'exact': the textbook rules are for Gaussian noise": (
+            calibration != "exact"
+        ),
+        "schedule must be 'uniform': schedules spread a budget that squared noise divides": (
+            shape is not None
+        ),
+        "accountant must be 'auto' or 'basic': at delta = 0 the epsilon of the rounds add up": (
+            accountant not in ("auto", "basic")
+        ),
+        "unit must be 'record': what a person's own samples at several parties amplify is known "
+        "here for Gaussian noise": setup.unit is not Unit.RECORD,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise ValueError(f"with law = {law}, {reason}.")
 
 
 def _refuse_study(choice: str, setup: Setup) -> None:

@@ -12,7 +12,7 @@ import fedpriv.simulations.experiment.data
 import fedpriv.simulations.run.identity
 import fedpriv.simulations.run.release_rules
 from fedpriv.data.partition import KINDS
-from fedpriv.privacy.planning.objective import ObjectiveProblem
+from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
 from fedpriv.simulations.run.history import Record
 from tests.audit.examination import difference, findings
 from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, table

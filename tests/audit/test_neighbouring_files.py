@@ -72,6 +72,14 @@ SAMPLE = [
         model={"name": "squared"},
     ),
     Case(name="some parties", strategy=GRADIENTS, data={"parties": 2}),
+    Case(name="gradients, pure", strategy=GRADIENTS, delta=0.0),
+    Case(
+        name="gradients, pure by coordinate, one more or less",
+        strategy={**GRADIENTS, "law": "l1-laplace"},
+        adjacency="add-remove",
+        delta=0.0,
+        model={"name": "huber-svm"},
+    ),
     Case(name="output", strategy=OUTPUT),
     Case(
         name="output, equal weights",
@@ -91,6 +99,12 @@ SAMPLE = [
         strategy={**OUTPUT, "fit": "joint"},
         model={"name": "huber-regression"},
         data={"test_fraction": 0.0},
+    ),
+    Case(
+        name="joint output, one more or less",
+        strategy={**OUTPUT, "fit": "joint"},
+        adjacency="add-remove",
+        model={"name": "huber-svm"},
     ),
     Case(name="pathak", strategy={"name": "pathak"}),
     Case(name="objective", strategy=OBJECTIVE),

@@ -65,7 +65,7 @@ CASES = [
     ),
     PersonCase(
         name="exchanged at two parties",
-        strategy={**STEPS, "weights": "equal"},
+        strategy=STEPS,
         persons={"parties": 2},
         data={"test_fraction": 0.0},
     ),

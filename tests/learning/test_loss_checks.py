@@ -51,6 +51,7 @@ class Stated(Loss):
     smoothness = property(lambda self: self._of("smoothness"))
     domain_radius = property(lambda self: self._of("domain_radius"))
     slope_rounding = property(lambda self: self._of("slope_rounding"))
+    one_sided = property(lambda self: self._of("one_sided"))
 
     def check_labels(self, y: Tensor) -> None:
         self._loss.check_labels(y)
@@ -74,6 +75,51 @@ def test_a_constant_understated_by_5_percent_is_refuted(
     require_not_refuted(Stated(loss, **{constant: 1.05 * declared}), task=task)
     with pytest.raises(LossRefuted, match=rf"{constant} is declared as .* at score .* is "):
         require_not_refuted(Stated(loss, **{constant: 0.95 * declared}), task=task, name="mine")
+
+
+def test_a_slope_that_changes_its_sign_is_not_one_sided() -> None:
+    """Objective perturbation would add too little noise."""
+    assert {loss.one_sided for loss, task in OURS if task == "binary"} == {True}
+    for threshold in (0.01, 1.0):
+        loss = Stated(HuberRegression(threshold=threshold), one_sided=True)
+        with pytest.raises(LossRefuted, match="one_sided is declared"):
+            require_not_refuted(loss, task="regression")
+    lifted = Lifted(1e-3)
+    require_not_refuted(lifted, task="binary")  # it says nothing
+    with pytest.raises(LossRefuted, match="one_sided is declared"):
+        require_not_refuted(Stated(lifted, one_sided=True), task="binary")
+
+
+class Lifted(MarginLoss):
+    """The logistic loss and a gentle rise, so that it grows where the margin is large."""
+
+    def __init__(self, rise: float) -> None:
+        self._rise, self._loss = rise, Logistic()
+
+    @property
+    def slope_rounding(self) -> float:
+        return 1e-15
+
+    @property
+    def lipschitz(self) -> float:
+        return 1.0
+
+    @property
+    def smoothness(self) -> float:
+        return 0.25
+
+    @property
+    def domain_radius(self) -> float:
+        return inf
+
+    def value(self, score: Tensor, y: Tensor) -> Tensor:
+        return self._loss.value(score, y) + self._rise * y * score
+
+    def slope(self, score: Tensor, y: Tensor) -> Tensor:
+        return self._loss.slope(score, y) + self._rise * y
+
+    def curvature(self, score: Tensor, y: Tensor) -> Tensor:
+        return self._loss.curvature(score, y)
 
 
 class Bent(MarginLoss):

@@ -8,7 +8,7 @@ import pytest
 
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.privacy import events
-from fedpriv.privacy.accountants import ACCOUNTANTS, UnsupportedEvent, account
+from fedpriv.privacy.accountants import ACCOUNTANTS, UnsupportedEvent, account, pld
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import Event, GaussianEvent, PureEvent, event_from_dict
@@ -20,7 +20,8 @@ from fedpriv.privacy.planning.calibration import MECHANISMS, calibrate
 from fedpriv.privacy.planning.counts import counts_plan
 from fedpriv.privacy.planning.filters import GdpFilter, PrivacyFilter, RdpFilter
 from fedpriv.privacy.planning.gradient import gradient_plan
-from fedpriv.privacy.planning.objective import ObjectiveNoise, ObjectiveProblem
+from fedpriv.privacy.planning.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
 from fedpriv.privacy.planning.output import output_plan
 from fedpriv.privacy.planning.plan import Plan, sampled
 from fedpriv.privacy.planning.shares import Sharing, shared_noise
@@ -199,6 +200,17 @@ def test_a_unit_changes_no_price(name: str, event: Event, unit: Unit) -> None:
             return str(reason)
 
     assert epsilon(replace(event, unit=unit)) == epsilon(event)
+
+
+@every_unit
+def test_a_loss_that_does_not_fit_is_bounded_by_moments_in_its_own_unit(
+    monkeypatch: pytest.MonkeyPatch, unit: Unit
+) -> None:
+    monkeypatch.setattr(pld, "_MOST_POINTS", 0)
+    event = GaussianEvent(relative_noise=3.0, adjacency=R, unit=unit)
+    numerical = ACCOUNTANTS["pld"](adjacency=R, unit=unit).compose(event)
+    by_moments = ACCOUNTANTS["rdp"](adjacency=R, unit=unit).compose(event)
+    assert numerical.epsilon(1e-6) == by_moments.epsilon(1e-6)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ REASONS = {
     "n": "needs a convex problem",
     "p": "adjacency must be 'replace-one' for pure objective perturbation",
     "c": "adjacency must be 'replace-one' for .*certified to its tolerance",
-    "j": "adjacency must be 'replace-one' for .*joint minimiser moves",
     "e": "adjacency must be 'replace-one' for equal weights",
     "s": "adjacency must be 'add-remove' with Poisson sampling",
     "o": "pure shares are for a single release",
@@ -64,6 +63,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "quantile": {"rule": "quantile"},
     "coordinate": {"rule": "coordinate"},
     "shares": {},
+    "parties sampled": {"party_rate": 0.3},
+    "C by a quantile": {"clip_quantile": 0.5, "count_noise": 50.0},
 }
 
 
@@ -95,6 +96,8 @@ class Combination:
             options["selection"] = self.law
         if "rounds" in known and self.strategy != "agd":
             options["rounds"] = 2
+        if "allow_swamped" in known:  # three parties are enough for a theorem
+            options |= {"allow_swamped": True, "local_learning_rate": 0.1}
         if "learning_rate" in known and not task.convex:
             options["learning_rate"] = 0.1
         pure = self.law in ("l2-laplace", "l1-laplace", "unsound-laplace", "polya")
@@ -197,6 +200,18 @@ def test_a_regulariser_that_is_chosen_for_the_user_is_checked_like_his_own() -> 
     for fit in ("average", "joint"):
         with pytest.raises(ValueError, match=REASONS["d"]):
             build("output-perturbation", task, fit=fit, regulariser="optimal", radius=1e4)
+
+
+def test_where_records_may_be_twice_as_many_the_squared_loss_needs_a_larger_radius() -> None:
+    """(λ/2)‖θ‖² ≤ J(0), which grows with the number of records that are really there."""
+    for radius, allowed in ((6.33, True), (6.31, False)):  # √(2/0.05) = 6.32
+        task = replace(LINEAR, loss=Squared(radius=radius, label_bound=1.0))
+        build("output-perturbation", task, fit="joint")
+        if allowed:
+            build("output-perturbation", task, fit="joint", adjacency="add-remove")
+            continue
+        with pytest.raises(ValueError, match=REASONS["d"]):
+            build("output-perturbation", task, fit="joint", adjacency="add-remove")
 
 
 def test_every_reason_of_the_table_is_explained_below_it() -> None:

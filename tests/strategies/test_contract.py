@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from fedpriv import strategies
 from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.task import PersonBounds
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import MlpModel
 from fedpriv.privacy.adjacency import Adjacency
@@ -38,6 +39,7 @@ from tests.federation.worlds import (
 
 if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import SumStrategy
+    from fedpriv.federation.task import Task
 
 SIZES, WIDTH = (30, 12, 45), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
@@ -60,6 +62,13 @@ BY_SIZES = {
     "local-objective-perturbation",
     "pathak",
 }
+
+
+def task_for(unit: Unit) -> Task:
+    """The task, with persons where those are the unit."""
+    if unit is not Unit.PERSON:
+        return TASK
+    return replace(TASK, in_place=False, persons=PersonBounds(records=2))
 
 
 def federation(task: Any = TASK) -> VectorizedFederation:
@@ -351,7 +360,7 @@ def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one
     def built(info: strategies.StrategyInfo) -> SumStrategy:
         return strategies.build(
             info,
-            task=TASK,
+            task=task_for(unit),
             budget=Budget(epsilon=1.0, delta=1e-6),
             adjacency="replace-one",
             options=ROUNDS.get(name, {}),
@@ -373,7 +382,8 @@ def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one
     strategy = built(any_unit)
     assert strategy.plan is not None
     assert {strategy.plan.unit, *(event.unit for event, _ in strategy.plan.needed)} == {unit}
-    if unit not in info.units:  # and the parties are told so: they do not answer for it
+    # The parties are told so, and do not answer; for persons, sums of gradients may be asked for.
+    if unit not in info.units and unit is not Unit.PERSON:
         with pytest.raises(ValueError, match=f"unit of the event must be .* got '{unit.value}'"):
             strategy.ask()
 
@@ -384,7 +394,7 @@ def test_equal_weights_are_for_the_record_unit(unit: Unit) -> None:
     with pytest.raises(ValueError, match=f"unit must be 'record' for equal weights, got '{unit}'"):
         strategies.build(
             info,
-            task=TASK,
+            task=task_for(unit),
             budget=Budget(epsilon=1.0, delta=1e-6),
             adjacency="replace-one",
             options={"weights": "equal"},
@@ -392,6 +402,24 @@ def test_equal_weights_are_for_the_record_unit(unit: Unit) -> None:
             run="r",
             unit=unit,
         )
+
+
+@pytest.mark.parametrize("unit", Unit)
+@pytest.mark.parametrize("name", ["gradient-perturbation", "output-perturbation"])
+def test_where_nothing_is_promised_any_unit_will_do(name: str, unit: Unit) -> None:
+    only = next(other for other in Unit if other is not unit)
+    strategy = strategies.build(
+        replace(strategies.STRATEGIES[name], units=(only,)),
+        task=task_for(unit),
+        budget=None,
+        adjacency="replace-one",
+        options={},
+        noise=streams(0, "n"),
+        run="r",
+        noise_free=True,
+        unit=unit,
+    )
+    assert strategy.plan is None
 
 
 def test_a_strategy_that_drops_the_unit_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:

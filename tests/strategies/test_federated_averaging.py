@@ -20,6 +20,7 @@ from fedpriv.learning.optimisers import Adam, Momentum, Yogi
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent
+from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.privacy.unit import Unit
@@ -29,6 +30,8 @@ from tests.statistical import FALSE_FAILURE
 from tests.strategies.plain_training import MODELS, SIZES, WIDTH, Plain, make, task_of, trained
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fedpriv.federation.task import Task
 
 DATA = random_data(SIZES, WIDTH)
@@ -367,3 +370,35 @@ def test_a_restored_run_ends_as_if_uninterrupted(options: dict[str, Any]) -> Non
     again.restore(broken.checkpoint())
     assert (trained(again, federation(task)) == whole.theta).all()
     assert again._clip == whole._clip
+
+
+@pytest.mark.parametrize("options", [{}, {"party_rate": 0.5}, {"clip_quantile": 0.5}])
+def test_what_was_committed_is_replayed_from_the_ledger(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """A process that crashed: its releases are taken from the ledger, and none is drawn again."""
+    task = task_of("logistic")
+    more = {"count_noise": 9.0} if "clip_quantile" in options else {}
+    path, budget = tmp_path / "ledger", Budget(epsilon=4.0, delta=1e-5)
+
+    def begun(ledger: Ledger) -> Any:
+        return private(task, ledger=ledger, rounds=4, clip=0.1, **options, **more)
+
+    with Ledger.create(
+        path, data_name="d", budget=budget, adjacency="add-remove", unit=Unit.PARTY
+    ) as ledger:
+        one = begun(ledger)
+        for _ in range(2):
+            one.learn(federation(task).sum(one.ask()))
+        left, clip = one.theta.copy(), one._clip
+    with Ledger.open(path) as ledger:
+        again = begun(ledger)
+        query = again.ask()
+        assert (query.round, again.round) == (2, 2)
+        assert (again.theta == left).all()
+        assert again._clip == clip
+        trained_again = again.theta.copy()
+        again.learn(federation(task).sum(query))
+        assert (again.theta != trained_again).any()
+        assert ledger.settings.unit is Unit.PARTY
+        assert {event.unit for event, _ in again.plan.releases} == {Unit.PARTY}

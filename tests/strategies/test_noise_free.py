@@ -24,6 +24,7 @@ from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.strategies import NoisyGradients, NoisyOptions, Setup, StrategyInfo, plan_gradients
+from tests.federation.queries.test_person_sensitivity import data, make_task, visits
 from tests.federation.worlds import (
     PRIVATE,
     build,
@@ -49,6 +50,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "adaptive-clipping": {"rounds": 7},
     "agd": {"rounds": 7},
     "learned-protection": {"horizon": 7},
+    "federated-averaging": {"rounds": 3, "allow_swamped": True},
+    "scaffold": {"rounds": 3, "allow_swamped": True},
 }
 
 
@@ -217,6 +220,41 @@ def test_shares_of_noise_are_left_out_too() -> None:
     query = strategy.ask()
     assert query is not None
     assert query.share is None
+
+
+def test_the_twin_of_a_run_for_persons_clips_persons() -> None:
+    """A person's gradients are summed, and clipped as one, without any noise, too."""
+    clip, rows, task = 0.1, visits(), make_task()
+    world = VectorizedFederation(data(rows), task=task, sampling=streams(0, "s"))
+    strategy = twin(
+        "gradient-perturbation", task, unit="person", rounds=1, clip=clip, learning_rate=1.0
+    )
+    moved = train(strategy, world).theta * -task.records
+    at_home: dict[tuple[str, int], Any] = {}
+    for who, party, x, y in rows:  # at zero the gradient of a record is -yx/2
+        at_home[who, party] = at_home.get((who, party), 0) - y * np.array(x) / 2
+    norms = {key: float(np.linalg.norm(vector)) for key, vector in at_home.items()}
+    assert max(norms.values()) > 5 * clip
+    factors = {key: min(1, (1 - CLIP_MARGIN) * clip / norm) for key, norm in norms.items()}
+    expected = sum(factors[key] * vector for key, vector in at_home.items())
+    assert moved == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_twin_asks_for_no_unit_that_its_strategy_could_protect() -> None:
+    """So that strategies for records and for parties can be compared without their noise."""
+    ask = partial(
+        strategies.build,
+        "gradient-perturbation",
+        task=TASK,
+        adjacency="replace-one",
+        options={},
+        noise=streams(0, "noise"),
+        run="run",
+        unit="party",
+    )
+    assert ask(budget=None, noise_free=True).plan is None
+    with pytest.raises(ValueError, match="unit must be 'record'"):
+        ask(budget=Budget(epsilon=1.0, delta=1e-6))
 
 
 # A twin is never released.

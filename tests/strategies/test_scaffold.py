@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from flwr.app import RecordDict
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.party.client_app import ContextStore
 from fedpriv.federation.party.guard import Policy
 from fedpriv.federation.party.party import Party
 from fedpriv.privacy.budget import Budget
@@ -167,3 +169,19 @@ def test_local_momentum_is_refused() -> None:
     query = make(scaffold, task_of("logistic"), rounds=1).ask()
     with pytest.raises(ValueError, match="control must be None with a count or local momentum"):
         replace(query, training=replace(query.training, momentum=0.5))
+
+
+def test_a_variate_is_kept_where_every_message_has_a_process_of_its_own() -> None:
+    """As on Ray: a fresh party, and nothing but the state of its node between two rounds."""
+    task = task_of("logistic")
+    strategy = make(scaffold, task, rounds=3, local_learning_rate=0.5)
+    world, one, node = federation(task), party(2), RecordDict()
+    while (query := strategy.ask()) is not None:
+        expected = one.answer(query)
+        store = ContextStore(node)
+        with store.held():
+            found = party(2).answer(query, store)
+        assert found.tolist() == expected.tolist()
+        if query.round == 2:  # whoever forgets answers something else
+            assert party(2).answer(query).tolist() != found.tolist()
+        strategy.learn(world.sum(query))

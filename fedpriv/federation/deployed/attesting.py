@@ -2,10 +2,11 @@
 
 A party believes nothing here that it can check. It signs a document if
 
-- its server signed it, and it is of the party's own roster, number and name;
+- its server signed it, and it is of the party's own roster, number and name, and of its peers;
 - it is of the experiment that the party is shown, whose hash is in the run's name, and states the
   protection of that experiment, which is the one that the party answered under;
-- ε, the threshold and n_min follow from the rest of it (`statement_document.recomputed`);
+- ε and its other forms, the threshold and n_min follow from the rest of it
+  (`statement_document.recomputed`);
 - its ledger has paid for at least one release of this run, under the same adjacency and for the
   same unit, and for none that is not stated: for every event at most as often as the document says.
   What the run cost its records is then at most the stated ε. *Proof.* The releases that it paid for
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.deployed.statement_document import (
+    Member,
     Unsound,
     members_of,
     recomputed,
@@ -52,6 +54,7 @@ class Signatory:
         name: Its own.
         identity: Its private key.
         roster: The digest of its own roster, in hexadecimal digits.
+        members: The parties of that roster, itself among them.
         server: The server's public identity, as its own roster or policy pins it.
         run: What the names of the runs of the experiment begin with that it is shown.
         protection: What that experiment asks for.
@@ -61,6 +64,7 @@ class Signatory:
     name: str
     identity: Ed25519PrivateKey
     roster: str
+    members: tuple[Member, ...]
     server: bytes
     run: str
     protection: Protection
@@ -77,12 +81,14 @@ def attest(signed: SignedStatement, ledger: LedgerView, signatory: Signatory) ->
     if document["roster"] != signatory.roster:
         raise QueryRefused("the statement is of another roster than this party's.")
     try:
-        places = [(each.number, each.name, each.identity) for each in members_of(document)]
+        members = members_of(document)
     except Unsound as error:
         raise QueryRefused(f"the statement does not hold together: {error}") from None
     own = signatory.identity.public_key().public_bytes_raw()
-    if (signatory.number, signatory.name, own) not in places:
+    if Member(number=signatory.number, name=signatory.name, identity=own) not in members:
         raise QueryRefused("the statement does not name this party as its roster does.")
+    if members != signatory.members:
+        raise QueryRefused("the statement names other parties than those of the roster.")
     _require_protection(document, signatory)
     for finding in recomputed(document):
         if not finding.passed:

@@ -3,6 +3,11 @@
 They need no seat in a run and no record. What a party relies on is its own: its ledger says what it
 paid for, its roster whose statement it is. An errand that is repeated has the same end.
 
+**Attested is over.** A signature says what a run has cost. It was true when it was given and must
+stay so: that a run was attested is durable before the signature leaves, and no query of that run is
+answered from then on. A server that had the statement signed early could go on, at the expense of
+the budget, and the statement would tell of less than the run had cost.
+
 **Cancelled is for good.** The mark that a run was cancelled is durable before its seats are closed
 and its answer is erased, so that whatever fails in between, no query of that run is answered any
 more. What the run has spent stays spent: its releases may have been seen.
@@ -77,6 +82,7 @@ class Errands:
         signed = self._read(errand.statement)
         with self.party.account() as ledger:
             said = attest(signed, ledger, self.signatory)
+            self.journal.attest(run_of(signed.document))  # before the signature leaves
         return Attested(
             run=errand.run,
             round=errand.round,

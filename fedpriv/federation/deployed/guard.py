@@ -106,6 +106,12 @@ def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:
             f"the run allows for a fraction of {stated.corrupt:g} of colluding parties, and this "
             f"party for {policy.colluding:g}."
         )
+    persons = engagement.task.persons
+    if persons is not None and persons.parties < policy.person_parties:
+        raise QueryRefused(
+            f"the run counts on persons with records at {persons.parties} parties at most, and "
+            f"this party on {policy.person_parties}."
+        )
     if policy.min_parties > parties:
         raise QueryRefused(
             f"the roster has {parties} parties, and this party answers in sums of at least "

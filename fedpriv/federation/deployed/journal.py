@@ -11,6 +11,7 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
     answers/RUN         the latest release of a run: the secret of its draw, then the answer
     heard/RUN           the latest instruction of a run: its number and digest
     cancelled/RUN       a run that was cancelled: its name
+    attested/RUN        a run whose statement was signed, and which is over: its name
 
 Seats and answers are kept for the latest runs. Of an older one the name of the seat is left, so
 that it is not joined again, and the ledger's rows, so that no release of it is drawn again. Numbers
@@ -83,14 +84,15 @@ class Journal:
         self._answers = folder / "answers"
         self._heard = folder / "heard"
         self._cancelled = folder / "cancelled"
+        self._attested = folder / "attested"
         self._ledger = folder / "ledger"
         self._left = folder / "left"
 
     @property
     def used(self) -> bool:
-        """Whether this party has ever used its ledger, or begun an answer."""
+        """Whether this party has ever used its ledger, or begun an answer, or put one back."""
         begun = self._answers.is_dir() and any(self._answers.iterdir())
-        return begun or self._ledger.exists()
+        return begun or self._ledger.exists() or self._left.exists()
 
     @property
     def ledger(self) -> LedgerMark | None:
@@ -117,13 +119,14 @@ class Journal:
     def leave(self, *joined: str, ledger: LedgerMark) -> None:
         """Leave all runs for good: those joined, here or as told, and all that ``ledger`` knows.
 
-        Their protocol state, answers and draws are erased.
+        Their protocol state, answers and draws are erased. That they were left is known first: no
+        ledger is made anew then, whatever comes between this and putting the old one back.
         """
+        _write(self._left, ledger.to_bytes())
         for run in {*joined, *self.joined}:
             _write(self._seats / run, b"")
         for answer in self._answers.glob("*"):
             answer.unlink()
-        _write(self._left, ledger.to_bytes())
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -202,6 +205,16 @@ class Journal:
             _write(path, b"")
         if self._answer(name).exists():
             _write(self._answer(name), b"")
+
+    def attested(self, name: str) -> bool:
+        """Whether the statement of the run that queries call ``name`` was signed."""
+        return (self._attested / _key(name)).exists()
+
+    def attest(self, name: str) -> None:
+        """Remember that the statement of a run is signed: no query of it is answered any more."""
+        self._attested.mkdir(mode=_FOLDER, exist_ok=True)
+        if not self.attested(name):
+            _write(self._attested / _key(name), name.encode())
 
     def _answer(self, name: str) -> Path:
         return self._answers / _key(name)

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 from fedpriv.data import Files, bound, table_identity
 from fedpriv.federation.deployed.guard import check_terms
 from fedpriv.federation.deployed.journal import LedgerMark
+from fedpriv.federation.deployed.one_draw import require_one_draw, require_remembered
 from fedpriv.federation.deployed.own_tables import OwnTable
 from fedpriv.federation.party.answered import SALT_BYTES, Given, recalled
 from fedpriv.federation.party.guard import QueryRefused
@@ -121,12 +122,15 @@ class DeployedParty:
             raise ValueError("answers must be the journal of the party: they must outlive it.")
         if journal.cancelled(query.run):
             raise QueryRefused("this run was cancelled, for good.")
+        if journal.attested(query.run):
+            raise QueryRefused("this run is over: this party has signed the statement of it.")
         event = check_terms(query, self._engagement, file.policy, file.adjacency, file.unit)
         with _faults(file.name), self._ledger() as ledger:
             self._require_not_left(ledger, query)
-            roster = self._engagement.roster
-            given = recalled(query, journal.given(query.run), roster=roster)
-            _require_one_draw(query, given, _foreseen(ledger, query, event))
+            roster, last = self._engagement.roster, journal.given(query.run)
+            given = recalled(query, last, roster=roster)
+            require_one_draw(query, given, _foreseen(ledger, query, event))
+            require_remembered(query, last, ledger)
             if given is not None and not given.pending and not query.joint_fit:
                 reservation, vector = _reserve(ledger, query, event), given.vector
             else:
@@ -296,20 +300,6 @@ def _unpaid(query: Query, event: Event) -> Iterator[None]:
         raise QueryRefused(
             f"this party's ledger adds up by a rule that has no price for {event.kind} releases."
         ) from None
-
-
-def _require_one_draw(query: Query, given: Given | None, status: str) -> None:
-    """Refuse a release that the ledger knows, and whose draw the journal does not."""
-    if status == "committed" and (given is None or given.pending):
-        raise QueryRefused(
-            f"release {query.round} of this run was answered already, and the answer is not "
-            "in the state directory any more. Another one would be a second draw of noise."
-        )
-    if status == "reserved" and given is None:
-        raise QueryRefused(
-            f"release {query.round} of this run was begun already, and its draw is not in the "
-            "state directory any more. Another one would be a second draw of noise."
-        )
 
 
 @contextmanager

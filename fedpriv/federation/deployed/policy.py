@@ -92,6 +92,8 @@ class PartyPolicy:
         max_local_steps: The most steps of local training that it takes for one answer.
         max_seconds: The longest that one message may take here, whatever time the server gives it.
         units: Whose privacy a release may be planned for, so that this party answers.
+        person_parties: Under the person unit, at how many parties a person of this one's may have
+            records, for all that its owner knows: runs that count on fewer are refused.
     """
 
     strategies: tuple[str, ...]
@@ -107,6 +109,7 @@ class PartyPolicy:
     max_seconds: float = MOST_SECONDS
     max_local_steps: int = MOST_LOCAL_STEPS
     units: tuple[Unit, ...] = (DEFAULT_UNIT,)
+    person_parties: int = 1
 
     def __post_init__(self) -> None:
         for name in ("strategies", "queries", "units"):
@@ -114,7 +117,7 @@ class PartyPolicy:
                 raise ValueError(f"{name} must name at least one, got none: nothing is allowed.")
         object.__setattr__(self, "units", tuple(map(Unit, self.units)))
         require_choice(QUERIES, **{f"queries[{i}]": kind for i, kind in enumerate(self.queries)})
-        require_count(min_parties=self.min_parties)
+        require_count(min_parties=self.min_parties, person_parties=self.person_parties)
         if self.min_parties < _LEAST_PARTIES:
             raise ValueError(
                 f"min_parties must be at least {_LEAST_PARTIES}, got {self.min_parties}: the sum "

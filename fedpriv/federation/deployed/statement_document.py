@@ -22,6 +22,7 @@ from fedpriv.privacy.conversions import group_privacy
 from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.written_plan import events_of
+from fedpriv.privacy.statement.guarantee_forms import understated
 from fedpriv.privacy.unit import Unit, person_steps
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def releases_of(document: Mapping[str, Any]) -> Block:
             (event_from_dict(event), _whole(count))
             for event, count in document["statement"]["releases"]
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unsound(f"its releases cannot be read: {error}") from None
     counts = [count for _, count in block]
     if not block or min(counts) < 1 or sum(counts) > _MOST_RELEASES:
@@ -153,6 +154,7 @@ def recomputed(document: Mapping[str, Any]) -> tuple[Finding, ...]:
         "statement": _check_statement,
         "releases": _check_releases,
         "epsilon": _check_epsilon,
+        "other forms": _check_forms,
         "threshold": _check_threshold,
         "n_min": _check_shares,
         "budget": _check_budget,
@@ -236,6 +238,12 @@ def _check_epsilon(document: Mapping[str, Any]) -> str:
     return f"epsilon = {found!r} at delta = {delta!r}, by {report.method}, as stated."
 
 
+def _check_forms(document: Mapping[str, Any]) -> str:
+    if why := understated(document["statement"], releases_of(document), slack=_SLACK):
+        raise Unsound(why)
+    return "mu, rho and an attacker's advantage, where they are stated, follow from the releases."
+
+
 def _check_threshold(document: Mapping[str, Any]) -> str:
     statement, masks = document["statement"], document["masks"]
     trust, parties = statement["trust"], len(members_of(document))
@@ -243,12 +251,7 @@ def _check_threshold(document: Mapping[str, Any]) -> str:
         if trust["secure_aggregation"] != "off":
             raise Unsound("it states secure aggregation, and no numbers of masks.")
         return "no masks: the server saw every party's answer."
-    protection = Protection(
-        level=masks["level"],
-        corrupt=masks["corrupt"],
-        dropout=masks["dropout"],
-        least=masks["least"],
-    )
+    protection = Protection(**{name: masks[name] for name in asdict(Protection())})
     share = _share(statement)
     again = _masks(protection, parties, share)
     for name, value in (again or {}).items():

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedpriv.federation.deployed.attesting import require_paid
 from fedpriv.federation.deployed.statement_document import (
     Finding,
     Member,
@@ -20,6 +21,7 @@ from fedpriv.federation.deployed.statement_document import (
     recomputed,
     releases_of,
 )
+from fedpriv.federation.party.guard import QueryRefused
 
 if TYPE_CHECKING:
     from fedpriv.privacy.ledger.view import LedgerView
@@ -166,13 +168,21 @@ def _ledger(signed: SignedStatement, ledger: LedgerView | None) -> Finding:
         heads["the server"] = (at_server["rows"], at_server["head"])
     for name, (rows, head) in heads.items():
         if ledger.hash_of(rows) == head:
-            return Finding(
-                check="ledger",
-                passed=True,
-                words=f"the ledger given is that of {name}, and has the row that was signed.",
-            )
+            return _paid(signed, ledger, name)
     return Finding(
         check="ledger",
         passed=False,
         words="the ledger given has none of the heads that were signed.",
+    )
+
+
+def _paid(signed: SignedStatement, ledger: LedgerView, name: str) -> Finding:
+    """Whether a ledger, with all rows added since, has paid for no release that is not stated."""
+    known = f"the ledger given is that of {name}, and has the row that was signed"
+    try:
+        require_paid(signed.document, ledger)
+    except QueryRefused as error:
+        return Finding(check="ledger", passed=False, words=f"{known}. But {error}")
+    return Finding(
+        check="ledger", passed=True, words=f"{known}, and no release that is not stated."
     )

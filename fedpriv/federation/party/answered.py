@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from fedpriv.secagg.numbers.fixed_point import Ring
 
 SALT_BYTES = 32
+ROSTER_BYTES = 32
+ONLY_ROSTER = bytes(ROSTER_BYTES)
+"""What stands for the roster where there are no epochs of it."""
 _ERASED = bytes(SECRET_BYTES)
 _FIT = sha256(b"every exchange of a joint fit").digest()
 
@@ -39,7 +42,9 @@ class Given(Packed):
 
     Attributes:
         release: Which release of the run the query serves.
-        query: What `digest_of` says of the query, and of the roster that it came under.
+        query: What `digest_of` says of the query.
+        roster: The digest of the roster that the run began under, where there are epochs of it: the
+            numbers of ``opened`` are other parties in another one. Else zeros.
         salt: Random, where a ledger keeps the digest, which must not tell the answer.
         secret: All randomness of the answer follows from it; zeros once the answer is here, and
             where it has no randomness.
@@ -54,6 +59,7 @@ class Given(Packed):
     layout: ClassVar[Layout] = {
         "release": Number(8),
         "query": Fixed(32),
+        "roster": Fixed(ROSTER_BYTES),
         "salt": Fixed(SALT_BYTES),
         "secret": Fixed(SECRET_BYTES),
         "vector": Vector(),
@@ -66,6 +72,7 @@ class Given(Packed):
     query: bytes
     vector: Ring
     shared: int
+    roster: bytes = ONLY_ROSTER
     salt: bytes = bytes(SALT_BYTES)
     secret: bytes = _ERASED
     seat: bytes = bytes(32)
@@ -74,12 +81,13 @@ class Given(Packed):
 
     @classmethod
     def to(
-        cls, query: Query, *, salt: bytes, secret: bytes = _ERASED, roster: bytes = b""
+        cls, query: Query, *, salt: bytes, secret: bytes = _ERASED, roster: bytes = ONLY_ROSTER
     ) -> Given:
         """What is known of the answer to ``query`` before it is computed."""
         return cls(
             release=query.round,
-            query=digest_of(query, roster=roster),
+            query=digest_of(query),
+            roster=roster,
             salt=salt,
             secret=secret,
             vector=np.zeros(0, np.uint64),
@@ -118,6 +126,7 @@ class LatestAnswers:
 
     def __init__(self) -> None:
         self._given: dict[str, Given] = {}
+        self.remembered = b""  # of earlier rounds, where answers depend on them
 
     def given(self, name: str) -> Given | None:
         """The latest answer of the run that queries call ``name``."""
@@ -128,29 +137,23 @@ class LatestAnswers:
         self._given[name] = given
 
 
-def digest_of(query: Query, *, roster: bytes = b"") -> bytes:
-    """What the one query of a release is known by; all exchanges of a joint fit are one.
-
-    The roster belongs to it where there are epochs of it: the numbers of parties, which `Given` has
-    of an opened sum, are other parties in another one.
-
-    Args:
-        query: The query.
-        roster: The digest of the roster that it is answered under; empty where there is only one.
-    """
-    asked = _FIT if query.joint_fit else sha256(to_bytes(query)).digest()
-    return sha256(roster + asked).digest() if roster else asked
+def digest_of(query: Query) -> bytes:
+    """What the one query of a release is known by; all exchanges of a joint fit are one."""
+    return _FIT if query.joint_fit else sha256(to_bytes(query)).digest()
 
 
-def recalled(query: Query, last: Given | None, *, roster: bytes = b"") -> Given | None:
+def recalled(query: Query, last: Given | None, *, roster: bytes = ONLY_ROSTER) -> Given | None:
     """What was begun or answered for this very query; None if it serves a later release.
 
     Raises:
-        QueryRefused: The release was begun or answered, or passed over, under another query or
-            another roster.
+        QueryRefused: The run began under another roster, or the release was begun or answered, or
+            passed over, under another query.
     """
-    asked = digest_of(query, roster=roster)
-    if last is None or (last.release, last.query) == (query.round, asked):
+    if last is not None and last.roster != roster:
+        raise QueryRefused(
+            "this run began under another epoch of the roster, and belongs to it: start a new one."
+        )
+    if last is None or (last.release, last.query) == (query.round, digest_of(query)):
         return last
     if query.round <= last.release:
         what = "begun" if last.pending else "answered"

@@ -162,11 +162,11 @@ class MemoryStore(LatestAnswers):
             for name, given in self._given.items()
             for part in (name.encode(), given.to_bytes())
         ]
-        return pack([self._memory.to_bytes(), *answers])
+        return pack([self._memory.to_bytes(), self.remembered, *answers])
 
     def read(self, data: bytes) -> None:
         """Take over what `to_bytes` wrote; `MalformedMessage` for anything else."""
-        memory, *answers = unpack(data)
+        memory, self.remembered, *answers = unpack(data)
         self._memory = Memory.from_bytes(memory)
         self._given = {name.decode(): Given.from_bytes(given) for name, given in _pairs(answers)}
 

@@ -10,9 +10,9 @@ import numpy as np
 from fedpriv.federation.party.answered import LatestAnswers, answered_once
 from fedpriv.federation.party.answers import Holdings
 from fedpriv.federation.party.draws import draw, draw_local_noise
-from fedpriv.federation.party.guard import Policy, check_query
+from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
 from fedpriv.federation.party.stack import stack_persons
-from fedpriv.federation.party.training import Trainees, coins
+from fedpriv.federation.party.training import Trainees, Variates, coins
 from fedpriv.federation.queries.local_training import LocalTrainingQuery
 
 if TYPE_CHECKING:
@@ -109,10 +109,25 @@ class Party:
             QueryRefused: The query breaks a rule of this party. Nothing was computed.
         """
         check_query(query, self._task, self._policy)
-        if answers is None and not query.noise_by_party:
+        if answers is None and not (query.noise_by_party or query.remembering):
             return self.compute(query)
         kept = self._answers if answers is None else answers
+        if query.remembering:
+            return self._remembering(query, kept)
         return answered_once(query, kept, partial(self.compute, query))
+
+    def _remembering(self, query: Query, answers: Answers) -> Ring:
+        """The answer, with what the party keeps of earlier rounds where its answers are kept."""
+        if not isinstance(answers, LatestAnswers):
+            raise QueryRefused("this party keeps nothing of earlier rounds.")
+        if answers.remembered:
+            self._trainees.variates = Variates.from_bytes(answers.remembered)
+        elif answers is not self._answers:
+            self._trainees.variates = None
+        vector = answered_once(query, answers, partial(self.compute, query))
+        if self._trainees.variates is not None:
+            answers.remembered = self._trainees.variates.to_bytes()
+        return vector
 
     def compute(self, query: Query) -> Ring:
         """The answer to a query that was checked, with noise drawn now: for who keeps it."""

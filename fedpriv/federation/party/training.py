@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from fedpriv.federation.protocol.wire import pack, unpack
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.sampling import poisson_sample
 from fedpriv.learning.training.summed import RoundedSum
@@ -52,6 +53,22 @@ class Variates:
     round: int
     before: Vectors
     after: Vectors
+
+    def to_bytes(self) -> bytes:
+        """Those of one party, where every message may have a process of its own."""
+        number = self.round.to_bytes(8, "big")
+        return pack([self.run.encode(), number, self.before.tobytes(), self.after.tobytes()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Variates:
+        """Read back what `to_bytes` wrote."""
+        run, number, before, after = unpack(data)
+        return cls(
+            run=run.decode(),
+            round=int.from_bytes(number, "big"),
+            before=np.frombuffer(before)[np.newaxis],
+            after=np.frombuffer(after)[np.newaxis],
+        )
 
 
 def coins(query: LocalTrainingQuery, parties: int, stream: RandomStream) -> Mask:

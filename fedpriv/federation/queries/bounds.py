@@ -18,7 +18,8 @@ from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.learning.rounding_error import rounding_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms.shares import SharedNoise
-from fedpriv.privacy.planning.objective import ObjectiveProblem, linear_reach
+from fedpriv.privacy.planning.objective import linear_reach
+from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
 from fedpriv.secagg import FixedPoint
 from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 
@@ -282,6 +283,7 @@ def objective_problem(
         lipschitz_everywhere=isinf(task.loss.domain_radius),
         curvature=task.curvature,
         curvature_rank=task.loss.outputs,
+        one_sided=task.loss.one_sided,
         records=records,
         regulariser=regulariser,
         dimension=task.dimension,

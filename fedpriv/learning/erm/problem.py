@@ -151,14 +151,19 @@ def minimiser_sensitivity(
     strong_convexity: Number,
     tolerance: float,
     headroom: float = 1.0,
+    replaced: bool = True,
 ) -> Number:
-    """How far replacing one record moves a minimiser known to a gradient norm of ``tolerance``.
+    """How far one record moves a minimiser known to a gradient norm of ``tolerance``.
 
-    2G/(nΛ) + 2·tolerance/Λ in L2: the gradients of the two objectives differ by at most 2G/n at
-    either minimiser, so by strong convexity these lie within 2G/(nΛ) of one another, and
-    each computed point within tolerance/Λ of its own (Chaudhuri, Monteleoni and Sarwate 2011,
-    and the triangle inequality). Assumes the same n and the same linear term on both sides, and at
-    most ``headroom``·n records, which matters where G holds inside a ball only.
+    ``replaced`` by another, 2G/(nΛ) + 2·tolerance/Λ in L2: the gradients of the two objectives
+    differ by at most 2G/n at either minimiser, so by strong convexity these lie within 2G/(nΛ) of
+    one another, and each computed point within tolerance/Λ of its own (Chaudhuri, Monteleoni and
+    Sarwate 2011, and the triangle inequality). If it joins or leaves, the gradients differ by G/n,
+    and G/(nΛ) takes the place of 2G/(nΛ).
+
+    Assumes the same n and the same linear term on both sides, so that n is a declared number where
+    records join and leave; and at most ``headroom``·n records, which matters where G holds inside a
+    ball only.
 
     Raises:
         ValueError: G is not known to hold at the minimisers.
@@ -170,7 +175,7 @@ def minimiser_sensitivity(
     least = float(torch.as_tensor(strong_convexity).min())
     require_lipschitz_minimiser(loss, least, headroom=headroom)
     lipschitz = loss.lipschitz_for(feature_bound)
-    return 2 * (lipschitz / records + tolerance) / strong_convexity
+    return ((2 if replaced else 1) * lipschitz / records + 2 * tolerance) / strong_convexity
 
 
 def _check_records(features: Tensor, labels: Tensor, feature_bound: float) -> None:

@@ -6,10 +6,11 @@ A record's loss is f(θ; x, y) = ℓ(⟨θ, x⟩, y), so its gradient is ``slope
 - ``lipschitz``: G with ‖∇f‖₂ ≤ G, the clip norm that clips nothing, and the G of 2G/(nλ);
 - ``domain_radius``: for ‖θ‖₂ up to which that G holds; infinite if for all θ;
 - ``smoothness``: c with ∇²f ≼ c·I, the c of objective perturbation and of the step size 1/(c + λ);
-- ``outputs``: the rank that a record's Hessian can have, in units of ``x xᵀ``.
+- ``outputs``: the rank that a record's Hessian can have, in units of ``x xᵀ``;
+- ``one_sided``: whether a record's slope keeps its sign, which saves objective perturbation noise.
 
 A theorem about minimisers asks for some of these, and its own function refuses a loss without them
-(`fedpriv.learning.erm.problem`, `fedpriv.privacy.planning.objective`). The constants have no
+(`fedpriv.learning.erm.problem`, `fedpriv.privacy.planning.objective_rules`). The constants have no
 default: a new loss must say what it can promise.
 
 Methods are elementwise over tensors of any shape, keep the dtype of the score, and neither overflow

@@ -39,6 +39,15 @@ class Loss(ABC):
         """c: the largest Hessian eigenvalue of one record with ‖x‖₂ ≤ 1."""
 
     @property
+    def one_sided(self) -> bool:
+        """Whether the slope of a record has one sign, whatever its score is: it may be zero.
+
+        So it is for a loss of the margin y·score that only falls. Objective perturbation then needs
+        less noise. False, which is always right, unless a loss says otherwise.
+        """
+        return False
+
+    @property
     def slope_rounding(self) -> float:
         """R: a float64 ``slope`` is off by at most R + 8u·|slope| (u = 2⁻⁵³) at its score, in L2.
 

@@ -39,6 +39,11 @@ class Logistic(MarginLoss):
         return inf
 
     @property
+    def one_sided(self) -> bool:
+        """True: it falls with the margin, at every score."""
+        return True
+
+    @property
     def smoothness(self) -> float:
         """1/4: p(1 - p) at p = 1/2."""
         return 0.25
@@ -81,6 +86,11 @@ class HuberHinge(MarginLoss):
     def domain_radius(self) -> float:
         """Infinite: G holds for every θ."""
         return inf
+
+    @property
+    def one_sided(self) -> bool:
+        """True: the hinge falls with the margin, and is then zero."""
+        return True
 
     @property
     def smoothness(self) -> float:

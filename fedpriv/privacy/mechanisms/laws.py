@@ -3,4 +3,5 @@
 from typing import Literal
 
 Law = Literal["gaussian", "l2-laplace", "l1-laplace", "unsound-laplace"]
+PureLaw = Literal["l2-laplace", "l1-laplace"]
 LAWS: tuple[Law, ...] = ("gaussian", "l2-laplace", "l1-laplace", "unsound-laplace")

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv._validate import require_positive
+from fedpriv._validate import require_count, require_positive
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.conversions import pure_epsilon_before_sampling
+from fedpriv.privacy.mechanisms import (
+    GaussianMechanism,
+    L1LaplaceMechanism,
+    L2LaplaceMechanism,
+)
 from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
+from fedpriv.privacy.samplers.sampler import require_scale
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.mechanisms import Mechanism
+    from fedpriv.privacy.mechanisms.laws import PureLaw
+
+_LAPLACE = {kind.name: kind for kind in (L2LaplaceMechanism, L1LaplaceMechanism)}
+_MOST_STEPS = 2.0**36  # standard deviation of Laplace noise, in steps of the grid, that is sampled
 
 
 def gradient_plan(
@@ -60,14 +71,7 @@ def gradient_plan(
             what is in it moves the sum by an equal part of ``sensitivity`` at most.
     """
     relation, whose = Adjacency(adjacency), Unit(unit)
-    require_positive(clip_norm=clip_norm)
-    require_sizes(sizes)
-    moved = grid_sensitivity(sensitivity, dimension=dimension, step=step)
-    if sensitivity < relation.sum_sensitivity * clip_norm:
-        raise ValueError(
-            f"sensitivity must be at least {relation.sum_sensitivity:g} times the clip_norm of "
-            f"{clip_norm:g} under {relation.value} adjacency, got {sensitivity:g}."
-        )
+    moved = _moved(sensitivity, clip_norm, dimension, step, relation)
     if relative_noise is None:
         calibrated = calibrate(
             epsilon=budget.epsilon,
@@ -84,17 +88,106 @@ def gradient_plan(
         noise = tuple(z / relation.sum_sensitivity for z in calibrated.noise_multipliers)
     else:
         noise = (relative_noise,) * rounds
-    return FixedPlan(
-        strategy="gradient-perturbation",
-        query="the sum of its records' clipped gradients at the current model",
-        released="every round's noisy sum of gradients, hence every model of the run",
-        budget=budget,
-        mechanisms=tuple(
+    return _plan(
+        budget,
+        tuple(
             GaussianMechanism(
                 sensitivity=moved, stddev=relative * moved, adjacency=relation, unit=whose
             )
             for relative in noise
         ),
+        sizes=sizes,
+        dimension=dimension,
+        step=step,
+        clip_norm=clip_norm,
+        sampling_rate=sampling_rate,
+        parts=parts,
+        accountant=accountant,
+    )
+
+
+def laplace_gradient_plan(
+    *,
+    budget: Budget,
+    rounds: int,
+    sensitivity: float,
+    clip_norm: float,
+    sizes: Sequence[int],
+    dimension: int,
+    step: float,
+    adjacency: Adjacency | str,
+    law: PureLaw,
+    sampling_rate: float = 1.0,
+    unit: Unit | str = DEFAULT_UNIT,
+) -> FixedPlan:
+    """Laplace gradient descent: T noisy sums of clipped gradients under pure ε, δ = 0.
+
+    Guarantee. Every release is ε_t-DP by its law, calibrated to ``sensitivity``, plus √d·step for
+    the grid; they add up to T·ε_t = ε (basic composition: at δ = 0 there is no better one). On a
+    Poisson sample a release costs ln(1 + q(e^{ε_t} − 1)), and that is what adds up.
+
+    Gradients are clipped in L2. "l2-laplace" has a density ∝ exp(-ε_t‖b‖₂/Δ₂), and "l1-laplace"
+    independent coordinates for Δ₁ ≤ √d·Δ₂: noise of √(d + 1)·Δ₂/ε_t or √(2d)·Δ₂/ε_t a coordinate.
+
+    Args: as `gradient_plan`, with the same noise in all rounds.
+    """
+    require_count(rounds=rounds)
+    relation, whose = Adjacency(adjacency), Unit(unit)
+    moved = _moved(sensitivity, clip_norm, dimension, step, relation)
+    if budget.delta != 0:
+        raise ValueError(f"delta must be 0 with law = {law}, got {budget.delta!r}. Use gaussian.")
+    epsilon = pure_epsilon_before_sampling(
+        epsilon=budget.epsilon / rounds, sampling_rate=sampling_rate
+    )
+    mechanism = _LAPLACE[law](
+        sensitivity=moved, epsilon=epsilon, dimension=dimension, adjacency=relation, unit=whose
+    )
+    # What cannot be drawn is refused now, and not after a release was paid for.
+    require_scale(largest=_MOST_STEPS, noise_stddev=mechanism.noise_stddev / step)
+    return _plan(
+        budget,
+        (mechanism,) * rounds,
+        sizes=sizes,
+        dimension=dimension,
+        step=step,
+        clip_norm=clip_norm,
+        sampling_rate=sampling_rate,
+        accountant="auto",
+    )
+
+
+def _moved(
+    sensitivity: float, clip_norm: float, dimension: int, step: float, adjacency: Adjacency
+) -> float:
+    """The sensitivity on the grid; refused if it is less than a clipped gradient's."""
+    require_positive(clip_norm=clip_norm)
+    if sensitivity < adjacency.sum_sensitivity * clip_norm:
+        raise ValueError(
+            f"sensitivity must be at least {adjacency.sum_sensitivity:g} times the clip_norm of "
+            f"{clip_norm:g} under {adjacency.value} adjacency, got {sensitivity:g}."
+        )
+    return grid_sensitivity(sensitivity, dimension=dimension, step=step)
+
+
+def _plan(
+    budget: Budget,
+    mechanisms: tuple[Mechanism, ...],
+    *,
+    sizes: Sequence[int],
+    dimension: int,
+    step: float,
+    clip_norm: float,
+    sampling_rate: float,
+    parts: int = 1,
+    accountant: str,
+) -> FixedPlan:
+    require_sizes(sizes)
+    return FixedPlan(
+        strategy="gradient-perturbation",
+        query="the sum of its records' clipped gradients at the current model",
+        released="every round's noisy sum of gradients, hence every model of the run",
+        budget=budget,
+        mechanisms=mechanisms,
         parties=len(sizes),
         records=sum(sizes),
         smallest_party=min(sizes),

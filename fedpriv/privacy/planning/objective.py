@@ -2,52 +2,43 @@
 
 The minimiser of  (1/n)Σ f(θ) + (Λ/2)‖θ‖² + bᵀθ/n + (Δ/2)‖θ‖²  is private if b is random enough. The
 map from b to the minimiser is a change of variables, and its Jacobian is part of the privacy loss:
-forms that omit it claim too much when nΛ is small. Both rules below include it.
-
-What the rules demand of a loss, and `ObjectiveProblem` refuses to do without:
-
-- *Lipschitz everywhere.* b is unbounded, and so is the minimiser: a G that holds inside a ball only
-  says nothing about the neighbour of a minimiser outside, and no ε holds.
-- *Smooth, with a Hessian of rank one per record*: the Jacobians of neighbours then differ by a
-  factor of at most 1 + c/(nΛ).
-- *The same n on both sides*, in nΛ, in b/n and in the calibration. Where a record joins or leaves,
-  n is a declared constant and not the number of records: with that, the gradients would differ by
-  Λθ as well, which no bound covers.
+forms that omit it claim too much when nΛ is small. Both rules of
+`fedpriv.privacy.planning.objective_rules` include it.
 
 No solver finds the exact minimiser that the theorems speak of. *Approximate minima perturbation*
 (Iyengar, Near, Song, Thakkar, Thakurta and Wang 2019): a point with gradient norm at most γ lies
-within γ/Λ of the minimiser, so two of them lie within 2γ/Λ of one another when the minimisers
-agree, and a little output noise, paid for by a share of the budget, hides the difference. The same
-noise hides that b is drawn on a grid, where the theorems speak of a density: rounding b moves the
-minimiser by at most √d·step/(2nΛ), in each of the two.
+within γ/Λ of the minimiser. So, given an exact minimiser that nobody sees, what is found on either
+of two data sets lies within 2γ/Λ of one another, and a little output noise hides which of the two
+it was: a second release, composed with the first. The same noise hides that b is drawn on a grid,
+where the theorems speak of a density: rounding b moves the minimiser by at most √d·step/(2nΛ), in
+each of the two. With the Gaussian law both releases share one (ε, δ) by the integral of
+`fedpriv.privacy.objective_profile`, and the second has a fixed share of the squared μ; with the
+Laplace law their ε add up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, expm1, log, log1p, sqrt
+from math import log, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
-
-from scipy.optimize import brentq
-from scipy.special import ndtr
 
 from fedpriv._validate import (
     require_choice,
-    require_count,
     require_delta,
     require_open_unit,
     require_positive,
 )
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import ApproximateEvent, Event, PureEvent
-from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.mechanisms import GaussianMechanism, L2LaplaceMechanism, Mechanism
+from fedpriv.privacy.planning.objective_rules import gaussian_rule, pure_rule, solver_mu
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
     from fedpriv.privacy.randomness import RandomStream
 
 ObjectiveLaw = Literal["l2-laplace", "gaussian"]
@@ -55,52 +46,6 @@ OBJECTIVE_LAWS: tuple[ObjectiveLaw, ...] = ("l2-laplace", "gaussian")
 
 _FINE = 2.0**-32  # the grid of b, relative to its standard deviation
 _REACH_BITS = 60  # a longer b than `linear_reach` has a probability of 2⁻⁶⁰
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectiveProblem:
-    """The public facts of one problem, twice differentiable but at kinks.
-
-    Attributes:
-        lipschitz: G, the bound on a record's gradient.
-        lipschitz_everywhere: Whether G holds for every θ; it must.
-        curvature: c, the bound on a record's curvature, features included.
-        curvature_rank: The largest rank of a record's Hessian; it must be 1.
-        records: n, a public constant: under add-remove adjacency a declared one.
-        regulariser: Λ.
-        dimension: d.
-        tolerance: γ, the gradient norm to which the solver certifies its point.
-    """
-
-    lipschitz: float
-    lipschitz_everywhere: bool
-    curvature: float
-    curvature_rank: int
-    records: int
-    regulariser: float
-    dimension: int
-    tolerance: float
-
-    def __post_init__(self) -> None:
-        require_positive(
-            lipschitz=self.lipschitz,
-            curvature=self.curvature,
-            regulariser=self.regulariser,
-            tolerance=self.tolerance,
-        )
-        require_count(records=self.records, dimension=self.dimension)
-        if not self.lipschitz_everywhere:
-            raise ValueError(
-                "objective perturbation needs a loss that is Lipschitz everywhere: its random term "
-                "moves the minimiser out of any ball that a bound on gradients is stated for. Use "
-                "a Huber loss, or output-perturbation."
-            )
-        if self.curvature_rank != 1:
-            raise ValueError(
-                "objective perturbation needs a loss of one score a record: its Jacobian is "
-                f"bounded for Hessians of rank 1, and this loss has {self.curvature_rank} scores. "
-                "Use output-perturbation."
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +108,10 @@ class ObjectiveNoise:
         epsilon: ε of the release.
         delta: δ of the release; 0 with "l2-laplace".
         adjacency: "add-remove" with the Gaussian law only.
-        solver_share: The share of ε, and of δ, that pays for an inexact minimiser.
+        solver_share: What pays for an inexact minimiser: this share of ε with "l2-laplace", and of
+            the squared μ of both releases with "gaussian". A hundredth costs half a hundredth more
+            noise on b, and what it buys is small beside the effect of b even where the curvature of
+            the records, and not Λ, holds the minimiser in place.
         unit: Whose presence is hidden; the rules here are those of one record.
     """
 
@@ -194,7 +142,6 @@ class ObjectiveNoise:
     ) -> ObjectiveMechanism:
         """The noise for one problem, its answer being ``weight``·θ on a grid of width ``step``."""
         linear, extra = self.perturbation(problem)
-        left = self.epsilon - (1 - self.solver_share) * self.epsilon
         rounding = sqrt(problem.dimension) * linear_step(linear) / problem.records
         apart = weight * (2 * problem.tolerance + rounding) / (problem.regulariser + extra)
         apart += sqrt(problem.dimension) * step
@@ -205,14 +152,13 @@ class ObjectiveNoise:
             delta=self.delta,
             linear=linear,
             extra_regulariser=extra,
-            output=self._output(left, apart, problem.dimension),
+            output=self._output(linear, apart, problem.dimension),
         )
 
     def perturbation(self, problem: ObjectiveProblem) -> tuple[Mechanism, float]:
         """The law of b, and Δ: neither depends on the solver's tolerance."""
-        paid = (1 - self.solver_share) * self.epsilon
         if self.law == "l2-laplace":
-            rate, extra = pure_rule(paid, problem)
+            rate, extra = pure_rule((1 - self.solver_share) * self.epsilon, problem)
             pure = L2LaplaceMechanism(
                 sensitivity=2 * problem.lipschitz,
                 epsilon=rate,
@@ -222,7 +168,7 @@ class ObjectiveNoise:
             )
             return pure, extra
         stddev, extra = gaussian_rule(
-            paid, (1 - self.solver_share) * self.delta, problem, self.adjacency
+            self.epsilon, self.delta, problem, self.adjacency, solver_share=self.solver_share
         )
         gaussian = GaussianMechanism(
             sensitivity=self.adjacency.sum_sensitivity * problem.lipschitz,
@@ -232,16 +178,16 @@ class ObjectiveNoise:
         )
         return gaussian, extra
 
-    def _output(self, epsilon: float, sensitivity: float, dimension: int) -> Mechanism:
-        if self.law == "l2-laplace":
+    def _output(self, linear: Mechanism, sensitivity: float, dimension: int) -> Mechanism:
+        if not isinstance(linear, GaussianMechanism):
             return L2LaplaceMechanism(
                 sensitivity=sensitivity,
-                epsilon=epsilon,
+                epsilon=self.epsilon - (1 - self.solver_share) * self.epsilon,
                 dimension=dimension,
                 adjacency=self.adjacency,
                 unit=self.unit,
             )
-        mu = gdp_mu(epsilon=epsilon, delta=self.solver_share * self.delta)
+        mu = solver_mu(linear.sensitivity / linear.stddev, share=self.solver_share)
         return GaussianMechanism(
             sensitivity=sensitivity,
             stddev=sensitivity / mu,
@@ -274,56 +220,3 @@ def linear_reach(linear: Mechanism, dimension: int) -> float:
                 f"linear must be a law of objective perturbation, got {linear.name!r}."
             )
     return length + sqrt(d) / 2 * linear_step(linear)
-
-
-def pure_rule(epsilon: float, problem: ObjectiveProblem) -> tuple[float, float]:
-    """(ε′, Δ) of Chaudhuri, Monteleoni and Sarwate 2011, Alg. 2: density of b ∝ exp(-ε′‖b‖/2G).
-
-    ε′ = ε - 2·ln(1 + c/(nΛ)) is left after the Jacobian. If nothing is left, so much more
-    regularisation, Δ = c/(n(e^(ε/4) - 1)) - Λ, makes the Jacobian cost ε/2, and ε′ = ε/2.
-    Replace-one adjacency.
-    """
-    require_positive(epsilon=epsilon)
-    n, c = problem.records, problem.curvature
-    rate = epsilon - 2 * log1p(c / (n * problem.regulariser))
-    if rate > 0:
-        return rate, 0.0
-    return epsilon / 2, c / (n * expm1(epsilon / 4)) - problem.regulariser
-
-
-def gaussian_rule(
-    epsilon: float, delta: float, problem: ObjectiveProblem, adjacency: Adjacency
-) -> tuple[float, float]:
-    """(σ, Δ) for b ~ N(0, σ²I), for a loss of one score a record.
-
-    Two Hessians differ by one rank-1 term each, and without it both are at least n(Λ + Δ), with one
-    n: so the Jacobian costs at most c₀ = ln(1 + c/(n(Λ + Δ))); Δ is the least that makes c₀ ≤ ε/2.
-    The rest of the privacy loss is
-    |bᵀu|/σ² + ‖u‖²/(2σ²) with u = slope·x - slope′·x′ (replace-one) or slope·x (add-remove), and
-    exceeds ε - c₀ with probability at most
-
-        4Φ(-[(ε - c₀)σ/(2G) - G/σ])   or   2Φ(-[(ε - c₀)σ/G - G/(2σ)]),
-
-    by a union bound over the two directions, which do not depend on b. σ makes it δ.
-    """
-    require_positive(epsilon=epsilon)
-    require_open_unit(delta=delta)
-    n, c, G = problem.records, problem.curvature, problem.lipschitz
-    extra = max(0.0, c / (n * expm1(epsilon / 2)) - problem.regulariser)
-    left = epsilon - log1p(c / (n * (problem.regulariser + extra)))
-
-    def tail(stddev: float) -> float:
-        if adjacency is Adjacency.REPLACE_ONE:
-            return float(4 * ndtr(-(left * stddev / (2 * G) - G / stddev)))
-        return float(2 * ndtr(-(left * stddev / G - G / (2 * stddev))))
-
-    high = G
-    while tail(high) > delta:
-        high *= 2
-    low = high / 2
-    while tail(low) <= delta:
-        low /= 2
-    root = exp(brentq(lambda s: tail(exp(s)) - delta, log(low), log(high), xtol=1e-14))
-    while tail(root) > delta:  # land on the private side
-        root *= 1 + 1e-12
-    return root, extra

@@ -40,30 +40,37 @@ def output_plan(
     step: float,
     law: Law = "l2-laplace",
     joint: bool = False,
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
     unit: Unit | str = DEFAULT_UNIT,
 ) -> FixedPlan:
     """One noisy weighted average of the parties' minimisers (Jayaraman et al. 2018).
 
-    Guarantee. That of the law, calibrated to ``sensitivity`` plus √d·step for the grid, if
-    replacing one record moves the average by no more. How far it moves is the theorem of
-    `fedpriv.learning.erm.problem.minimiser_sensitivity`. Replace-one adjacency: the sizes enter the
-    weights.
+    Guarantee. That of the law, calibrated to ``sensitivity`` plus √d·step for the grid, if one
+    record moves the average by no more. How far it moves is the theorem of
+    `fedpriv.learning.erm.problem.minimiser_sensitivity`. Averages are for replace-one adjacency:
+    how well each minimiser is known rests on how many records its party has.
 
     Args:
         budget: (ε, δ); δ = 0 with a Laplace law.
-        sensitivity: how far replacing one record moves the average, in L2, before the grid.
+        sensitivity: how far one record moves the average, in L2, before the grid.
         sizes: n_j of the parties.
         dimension: d.
         step: grid width of the sum.
         law: of the noise. "unsound-laplace" is for study: its plan has the √d·ε that it really
             costs as its budget.
         joint: whether it is the minimiser of all records together, and no average.
+        adjacency: which data sets are compared; "add-remove" for a joint minimiser only.
         unit: whose records ``sensitivity`` is stated for.
     """
     require_choice(LAWS, law=law)
     require_sizes(sizes)
     moved = grid_sensitivity(sensitivity, dimension=dimension, step=step)
-    mechanism = _mechanism(law, moved, dimension, budget, Unit(unit))
+    if not joint and adjacency is not Adjacency.REPLACE_ONE:
+        raise ValueError(
+            f"adjacency must be 'replace-one' for an average of minimisers, got "
+            f"{adjacency.value!r}. Use the joint minimiser."
+        )
+    mechanism = _mechanism(law, moved, dimension, budget, adjacency, Unit(unit))
     if isinstance(mechanism, UnsoundLaplaceMechanism):
         budget = replace(budget, epsilon=mechanism.event().epsilon)
     return FixedPlan(
@@ -90,9 +97,13 @@ def output_plan(
 
 
 def _mechanism(
-    law: Law, sensitivity: float, dimension: int, budget: Budget, unit: Unit
+    law: Law,
+    sensitivity: float,
+    dimension: int,
+    budget: Budget,
+    relation: Adjacency,
+    unit: Unit,
 ) -> Mechanism:
-    relation = Adjacency.REPLACE_ONE
     if law != "gaussian":
         return _LAPLACE[law](
             sensitivity=sensitivity,

@@ -6,9 +6,10 @@ Who puts an older ledger in place of a newer one has a part of the budget twice.
 - what else on this machine has seen it: the mark in a party's state, those of the server's runs,
 - the head that the operator names, the latest that anybody has.
 
-Each must be a row of the backup, or nothing is done. If one of the first two is its *last* row, the
-backup is the newest. If none is, nothing on this machine can tell what was paid for since: the
-operator vouches with ``head`` that it was nothing, or the rest of the budget is written off.
+Each must be a row of the backup, or nothing is done. If one of the first two is its *last* row, and
+none of those who saw it may have paid for more, the backup is the newest. Else nothing on this
+machine can tell what was paid for since: the operator vouches with ``head`` that it was nothing, or
+the rest of the budget is written off.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ class Seen:
         where: Who has seen it, as the subject of a sentence.
         rows: How many rows there were.
         head: The hash of the last one.
+        end: Whether they have paid for nothing after it. A run that is not finished may have.
     """
 
     where: str
     rows: int
     head: str
+    end: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,16 +162,15 @@ _UNKNOWN = (
 
 def _require_newest(ledger: Ledger, name: str, seen: Sequence[Seen], head: str | None) -> bool:
     """Whether a ledger is known to be the newest; refuses one that is known not to be."""
-    known = False
     for each in seen:
         if ledger.hash_of(each.rows) != each.head:
             raise ValueError(
                 f"{each.where} has seen row {each.rows} of a ledger, and {name} does not have it: "
                 f"{name} is older, or of another ledger. Take a newer backup."
             )
-        known = known or each.rows == ledger.length
     if head is None:
-        return known
+        ends = all(each.end for each in seen)
+        return ends and any(each.rows == ledger.length for each in seen)
     try:
         ledger.verify(expected_head=head)
     except LedgerError:

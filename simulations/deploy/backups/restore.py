@@ -12,8 +12,8 @@ records at most its budget, if one of these holds (`fedpriv.simulations.deploy.b
 No run that the member took part in goes on: seats are closed for good, answers, draws and protocol
 state are gone, and a run that the ledger knows is not answered any more. So no release that was
 begun before the backup gets a second draw of noise, and no second set of survivors is signed for.
-What was reserved and not finished counts as spent. The same holds for the server's ledgers and
-runs; there a run that is taken up again would draw the server's noise again.
+What was reserved and not finished counts as spent. The same holds for the server's ledgers, runs
+and evaluations; there what is taken up again would draw the server's noise again.
 
 *Not covered.* Two members put back from one backup, or one beside the member that is thought lost:
 each keeps to the budget and knows nothing of the other. For secure aggregation the two are one
@@ -29,7 +29,7 @@ import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv._durable import create_file, replace_file
 from fedpriv.federation.deployed.journal import Journal
@@ -42,7 +42,7 @@ from fedpriv.simulations.deploy.folders import PartyFolder, ServerFolder, member
 from fedpriv.simulations.deploy.keys import PRIVATE_FILE, private_folder
 from fedpriv.simulations.deploy.members.epochs import has_accepted, pin_again
 from fedpriv.simulations.deploy.processes import processes
-from fedpriv.simulations.deploy.run.closed import close_run
+from fedpriv.simulations.deploy.run.closed import EVALUATION, close_run, drop_evaluation
 from fedpriv.simulations.deploy.run.submission import result_of
 from fedpriv.simulations.run.files import PRIVATE, read_checkpoint, read_json
 
@@ -123,7 +123,7 @@ def _server(archive: Archive, folder: ServerFolder, assurance: Assurance) -> tup
         there = {run.name for run in folder.runs.iterdir()} if intact else set()
         for name, data in archive.under(RUNS):
             path = folder.runs / name
-            if not path.exists():
+            if not path.exists() and path.name != EVALUATION:
                 private_folder(path.parent)
                 create_file(path, _moved(data, folder) if name.endswith(IDENTITY) else data)
         said = [sentence for each in ready for sentence in each.said]
@@ -131,24 +131,45 @@ def _server(archive: Archive, folder: ServerFolder, assurance: Assurance) -> tup
             if result_of(run) is None and run.name not in there:
                 close_run(run, "it was open when the server was put back from a backup.")
                 said.append(f"run {run.name} was not finished, and is closed for good")
+            if run.name not in there and drop_evaluation(run):
+                said.append(f"an evaluation of run {run.name} was not finished, and is given up")
         for each in ready:
             each.exchange()
     return tuple(said)
 
 
 def _seen_by_runs(folder: ServerFolder, ledger: Path) -> Iterator[Seen]:
-    """How far the ledger was when runs began, and at their latest checkpoints."""
+    """How far the ledger was when runs began, at their latest checkpoints and at their ends.
+
+    A run that has a result, and whose evaluations all have one, has paid for nothing after its last
+    mark. Of another one, cancelled or not, nobody knows.
+    """
     for run in sorted(folder.runs.iterdir()):
-        checkpoint = run / PRIVATE / "checkpoint.npz"
-        notes = [read_json(run / IDENTITY)] if (run / IDENTITY).exists() else []
-        if not notes or notes[0].get("ledger") != str(ledger):
+        begun = read_json(run / IDENTITY) if (run / IDENTITY).exists() else {}
+        if Path(str(begun.get("ledger"))).name != ledger.name:  # it may have been moved since
             continue
-        notes += [read_checkpoint(checkpoint)] if checkpoint.exists() else []
-        for note in notes:
+        finished = result_of(run) is not None and not (run / PRIVATE / EVALUATION).exists()
+        for note in (begun, *_later_notes(run)):
             if note.get("ledger_head") is not None:
                 yield Seen(
-                    where=f"run {run.name}", rows=note["ledger_rows"], head=note["ledger_head"]
+                    where=f"run {run.name}",
+                    rows=note["ledger_rows"],
+                    head=note["ledger_head"],
+                    end=finished,
                 )
+
+
+def _later_notes(run: Path) -> Iterator[dict[str, Any]]:
+    """What a run and its evaluations noted of the ledger after they had paid."""
+    if (checkpoint := run / PRIVATE / "checkpoint.npz").exists():
+        yield read_checkpoint(checkpoint)
+    if (statement := run / "statement.json").exists():
+        at_end = read_json(statement)["ledger"] or {}
+        yield {f"ledger_{name}": value for name, value in at_end.items()}
+    for path in sorted(run.glob("evaluation-*.json")):
+        note = read_json(path)
+        if "ledger_rows" in note:
+            yield note
 
 
 def _settle(archive: Archive, target: Path) -> None:

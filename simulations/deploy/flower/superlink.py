@@ -3,11 +3,12 @@
 The SuperLink has one port for everything. Its Control API, which starts runs and admits nodes, asks
 nobody who they are; its Runtime API hands out the server's tasks. Only the Fleet API, which nodes
 use, checks a signature in every request. So the other two answer requests from this machine alone.
+Whether it is up it tells everybody, who may not send a body with that question.
 Who reaches the Fleet API is settled in `admission`, how much they may send in `bodies`, what they
 may say in `fleet_rules`, and when it is passed on in `completeness`. What would find nothing waits
 in `held`, and `middleware` keeps requests out of layers that are not for them. What comes before
 all that, the head of a request, has a limit in one of uvicorn's two parsers, and none in the one
-that it prefers.
+that it prefers; and its time is limited in `heads`.
 
 Not covered: other users of this machine, and a proxy on it, which makes every request a local one.
 
@@ -34,6 +35,7 @@ from flwr.superlink.cli.flower_superlink import flower_superlink
 from flwr.superlink.main import _get_middleware
 from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 
 from fedpriv.simulations.deploy.flower.gates.admission import FLEET, Signed, refusal
@@ -48,6 +50,7 @@ from fedpriv.simulations.deploy.flower.gates.fleet_rules import (
     handed,
     replying,
 )
+from fedpriv.simulations.deploy.flower.gates.heads import PromptHeads
 from fedpriv.simulations.deploy.flower.held import held_by_superlink
 from fedpriv.simulations.deploy.flower.middleware import lean
 from fedpriv.simulations.deploy.flower.patches import put_in_place
@@ -82,13 +85,23 @@ class FleetOnly:
 
 def _allowed(scope: Scope) -> bool:
     path: str = scope["path"]
-    if path.startswith(FLEET) or path == _HEALTH:
+    if path == _HEALTH:
+        return not _has_body(scope)
+    if path.startswith(FLEET):
         return True
     client = scope.get("client")
     try:
         return client is not None and ip_address(client[0]).is_loopback
     except ValueError:
         return False
+
+
+def _has_body(scope: Scope) -> bool:
+    """Whether a request announces a body: from a stranger it would take the nodes' memory."""
+    headers = Headers(scope=scope)
+    return "transfer-encoding" in headers or any(
+        length != "0" for length in headers.getlist("content-length")
+    )
 
 
 def returning(activate: Activate) -> Activate:
@@ -110,7 +123,7 @@ def returning(activate: Activate) -> Activate:
 
 def served(**settings: Any) -> None:
     """Serve with limits on the head of a request, and without a line of log for each of them."""
-    uvicorn.run(**settings | {"http": "h11", "ws": "none", "access_log": False})
+    uvicorn.run(**settings | {"http": PromptHeads, "ws": "none", "access_log": False})
 
 
 def changes() -> tuple[tuple[ModuleType, str, object], ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv._durable import replace_file
 from fedpriv._toml import read_toml
+from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.deploy import keys
 from fedpriv.simulations.deploy.members.bundles import write_bundle
@@ -18,6 +19,7 @@ from fedpriv.simulations.deploy.members.roster import Member
 from fedpriv.simulations.deploy.members.rotation import rotation
 
 if TYPE_CHECKING:
+    from fedpriv.federation.deployed.policy import PartyFile
     from fedpriv.simulations.deploy.folders import PartyFolder
 
 
@@ -33,6 +35,11 @@ def rotate_party(folder: PartyFolder, *, lost: bool = False) -> Member:
         ValueError: The old identity is not the one of the roster, and ``lost`` is not given.
     """
     file = read_party(folder.policy)
+    with Journal(file.state).held():  # two at once make the same keys
+        return _rotated(folder, file, lost=lost)
+
+
+def _rotated(folder: PartyFolder, file: PartyFile, *, lost: bool) -> Member:
     roster = accepted_roster(file)
     row = roster.row(file.name)
     roster.number(file.name)  # not expelled

@@ -30,6 +30,7 @@ from fedpriv.simulations.deploy.certificates import fingerprint, read_certificat
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.members.epochs import accepted_roster
 from fedpriv.simulations.deploy.members.roster import identity_fingerprint
+from fedpriv.simulations.deploy.run.jobs.statement_file import members
 from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import catalogue, checked
@@ -141,6 +142,7 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
                 name=file.name,
                 identity=own.identity,
                 roster=roster.digest.hex(),
+                members=members(roster),
                 server=roster.server,
                 run=engagement.run,
                 protection=engagement.protection,

@@ -12,12 +12,22 @@ if TYPE_CHECKING:
 
 CANCELLED = "cancelled.json"
 """In the private folder of a run that was cancelled; see `cancelling`."""
+EVALUATION = "evaluation.json"
+"""In the private folder of a run of which an evaluation was begun; see `evaluation`."""
 _CLOSED = "closed.txt"
 
 
 def close_run(directory: Path, why: str) -> None:
     """Close the run of a directory; ``why`` is a sentence."""
     replace_file(private(directory) / _CLOSED, f"{why}\n")
+
+
+def drop_evaluation(directory: Path) -> bool:
+    """Give up an evaluation that was begun and not finished; whether there was one."""
+    path = directory / PRIVATE / EVALUATION
+    begun = path.exists()
+    path.unlink(missing_ok=True)
+    return begun
 
 
 def is_cancelled(directory: Path) -> bool:

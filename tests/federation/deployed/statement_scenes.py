@@ -138,6 +138,7 @@ class Scene:
             name=NAMES[number],
             identity=self.keys[number],
             roster=ROSTER,
+            members=self.members,
             server=self.server.public_key().public_bytes_raw(),
             run=RUN,
             protection=Protection(level="active"),

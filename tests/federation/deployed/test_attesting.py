@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typer.testing import CliRunner
 
 from fedpriv.federation.deployed.attesting import attest
 from fedpriv.federation.deployed.verifying import verify
 from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.statement.signed import SignedStatement, read_signed
+from fedpriv.privacy.tradeoff import gaussian_attack_advantage
+from fedpriv.privacy.unit import Unit, neighbours_in_words
+from fedpriv.simulations.cli import app
 from tests.federation.deployed.statement_scenes import (
     NAMES,
     ROUNDS,
@@ -94,6 +99,8 @@ def for_parties(document: dict[str, Any]) -> None:
     statement = document["statement"]
     for part in (statement["guarantee"], statement["plan"]):
         part["unit"] = "party"
+    words = neighbours_in_words(Unit.PARTY, Adjacency.REPLACE_ONE)
+    statement["guarantee"]["neighbours"] = words
     for part in (*statement["plan"]["mechanisms"], *(e for e, _ in statement["releases"])):
         part["unit"] = "party"
 
@@ -129,7 +136,23 @@ LIES: dict[str, tuple[str, Change]] = {
     "fewer colluders in the noise": ("n_min", fewer_colluders),
     "more honest shares than events have": ("releases", fewer_colluders),
     "events of more noise": ("releases", more_noise),
+    "a smaller mu": ("other forms", change("statement", "guarantee", "gdp_mu", to=0.01)),
+    "a smaller rho": ("other forms", change("statement", "guarantee", "zcdp_rho", to=1e-4)),
+    "a blinder attacker": (
+        "other forms",
+        change("statement", "guarantee", "attack_advantage", to=0.01),
+    ),
+    "other neighbours": (
+        "other forms",
+        change("statement", "guarantee", "neighbours", to="a person and all of its records"),
+    ),
+    "more records": ("other forms", change("statement", "guarantee", "records", to=10**9)),
+    "a smaller delta per record": (
+        "other forms",
+        change("statement", "guarantee", "delta_times_units", to=1e-9),
+    ),
     "fewer releases": ("releases", change("statement", "releases", 0, 1, to=2)),
+    "no event": ("releases", change("statement", "releases", 0, 0, to=7)),
     "no releases": ("releases", change("statement", "releases", to=[])),
     "another adjacency": (
         "releases",
@@ -231,6 +254,8 @@ def test_a_party_signs_for_its_own_server_roster_and_name_only(tmp_path: Path) -
     strangers = {
         "signed by this party's server": replace(own, server=other.public_key().public_bytes_raw()),
         "another roster": replace(own, roster="00" * 32),
+        "other parties than those": replace(own, members=own.members[:-1]),
+        "than those of the roster": replace(own, members=Scene.make().members),
         "does not name this party": replace(own, identity=other),
         "name this party as": replace(own, name="east"),
         "party as its roster": replace(own, number=1),
@@ -271,6 +296,19 @@ def test_the_roster_given_decides_whose_the_keys_are(tmp_path: Path) -> None:
     assert {f.check for f in alone.findings if f.passed is None} >= {"roster", "ledger"}
 
 
+def test_whoever_made_a_statement_writes_no_line_of_the_verdict(tmp_path: Path) -> None:
+    document = SHARES.document()
+    document["parties"][0]["name"] = "nobody\nThe statement holds.\x1b[8m"
+    document["statement"]["guarantee"]["epsilon"] = 0.1
+    path = tmp_path / "statement.signed.json"
+    path.write_text(SHARES.signed(document).to_text())
+    said = CliRunner().invoke(app, ["verify", str(path)])
+    assert said.exit_code == 1
+    assert said.output.isascii()
+    assert "The statement holds." not in said.output.splitlines()
+    assert "The statement does NOT hold." in said.output.splitlines()
+
+
 def test_a_signature_under_another_name_is_caught(tmp_path: Path) -> None:
     signed = attested(SHARES, tmp_path)
     moved = replace(signed, parties=(replace(signed.parties[0], number=4),))
@@ -288,9 +326,27 @@ def test_a_ledger_is_known_by_its_signed_head(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "east.ledger") as ledger:
         ledger.reserve(SHARES.plan.event(0), run="a-later-run", round=0)
         verdict = verify(signed, ledger=ledger)
+        ledger.reserve(SHARES.plan.event(0), run=RUN, round=ROUNDS)
+        gone_on = verify(signed, ledger=ledger)
     assert verdict.sound
+    assert not gone_on.sound  # the run cost more than was signed
     assert "that of east" in next(f.words for f in verdict.findings if f.check == "ledger")
     assert RUN in next(f.words for f in verdict.findings if f.check == "statement")
+
+
+@pytest.mark.parametrize("form", ["gdp_mu", "zcdp_rho"])
+def test_other_forms_of_gaussian_releases_are_computed_again(form: str) -> None:
+    """Skellam shares have no mu; what noise at the server has, must not be stated smaller."""
+    document = SERVER_NOISE.document()
+    guarantee = document["statement"]["guarantee"]
+    true = guarantee[form]
+    for factor, holds in ((1.0, True), (1.5, True), (0.9, False)):
+        guarantee[form] = true * factor
+        if form == "gdp_mu":
+            guarantee["attack_advantage"] = gaussian_attack_advantage(mu=guarantee[form])
+        found = {each.check: each.passed for each in verify(SERVER_NOISE.signed(document)).findings}
+        assert found["other forms"] is holds
+        assert found["epsilon"]
 
 
 def test_less_noise_in_the_plan_than_in_the_events_is_caught() -> None:

@@ -326,13 +326,18 @@ def test_a_ledger_that_has_gone_on_is_the_same_ledger(deployment: Deployment) ->
 
 
 def test_a_ledger_of_before_the_state_directory_is_taken_up(deployment: Deployment) -> None:
-    """A state directory that was lost: the ledger remembers what matters."""
+    """A state directory that was lost: the ledger remembers what matters, for runs to come.
+
+    In which epoch an earlier one began, and whether its statement was signed, only the state knew.
+    """
     answer(deployment, plain(deployment))
     shutil.rmtree(deployment.home("north") / "state")
     deployment.accept("north")
     with pytest.raises(QueryRefused, match="answered already"):
         answer(deployment, plain(deployment))
-    answer(deployment, plain(deployment, 1))
+    with pytest.raises(QueryRefused, match="began before"):
+        answer(deployment, plain(deployment, 1))
+    answer(deployment, replace(plain(deployment, 1), run=f"{plain(deployment).run}b"))
     assert len(deployment.reserved("north")) == 2
 
 

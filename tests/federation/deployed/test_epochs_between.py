@@ -90,6 +90,19 @@ def test_a_release_is_not_opened_again_over_the_same_numbers_of_other_parties(
         summed(five, query)
 
 
+def test_a_run_does_not_go_on_in_the_next_epoch(five: Deployment, tmp_path: Path) -> None:
+    """Its statement, of the new roster, would tell of thresholds that the first sums did not have.
+
+    A server had one release of a run made by few parties, others by many, and all of them attested
+    as sums of many.
+    """
+    query = first_query(five, tmp_path / "out")
+    summed(five, query)
+    expel(five, "north")
+    with pytest.raises(RoundFailed, match="began under another epoch"):
+        summed(five, replace(query, round=1))
+
+
 def test_the_same_release_of_a_run_that_began_in_the_new_epoch_is_opened(
     five: Deployment, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from fedpriv._toml import parse_toml
 from fedpriv.federation.engines.courier import Patience
+from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.federation.protocol.errands import Attest, Cancel, Cancelled, HandOver
 from fedpriv.federation.protocol.wire import Reply, Request
 from fedpriv.privacy.statement.signed import read_signed, sign_as_server
@@ -21,8 +24,12 @@ from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.deploy.members.roster import write_roster
 from fedpriv.simulations.deploy.run.jobs import cancelling
 from fedpriv.simulations.deploy.run.jobs.dispatch import carry_out, tell_cancelled
-from fedpriv.simulations.deploy.run.server import open_session
+from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
+from fedpriv.simulations.deploy.run.server import deployed_federation, open_session
+from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.run.files import read_json
 from fedpriv.simulations.run.outcome import SIGNED
+from fedpriv.simulations.run.prepare import build_strategy
 from tests.federation.deployed.deployments import FOUR, Deployment
 from tests.federation.deployed.test_deployed_run import SHARES, InterruptedGrid, PartialGrid
 
@@ -94,6 +101,42 @@ def verified(*arguments: object) -> tuple[int, dict[str, Any]]:
 def handled(deployment: Deployment, name: str, message: Any) -> Reply:
     """What a party says to one message of its server."""
     return Reply.from_bytes(deployment.host(name).handle(Request(messages=(message,)).to_bytes()))
+
+
+def test_a_run_whose_statement_is_signed_is_over(tmp_path: Path) -> None:
+    """A server had the statement signed, and asked for four more releases of the same run.
+
+    They were paid for, and the statement, which told of half of what the run had cost, verified.
+    """
+    deployment = Deployment(folder=tmp_path, **FOUR, budget=TWICE)
+    out = tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    prepared = prepare_deployed(
+        parse_experiment(parse_toml(deployment.config(), "experiment")),
+        sizes=deployment.roster.sizes,
+    )
+    asked = build_strategy(prepared, run=read_json(out / "private" / "run.json")["run"]).ask()
+    assert asked is not None
+    paid = deployment.reserved("north")
+
+    def go_on(release: int) -> None:
+        deployed_federation(
+            prepared, deployment.roster, deployment.grid(), seal=deployment.seal()
+        ).sum(replace(asked, round=release))
+
+    assert set(done("attest", deployment, out).values()) == {"signed"}
+    with pytest.raises(RoundFailed, match="has signed the statement of it"):
+        go_on(len(paid))
+    assert deployment.reserved("north") == paid
+    assert set(done("attest", deployment, out).values()) == {"signed"}  # again, as before
+    state = deployment.home("north") / "state" / "attested"
+    assert [path.stat().st_mode & 0o777 for path in state.iterdir()] == [0o600]
+    for name in NAMES:  # as if nobody had remembered
+        shutil.rmtree(deployment.home(name) / "state" / "attested")
+    go_on(len(paid))
+    books = ("--roster", deployment.server / "roster.toml", "--ledger")
+    status, said = verified(out, *books, deployment.home("north") / "north.ledger")
+    assert (status, said["sound"]) == (1, False)  # and it shows in the ledger
 
 
 @pytest.mark.parametrize("scene", [FOUR, SHARES, CLEAR], ids=["server", "shares", "clear"])

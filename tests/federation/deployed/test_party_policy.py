@@ -32,7 +32,10 @@ from fedpriv.federation.queries.kinds import (
     RiskGradientQuery,
 )
 from fedpriv.federation.queries.local_noise import LocalNoise
+from fedpriv.federation.queries.local_training import LocalTrainingQuery
+from fedpriv.federation.task import PersonBounds
 from fedpriv.learning.losses import Squared
+from fedpriv.learning.training.settings import LocalSgd
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import (
@@ -278,7 +281,7 @@ def test_a_release_for_a_unit_that_the_policy_does_not_name_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for_party = replace(EVENT, unit=Unit.PARTY)
-    with pytest.raises(ValueError, match="unit of the event must be 'record' for 'gradient'"):
+    with pytest.raises(ValueError, match="must be 'record' or 'person' for 'gradient'"):
         replace(QUERY, event=for_party)
     monkeypatch.setattr(GradientQuery, "units", tuple(Unit))  # a kind that bounds all three
     asked = replace(QUERY, event=for_party)
@@ -296,10 +299,11 @@ def test_true_numbers_of_records_are_for_the_record_unit_alone(
     monkeypatch.setattr(ErmQuery, "units", tuple(Unit))
     everything = replace(POLICY, units=tuple(Unit))
     assert check_terms(ERM, ENGAGEMENT, everything, R) == EVENT
-    for unit in (Unit.PERSON, Unit.PARTY):
+    persons = replace(TASK, persons=PersonBounds(), in_place=False)
+    for unit, task in ((Unit.PERSON, persons), (Unit.PARTY, TASK)):
         weighted = replace(ERM, event=replace(EVENT, unit=unit))
         with pytest.raises(QueryRefused, match="and the unit 'record', where an answer rests on"):
-            check_terms(weighted, ENGAGEMENT, everything, R, unit)
+            check_terms(weighted, replace(ENGAGEMENT, task=task), everything, R, unit)
 
 
 def test_noise_of_the_partys_own_is_for_the_unit_that_is_charged(
@@ -307,7 +311,7 @@ def test_noise_of_the_partys_own_is_for_the_unit_that_is_charged(
 ) -> None:
     monkeypatch.setattr(GradientQuery, "units", tuple(Unit))
     everything = replace(POLICY, units=tuple(Unit))
-    for unit in Unit:
+    for unit in (Unit.RECORD, Unit.PARTY):  # of persons, a party's own noise is refused
         noise = LocalNoise(law="gaussian", relative_noise=2.0, adjacency=R, unit=unit)
         local = replace(QUERY, local=noise)
         event = local.local_event(TASK)
@@ -327,6 +331,11 @@ def test_noise_of_the_partys_own_is_for_the_unit_that_is_charged(
         ({}, {"colluding": 0.7}, "fraction of 0.1 of colluding parties, and this party for 0.7"),
         ({"protection": Protection(corrupt=0.0)}, {}, "a fraction of 0 of colluding parties"),
         ({}, {"min_parties": 4}, "roster has 3 parties"),
+        (
+            {"task": replace(TASK, persons=PersonBounds(parties=2), in_place=False)},
+            {"person_parties": 3},
+            "records at 2 parties at most, and this party on 3",
+        ),
     ],
 )
 def test_a_run_that_offers_less_than_the_policy_is_not_joined(
@@ -439,7 +448,16 @@ def test_a_kind_of_query_is_charged_with_the_kinds_of_event_that_are_about_it(
 
 def test_every_kind_of_query_has_its_kinds_of_event_and_its_bound() -> None:
     """A new kind of query must say both, or a deployed party does not know what to charge."""
-    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY)
+    trained = LocalTrainingQuery(
+        run=QUERY.run,
+        round=0,
+        grid=QUERY.grid,
+        event=replace(EVENT, unit=Unit.PARTY),
+        theta=QUERY.theta,
+        training=LocalSgd(steps=1, learning_rate=0.1),
+        clip_norm=1.0,
+    )
+    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY, trained)
     assert {type(query) for query in stated} == set(QUERIES.values())
     for query in stated:
         assert query.record_bound(TASK) == 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -121,15 +123,26 @@ def test_the_sensitivity_is_the_formula_of_every_partys_size_and_regulariser() -
     [{"records": 0}, {"feature_bound": 0.0}, {"strong_convexity": -1.0}, {"tolerance": -1e-9}],
 )
 def test_a_meaningless_sensitivity_is_refused(change: dict[str, float]) -> None:
-    valid = {"feature_bound": 1.0, "records": 5, "strong_convexity": 0.1, "tolerance": 0.0}
+    valid: dict[str, Any] = {
+        "feature_bound": 1.0,
+        "records": 5,
+        "strong_convexity": 0.1,
+        "tolerance": 0.0,
+    }
     with pytest.raises(ValueError, match=next(iter(change))):
         minimiser_sensitivity(Logistic(), **(valid | change))
 
 
 def test_no_sensitivity_is_stated_where_g_may_not_hold_at_the_minimiser() -> None:
     """At λ = 0.25 a minimiser of the squared loss can be as long as label_bound/√λ = 2."""
-    facts = {"feature_bound": 1.0, "records": 5.0, "strong_convexity": 0.25, "tolerance": 0.0}
+    facts: dict[str, Any] = {
+        "feature_bound": 1.0,
+        "records": 5.0,
+        "strong_convexity": 0.25,
+        "tolerance": 0.0,
+    }
     inside, outside = (Squared(radius=radius, label_bound=1.0) for radius in (2.0, 1.99))
     assert minimiser_sensitivity(inside, **facts) == 2 * 3.0 / (5 * 0.25)
+    assert minimiser_sensitivity(inside, **facts, replaced=False) == 3.0 / (5 * 0.25)
     with pytest.raises(ValueError, match=r"radius must be at least .* got 1\.99"):
         minimiser_sensitivity(outside, **facts)

@@ -8,12 +8,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning.objective import (
-    ObjectiveMechanism,
-    ObjectiveNoise,
-    ObjectiveProblem,
-    linear_step,
-)
+from fedpriv.privacy.planning.objective import ObjectiveMechanism, ObjectiveNoise, linear_step
+from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
 from fedpriv.privacy.randomness import RandomStream
 
 Matrix = NDArray[np.float64]

@@ -43,8 +43,8 @@ def test_noise_is_what_a_good_twin_does_not_lose() -> None:
 @pytest.mark.parametrize(
     ("clipped", "why"),
     [
-        (0.0, "too little training: no gradient was clipped"),
-        (0.25, "too little training, or clipping, which 25.0 % of the gradients met"),
+        (0.0, "too little training: nothing was clipped"),
+        (0.25, "too little training, or clipping: 25.0 % was clipped"),
         (None, "models are averaged, instead of one being fitted"),
     ],
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flwr.app import Error, Message
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.supercore.inflatable.inflatable_object import get_object_tree
 
 from tests.simulations.deploy.fleet import answer_to
-
-if TYPE_CHECKING:
-    from flwr.app import Message
 
 
 def changed(message: Message, **metadata: Any) -> Message:
@@ -62,6 +60,19 @@ def part_of_another_message(own: Message) -> dict[str, Any]:
     message, other = answer_to(own), get_object_tree(own)
     tree = ObjectTree(object_id=message.object_id, children=[other])
     return {"messages": [message], "trees": [tree]}
+
+
+def odd_ones(own: Message) -> list[Message]:
+    """Replies that keep the rules of the SuperLink, or are refused, and say what none says."""
+    return [
+        changed(answer_to(own, b"ttl"), ttl=-1e300),
+        changed(answer_to(own, b"past"), created_at=-1e308),
+        changed(answer_to(own, b"future"), created_at=1e308, ttl=1.0),
+        changed(answer_to(own, b"type"), message_type="\x00\x1b"),
+        changed(answer_to(own, b"group"), group_id="x" * 10**5),
+        Message(Error(-5, None), reply_to=own),
+        Message(Error(10**9, "\x1b[2J" * 100), reply_to=own),
+    ]
 
 
 def _whole(message: Message) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import tarfile
@@ -14,7 +15,7 @@ import pytest
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.protocol.wire import Ask
-from fedpriv.privacy.ledger import LedgerMismatch
+from fedpriv.privacy.ledger import Ledger, LedgerMismatch
 from fedpriv.simulations.deploy.backups.archive import Archive, read_archive, write_archive
 from fedpriv.simulations.deploy.backups.backup import back_up
 from fedpriv.simulations.deploy.backups.newest import Assurance, Ready
@@ -245,6 +246,9 @@ def test_a_restore_that_is_interrupted_is_repeated(
         with pytest.raises(KeyboardInterrupt):
             put_back(party, backup, head=then)
     assert [path.name for path in party.home("north").glob(".*")] == []
+    party.accept("north")
+    with pytest.raises(QueryRefused, match="its ledger is gone"):  # and a new, full one is not made
+        answer(party, of_another_run(party))
     with pytest.raises(ValueError, match=NOBODY_KNOWS):
         put_back(party, backup)
     put_back(party, backup, head=then)
@@ -414,8 +418,6 @@ def test_a_servers_ledger_is_not_put_back_to_before_a_run_that_is_there(
     backup, old = server.folder / "server.backup", ledger.read_bytes()
     back_up(member_folder(server.server), backup)
     begun(server, "second")
-    from fedpriv.privacy.ledger import Ledger
-
     with Ledger.open(ledger) as book:
         book.record_simulation("a row", {})
     begun(server, "third")
@@ -423,6 +425,69 @@ def test_a_servers_ledger_is_not_put_back_to_before_a_run_that_is_there(
     with pytest.raises(ValueError, match="run third has seen row"):
         restore(backup, server.server, Assurance(lost=True))
     ledger.write_bytes(old)
+
+
+def test_that_a_run_began_is_no_sign_that_nothing_was_paid_since(server: Deployment) -> None:
+    """The backup ends where a later run began, which the directory remembers, and the run paid."""
+    (ledger,) = server.server.glob("*.ledger")
+    backup, runs = server.folder / "server.backup", server.server / "runs"
+    (copied,) = back_up(member_folder(server.server), backup)
+    server.run(runs / "second", config=server.config(privacy={"epsilon": 0.5}))
+    ledger.unlink()
+    for said in ({}, {"lost": True}, {"head": copied.head}):
+        with pytest.raises(ValueError, match="run second has seen row"):
+            restore(backup, server.server, Assurance(**said))
+    for name in ("result.json", "statement.json"):  # as if it had been killed before its end
+        (runs / "second" / name).unlink()
+    with pytest.raises(ValueError, match=NOBODY_KNOWS):
+        restore(backup, server.server, Assurance())
+
+
+def test_a_backup_of_after_the_latest_run_is_the_newest(server: Deployment) -> None:
+    (ledger,) = server.server.glob("*.ledger")
+    backup = server.folder / "server.backup"
+    (copied,) = back_up(member_folder(server.server), backup)
+    ledger.unlink()
+    said = restore(backup, server.server, Assurance())
+    assert said == (f"{ledger.name} was put back, with {copied.rows} rows",)
+
+
+def test_a_servers_ledger_is_not_put_back_to_before_an_evaluation(server: Deployment) -> None:
+    (ledger,) = server.server.glob("*.ledger")
+    backup = server.folder / "server.backup"
+    back_up(member_folder(server.server), backup)
+    with Ledger.open(ledger) as book:
+        book.record_simulation("the row of an evaluation", {})
+        mark = {"ledger_rows": book.length, "ledger_head": book.head}
+    first = server.server / "runs" / "first"
+    begun_ = first / "private" / "evaluation.json"
+    begun_.write_text("{}")  # it was asked for, and nobody knows more
+    ledger.unlink()
+    with pytest.raises(ValueError, match=NOBODY_KNOWS):
+        restore(backup, server.server, Assurance())
+    begun_.rename(first / "evaluation-1a2b.json").write_text(json.dumps(mark))
+    with pytest.raises(ValueError, match="run first has seen row"):
+        restore(backup, server.server, Assurance(lost=True))
+
+
+def test_an_evaluation_that_was_under_way_is_not_taken_up_from_a_backup(
+    server: Deployment,
+) -> None:
+    """It had ended since: once more, and the same exact counts got noise of the server's twice."""
+    (ledger,) = server.server.glob("*.ledger")
+    backup, first = server.folder / "server.backup", server.server / "runs" / "first"
+    terms = first / "private" / "evaluation.json"
+    terms.write_text("{}")
+    (copied,) = back_up(member_folder(server.server), backup)
+    ledger.unlink()
+    said = restore(backup, server.server, Assurance(head=copied.head))
+    assert said[-1] == "an evaluation of run first was not finished, and is given up"
+    assert not terms.exists()
+    ledger.unlink()
+    shutil.rmtree(first)
+    restore(backup, server.server, Assurance(lost=True))
+    assert (first / "result.json").exists()
+    assert not terms.exists()
 
 
 def test_the_command_line_says_what_was_copied_and_why_not(

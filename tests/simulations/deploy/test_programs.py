@@ -125,7 +125,7 @@ def test_flower_reads_its_connection_from_the_members_own_home(deployment: Found
     assert home.is_relative_to(made.server.root)
 
 
-def request(path: str, client: tuple[str, int] | None) -> int:
+def request(path: str, client: tuple[str, int] | None, **headers: str) -> int:
     """The status of a request to the guarded app."""
     statuses: list[int] = []
 
@@ -143,7 +143,9 @@ def request(path: str, client: tuple[str, int] | None) -> int:
         "type": "http",
         "path": path,
         "client": client,
-        "headers": [],
+        "headers": [
+            (name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()
+        ],
         "method": "POST",
     }
     asyncio.run(FleetOnly(app)(scope, receive, send))
@@ -160,6 +162,15 @@ def test_other_machines_reach_nothing_but_the_part_for_nodes(path: str) -> None:
     assert request("/v1/fleet/pull-messages", ("10.0.0.7", 5)) == 200
     assert request("/v1/fleetcontrol", ("10.0.0.7", 5)) == 403
     assert request("/docs", ("10.0.0.7", 5)) == 403
+
+
+def test_who_asks_whether_it_is_up_sends_no_body() -> None:
+    """Nobody has signed it, and what bodies take of the memory is what nodes do not get."""
+    outside = ("10.0.0.7", 5)
+    assert request("/health", outside) == request("/health", outside, content_length="0") == 200
+    for client in (outside, ("127.0.0.1", 5)):
+        assert request("/health", client, content_length="1") == 403
+        assert request("/health", client, transfer_encoding="chunked") == 403
 
 
 def context_with(output: str) -> Context:

@@ -31,6 +31,8 @@ from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from starlette.responses import PlainTextResponse
 
 from fedpriv.simulations.deploy.flower.gates.bodies import Bodies, Limits
+from fedpriv.simulations.deploy.flower.gates.heads import PromptHeads
+from fedpriv.simulations.deploy.flower.superlink import served as superlink_served
 from tests.simulations.deploy.fleet import superlink
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from tests.simulations.deploy.fleet import Alone
 
 MIB = 1024 * 1024
+MOST_HEAD = 16 * 1024  # bytes, in h11
 PULL = "/v1/fleet/pull-messages"
 
 
@@ -120,7 +123,9 @@ def test_a_head_without_end_is_cut_off(alone: Alone) -> None:
                 connection.sendall(b"a" * MIB)
     assert memory(alone) - before < 8 * MIB
     with connected(alone) as connection:
-        connection.sendall(b"POST /health HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 100_000)
+        # One byte too much: the connection is not ended before all of it was sent.
+        head = b"POST /health HTTP/1.1\r\nhost: a\r\nx: "
+        connection.sendall(head.ljust(MOST_HEAD + 1, b"a"))
         assert answer(connection) == 400
 
 
@@ -170,6 +175,16 @@ def test_one_node_does_not_take_the_memory_of_all(alone: Alone) -> None:
         assert time.monotonic() < deadline
 
 
+def test_a_stranger_does_not_take_the_memory_of_all(alone: Alone) -> None:
+    """Eight bodies that nobody signed, a byte now and then of each, kept all parties out."""
+    with ExitStack() as stack:
+        for _ in range(8):
+            connection = stack.enter_context(connected(alone))
+            begin(connection, "/health", {"content-length": 64 * MIB})
+            assert answer(connection) == 403
+        assert alone.nodes[0].pulled() == []
+
+
 def asked_briefly(alone: Alone, key: EllipticCurvePrivateKey) -> int | None:
     """The status of a request with a long body; None if the SuperLink waits for it."""
     with connected(alone) as connection:
@@ -185,7 +200,7 @@ def asked_briefly(alone: Alone, key: EllipticCurvePrivateKey) -> int | None:
 
 
 @contextmanager
-def served(limits: Limits) -> Iterator[int]:
+def served(limits: Limits, http: Any = "auto") -> Iterator[int]:
     """A real HTTP server whose app answers how many bytes it got; its port."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -197,7 +212,7 @@ def served(limits: Limits) -> Iterator[int]:
 
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        Bodies(app, limits=limits), log_level="critical", lifespan="off", ws="none"
+        Bodies(app, limits=limits), log_level="critical", lifespan="off", ws="none", http=http
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -224,6 +239,35 @@ def test_a_body_that_makes_no_progress_is_cut_off_and_one_that_does_is_not() -> 
                 connection.sendall(bytes(1))
                 time.sleep(0.2)
             assert connection.recv(4096).endswith(b"\r\n\r\n8")
+
+
+def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one that comes by and by: the first of a connection, or a later one."""
+
+    class Impatient(PromptHeads):
+        seconds = 1.0
+
+    with served(Limits(), Impatient) as port, ExitStack() as stack:
+        silent, slow = (
+            stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), timeout=30)))
+            for _ in range(2)
+        )
+        begin(slow, "/", {"content-length": 1})
+        time.sleep(1.5)  # a body has its own time
+        slow.sendall(b"x")
+        assert answer(slow) == 200
+        began = time.monotonic()
+        with suppress(OSError):
+            while time.monotonic() - began < 30:
+                slow.sendall(b"G")
+                time.sleep(0.1)
+        assert time.monotonic() - began < 30
+        with suppress(ConnectionError):
+            assert silent.recv(1) == b""
+    settings: dict[str, Any] = {}
+    monkeypatch.setattr(uvicorn, "run", settings.update)
+    superlink_served(app="app", http="auto")
+    assert settings["http"] is PromptHeads
 
 
 def answered(messages: list[dict[str, Any]], *, length: int) -> tuple[list[int], bool]:

@@ -13,6 +13,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
+from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +27,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 
 from fedpriv.federation.engines.courier import envelope, opened
-from fedpriv.simulations.deploy.flower.control import control_client
+from fedpriv.simulations.deploy.flower.control import control_client, state_of
 from fedpriv.simulations.deploy.flower.replies import changes
 from fedpriv.simulations.deploy.members.membership import Reconciled, nodes, reconcile
 from fedpriv.simulations.deploy.members.roster import read_roster, write_roster
@@ -122,6 +123,28 @@ def test_a_party_cannot_answer_in_the_place_of_another(
     victim.reply(answer_to(instruction))
     (reply,) = live.replies(instruction)
     assert opened(reply) == b"answer"
+
+
+def test_odd_replies_of_one_party_cost_nobody_else_anything(
+    live: Fleet, victim: Node, hostile: Node
+) -> None:
+    """Times, types, errors and computing times that no worker sends: the other's reply arrives."""
+    for number, runtime in enumerate((nan, inf, -1e308, nan, inf, nan, -inf)):
+        own = received(live, hostile, b"hostile %d" % number)
+        awaited = received(live, victim, b"victim %d" % number)
+        odd = forged_replies.odd_ones(own)[number]
+        changed(odd, message_id=odd.object_id)
+        pushed = PushMessagesRequest(
+            node=hostile.named,
+            messages_list=[message_to_proto(odd)],
+            message_object_trees=[get_object_tree(odd)],
+            clientapp_runtime_list=[runtime],
+        )
+        status(lambda pushed=pushed: hostile.client.PushMessages(pushed))  # type: ignore[misc]
+        victim.reply(answer_to(awaited, b"answer %d" % number))
+        replies = live.replies(own, awaited)
+        assert b"answer %d" % number in [opened(each) for each in replies if not each.has_error()]
+    assert state_of(live.server, str(live.run)) == "running"
 
 
 def test_a_reply_whose_objects_speak_for_another_never_arrives(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from threading import Thread
+from threading import Barrier, BrokenBarrierError, Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -215,6 +217,25 @@ def test_the_server_cannot_lead_two_parties_into_two_histories(four: Consortium)
     with pytest.raises(ValueError, match="two rosters are about"):
         accept(four.homes["west"], [shown.successor()], fingerprint=shown.successor().fingerprint)
     assert four.held("west") == other
+
+
+def test_two_who_make_new_keys_at_once_state_the_same_ones(
+    four: Consortium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both found none: one of them ended with an error, and perhaps half a bundle."""
+    north = four.homes["north"]
+    write, both = keys.write_private, Barrier(2)
+
+    def slowly(path: Path, data: bytes) -> None:
+        with suppress(BrokenBarrierError):
+            both.wait(0.5)
+        write(path, data)
+
+    monkeypatch.setattr(keys, "write_private", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(rotate_party, (north, north))
+    assert one == other
+    assert pending.pending_identity(north) == one.identity
 
 
 def test_new_keys_are_used_from_the_epoch_that_has_them(four: Consortium, fedpriv: Command) -> None:

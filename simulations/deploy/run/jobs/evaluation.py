@@ -27,11 +27,12 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.deploy.federation_budget import ledger_path
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.members.roster import read_roster
+from fedpriv.simulations.deploy.run.closed import EVALUATION
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import PATIENCE, deployed_federation
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.files import PRIVATE, private, read_json, write_json
-from fedpriv.simulations.run.ledgers import require_known, require_room
+from fedpriv.simulations.run.ledgers import mark_of, require_known, require_room
 from fedpriv.simulations.run.prepare import train
 from fedpriv.strategies import accuracy
 from fedpriv.strategies.common.building import Setup
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 JOB = "evaluate"
 """What the run config calls it."""
-_TERMS, _TOKEN_BYTES = "evaluation.json", 4
+_TOKEN_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,7 @@ def propose(
     with Ledger.open(ledger_path(folder), read_only=True) as ledger:
         _require_latest(ledger, directory)
         require_room(ledger, plan, run=run)
-    write_json(private(directory) / _TERMS, asdict(terms))
+    write_json(private(directory) / EVALUATION, asdict(terms))
     return terms
 
 
@@ -125,9 +126,11 @@ def carry_out(
         strategy.attach(_run(terms, ledger))
         parties = deployed_federation(prepared, roster, grid, seal=seal, patience=patience)
         train(strategy, parties, lambda _query, _answer: True)
-        result = _result(strategy, terms, directory, head=ledger.head)
+        rows, head = mark_of(ledger)
+        result = _result(strategy, terms, directory)
+        result |= {"ledger_rows": rows, "ledger_head": head}
     write_json(result_path(directory, terms), result)
-    (directory / PRIVATE / _TERMS).unlink()
+    (directory / PRIVATE / EVALUATION).unlink()
     return result
 
 
@@ -150,7 +153,7 @@ def in_words(result: Mapping[str, Any]) -> list[str]:
 
 
 def _begun(directory: Path) -> Terms | None:
-    path = directory / PRIVATE / _TERMS
+    path = directory / PRIVATE / EVALUATION
     return Terms(**read_json(path)) if path.exists() else None
 
 
@@ -196,7 +199,7 @@ def _strategy(prepared: Prepared, terms: Terms, directory: Path) -> Accuracy:
     return accuracy.build(setup, theta)
 
 
-def _result(strategy: Accuracy, terms: Terms, directory: Path, *, head: str) -> dict[str, Any]:
+def _result(strategy: Accuracy, terms: Terms, directory: Path) -> dict[str, Any]:
     """What is published; it follows from the noisy counts and from public facts alone."""
     plan = strategy.plan
     if plan is None or strategy.counts is None:
@@ -217,7 +220,6 @@ def _result(strategy: Accuracy, terms: Terms, directory: Path, *, head: str) -> 
         "unit": plan.unit.value,
         "noise_at": plan.noise_at,
         "parties": plan.parties,
-        "ledger_head": head,
         "statement": (
             f"evaluation {terms.run}: {plan.released}; (epsilon, delta) = ({epsilon}, {delta}) for "
             f"one held-out record ({plan.adjacency.value}), by {plan.method}; noise by the "

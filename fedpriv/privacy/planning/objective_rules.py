@@ -1,0 +1,142 @@
+"""The two rules of objective perturbation: how long b must be, and how much Λ must grow.
+
+What they demand of a loss, and `ObjectiveProblem` refuses to do without:
+
+- *Lipschitz everywhere.* b is unbounded, and so is the minimiser: a G that holds inside a ball only
+  says nothing about the neighbour of a minimiser outside, and no ε holds.
+- *Smooth, with a Hessian of rank one per record*: the Jacobians of neighbours then differ by a
+  factor of at most 1 + c/(nΛ).
+- *The same n on both sides*, in nΛ, in b/n and in the calibration. Where a record joins or leaves,
+  n is a declared constant and not the number of records: with that, the gradients would differ by
+  Λθ as well, which no bound covers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, expm1, log, log1p, sqrt
+from typing import TYPE_CHECKING
+
+from scipy.optimize import brentq
+
+from fedpriv._validate import require_count, require_open_unit, require_positive
+from fedpriv.privacy.objective_profile import ObjectiveProfile
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.adjacency import Adjacency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveProblem:
+    """The public facts of one problem, twice differentiable but at kinks.
+
+    Attributes:
+        lipschitz: G, the bound on a record's gradient.
+        lipschitz_everywhere: Whether G holds for every θ; it must.
+        curvature: c, the bound on a record's curvature, features included.
+        curvature_rank: The largest rank of a record's Hessian; it must be 1.
+        one_sided: Whether a record's slope has one sign at every θ: the Gaussian rule needs less
+            noise then.
+        records: n, a public constant: under add-remove adjacency a declared one.
+        regulariser: Λ.
+        dimension: d.
+        tolerance: γ, the gradient norm to which the solver certifies its point.
+    """
+
+    lipschitz: float
+    lipschitz_everywhere: bool
+    curvature: float
+    curvature_rank: int
+    one_sided: bool = False
+    records: int
+    regulariser: float
+    dimension: int
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        require_positive(
+            lipschitz=self.lipschitz,
+            curvature=self.curvature,
+            regulariser=self.regulariser,
+            tolerance=self.tolerance,
+        )
+        require_count(records=self.records, dimension=self.dimension)
+        if not self.lipschitz_everywhere:
+            raise ValueError(
+                "objective perturbation needs a loss that is Lipschitz everywhere: its random term "
+                "moves the minimiser out of any ball that a bound on gradients is stated for. Use "
+                "a Huber loss, or output-perturbation."
+            )
+        if self.curvature_rank != 1:
+            raise ValueError(
+                "objective perturbation needs a loss of one score a record: its Jacobian is "
+                f"bounded for Hessians of rank 1, and this loss has {self.curvature_rank} scores. "
+                "Use output-perturbation."
+            )
+
+
+def pure_rule(epsilon: float, problem: ObjectiveProblem) -> tuple[float, float]:
+    """(ε′, Δ) of Chaudhuri, Monteleoni and Sarwate 2011, Alg. 2: density of b ∝ exp(-ε′‖b‖/2G).
+
+    ε′ = ε - 2·ln(1 + c/(nΛ)) is left after the Jacobian. If nothing is left, so much more
+    regularisation, Δ = c/(n(e^(ε/4) - 1)) - Λ, makes the Jacobian cost ε/2, and ε′ = ε/2.
+    Replace-one adjacency.
+    """
+    require_positive(epsilon=epsilon)
+    n, c = problem.records, problem.curvature
+    rate = epsilon - 2 * log1p(c / (n * problem.regulariser))
+    if rate > 0:
+        return rate, 0.0
+    return epsilon / 2, c / (n * expm1(epsilon / 4)) - problem.regulariser
+
+
+def gaussian_rule(
+    epsilon: float,
+    delta: float,
+    problem: ObjectiveProblem,
+    adjacency: Adjacency,
+    *,
+    solver_share: float = 0.0,
+) -> tuple[float, float]:
+    """(σ, Δ): the least σ for which b ~ N(0, σ²I) is (ε, δ)-DP, together with the solver's noise.
+
+    δ(ε) is that of `ObjectiveProfile`, where theorem and proof are, and falls as σ grows. The noise
+    on the point found is Gaussian of μ₂ = `solver_mu`. Δ is the least that makes the Jacobian cost
+    ln(1 + c/(n(Λ + Δ))) ≤ ε/2; where it costs more than ε/10, a larger Λ is worth a try.
+    """
+    require_positive(epsilon=epsilon)
+    require_open_unit(delta=delta)
+    n, c = problem.records, problem.curvature
+    extra = max(0.0, c / (n * expm1(epsilon / 2)) - problem.regulariser)
+    jacobian = log1p(c / (n * (problem.regulariser + extra)))
+
+    def spent(stddev: float) -> float:
+        profile = ObjectiveProfile(
+            mu=problem.lipschitz / stddev,
+            jacobian=jacobian,
+            one_sided=problem.one_sided,
+            adjacency=adjacency,
+        )
+        moved = adjacency.sum_sensitivity * problem.lipschitz / stddev
+        return profile.delta_beside(epsilon, mu=solver_mu(moved, share=solver_share))
+
+    high = problem.lipschitz
+    while spent(high) > delta:
+        high *= 2
+    low = high / 2
+    while spent(low) <= delta:
+        low /= 2
+    root = exp(brentq(lambda s: spent(exp(s)) - delta, log(low), log(high), xtol=1e-14))
+    while spent(root) > delta:  # land on the private side
+        root *= 1 + 1e-12
+    return root, extra
+
+
+def solver_mu(moved: float, *, share: float) -> float:
+    """μ₂ of the noise that hides the solver: ``share`` of μ² + μ₂², for μ = ``moved``.
+
+    A share that is fixed beforehand. The least variance of both together would have
+    μ₂²/μ² = solver's sensitivity/that of the minimiser; but the tolerance that a solver can be held
+    to depends on how long b is, and so the law of b must not depend on the tolerance.
+    """
+    return moved * sqrt(share / (1 - share))

@@ -1,0 +1,128 @@
+"""A deployed party answers for persons: neighbours differ in all rows of a person in its file.
+
+Whatever it says, pays and keeps is the same to the byte, numbers of rows included; its answer moves
+by no more than the noise is for. What its owner wrote down is insisted on, whatever a server says.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fedpriv.federation.queries.bounds import gradient_sensitivity
+from fedpriv.federation.queries.kinds import GradientQuery
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.events import GaussianEvent, PoissonPartsEvent
+from fedpriv.privacy.unit import Unit
+from fedpriv.secagg import FixedPoint
+from tests.audit.deployed_cases import SCHEMA
+from tests.audit.deployed_scene import Scene
+from tests.federation.deployed.deployments import Deployment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+R, A = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+GRID, CLIP = FixedPoint(step=2.0**-30, bits=64), 0.5
+PERSONS = 'person = "patient"\n' + SCHEMA.lstrip()
+ROWS = tuple(
+    f"p{i % 12},{20 + i},{(i % 7) / 10 - 0.3},{'yes' if i % 3 else 'no'}" for i in range(50)
+)
+BUSY = ("busy,100,1,yes",) * 9
+
+
+def scene(
+    folder: Path, adjacency: Adjacency, *, schema: str = PERSONS, parties: int = 1, **policy: Any
+) -> Scene:
+    folder.chmod(0o700)
+    deployment = Deployment(
+        folder=folder,
+        policy={
+            "secure_aggregation": "off",
+            "min_noise": 0.001,
+            "queries": ["gradient"],
+            "units": ["person"],
+            **policy,
+        },
+        budget={"epsilon": 20.0, "adjacency": adjacency.value, "unit": "person"},
+        experiment={
+            "strategy": {"name": "gradient-perturbation", "rounds": 4, "learning_rate": 0.1},
+            "run": {"secure_aggregation": "off"},
+            "privacy": {"unit": "person", "adjacency": adjacency.value},
+            "persons": {"parties": parties, "records": 6},
+        },
+    )
+    for path in (deployment.server, deployment.home("north")):
+        (path / "schema.toml").write_text(schema)
+    return Scene(deployment, header="patient,age,dose,sick")
+
+
+def query(adjacency: Adjacency, **changes: Any) -> GradientQuery:
+    event = GaussianEvent(relative_noise=10.0, adjacency=adjacency, unit=Unit.PERSON)
+    arguments = {"event": event, "theta": np.zeros(3), "clip_norm": CLIP, **changes}
+    return GradientQuery(run="audit", round=0, grid=GRID, **arguments)
+
+
+@pytest.mark.parametrize("adjacency", [R, A])
+def test_a_deployed_party_shows_a_person_through_its_answer_alone(
+    adjacency: Adjacency, tmp_path: Path
+) -> None:
+    one = scene(tmp_path, adjacency)
+    whole = one.ask((*ROWS[:20], *BUSY, *ROWS[20:]), query(adjacency))
+    assert whole.answered
+    gone = ROWS if adjacency is A else (*ROWS, "other,0,-1,no", "other,0,-1,no")
+    task = one.task
+    limit = gradient_sensitivity(task, clip_norm=CLIP, adjacency=adjacency, step=GRID.step)
+    limit = limit / GRID.step + sqrt(task.dimension)
+    fewer = tuple(row for row in (*ROWS, *BUSY) if not row.startswith("p3,"))
+    for rows in (gone, fewer):
+        other = one.ask(rows, query(adjacency))
+        assert (other.said, other.paid, other.kept) == (whole.said, whole.paid, whole.kept)
+        assert other.exact is not None
+        assert whole.exact is not None
+        moved = float(np.linalg.norm((whole.exact - other.exact).astype(np.float64)))
+        if rows is gone:
+            assert 0.8 * CLIP / GRID.step < moved <= limit
+
+
+def test_a_sample_is_charged_for_every_party_that_a_person_may_be_at(tmp_path: Path) -> None:
+    one = scene(tmp_path, A, parties=2, person_parties=2)
+    event = PoissonPartsEvent(
+        relative_noise=10.0, sampling_rate=0.5, parts=2, adjacency=A, unit=Unit.PERSON
+    )
+    assert one.ask(ROWS, query(A, event=event, sampling_rate=0.5)).answered
+    lower = PoissonPartsEvent(
+        relative_noise=10.0, sampling_rate=0.5, parts=1, adjacency=A, unit=Unit.PERSON
+    )
+    refused = one.ask(ROWS, query(A, event=lower, sampling_rate=0.5))
+    assert not refused.answered
+    assert any("samples at 2 parties" in str(words) for words in refused.said)
+
+
+def test_how_many_parties_a_person_may_be_at_is_for_the_owner_to_say(tmp_path: Path) -> None:
+    """A server that counts on fewer would add less noise than such a person needs."""
+    one = scene(tmp_path, A, parties=1, person_parties=2)
+    refused = one.ask(ROWS, query(A))
+    assert not refused.answered
+    assert any("at 1 parties at most, and this party on 2" in str(words) for words in refused.said)
+
+
+@pytest.mark.parametrize("adjacency", [R, A])
+def test_a_party_that_cannot_tell_persons_apart_answers_for_none(
+    adjacency: Adjacency, tmp_path: Path
+) -> None:
+    one = scene(tmp_path, adjacency, schema=SCHEMA)
+    refused = one.ask(ROWS, query(adjacency))
+    assert not refused.answered
+    assert refused.exact is None
+
+
+def test_releases_for_records_are_not_paid_from_a_budget_for_persons(tmp_path: Path) -> None:
+    one = scene(tmp_path, A)
+    event = GaussianEvent(relative_noise=10.0, adjacency=A)
+    refused = one.ask(ROWS, query(A, event=event))
+    assert not refused.answered
+    assert any("record" in str(words) for words in refused.said)
