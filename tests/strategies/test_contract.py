@@ -502,6 +502,12 @@ def test_the_optimal_regulariser_balances_bias_and_noise() -> None:
     strategy.learn(federation().sum(query))
 
 
+def test_without_delta_the_optimal_regulariser_balances_the_length_of_laplace_noise() -> None:
+    """a = G·E‖b‖·λ = 2dG²/(εN): ‖b‖ has a Gamma law of mean d·Δ/ε."""
+    strategy = build("output-perturbation", TASK, regulariser="optimal", radius=5.0, delta=0.0)
+    assert strategy.task.regulariser == pytest.approx(np.sqrt(4 * WIDTH / sum(SIZES)) / 5)
+
+
 def test_the_learning_rate_is_one_over_the_smoothness() -> None:
     """1/M, M = B²/4 + λ: the first step from zero moves by release/M."""
     strategy = build("gradient-perturbation", TASK, rounds=1, epsilon=1e9, delta=0.5)
