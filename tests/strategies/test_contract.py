@@ -329,7 +329,8 @@ def test_gradients_train_networks_given_a_learning_rate(name: str) -> None:
     [
         ("gradient-perturbation", {"adjacency": "add-remove", "weights": "equal"}, "replace-one"),
         ("gradient-perturbation", {"sampling_rate": 0.1, "rounds": 2}, "add-remove"),
-        ("gradient-perturbation", {"delta": 0.0}, "delta must be positive"),
+        ("gradient-perturbation", {"law": "gaussian", "delta": 0.0}, "delta must be positive"),
+        ("agd", {"delta": 0.0}, "delta must be positive"),
         ("gradient-perturbation", {"rounds": 3, "schedule": (1.0,)}, "one entry per round"),
         (
             "gradient-perturbation",
