@@ -150,7 +150,7 @@ def build(
     whose = Unit(unit)
     if promised and whose not in info.units:  # a twin without noise protects nobody
         raise ValueError(_unsupported_unit(info, whose))
-    if info.private and (whose is Unit.PERSON) != (task.persons is not None):
+    if promised and (whose is Unit.PERSON) != (task.persons is not None):
         raise ValueError(
             f"task.persons must be given for unit = 'person', and only then, got {task.persons} "
             f"for {whose.value!r}."

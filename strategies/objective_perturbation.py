@@ -15,16 +15,21 @@ sums of gradients on the way, and has drawn b itself: it must be trusted with bo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import floor, log2, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv.federation.queries.bounds import objective_problem
 from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
-from fedpriv.privacy.planning.objective import ObjectiveMechanism, ObjectiveNoise
+from fedpriv.privacy.planning.objective import (
+    ObjectiveMechanism,
+    ObjectiveNoise,
+    optimal_objective_regulariser,
+)
 from fedpriv.strategies import pooled
 from fedpriv.strategies.common.averaging import FitOptions, on_grid
-from fedpriv.strategies.common.building import Setup, Share, StrategyInfo
+from fedpriv.strategies.common.building import Positive, Setup, Share, StrategyInfo
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,11 +46,16 @@ class ObjectiveOptions(FitOptions):
 
     Attributes:
         law: Of b; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
+        regulariser: λ of the "model", or the "optimal" one, for which the bound on the excess risk
+            is least.
+        radius: D, a bound on the norm of a good model, for the optimal λ.
         solver_share: What pays for an inexact minimiser: a share of ε, or of μ² with Gaussian b.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace"] = "auto"
     solver_share: Share = 0.01
+    regulariser: Literal["model", "optimal"] = "model"
+    radius: Positive = 10.0
 
 
 class ObjectivePerturbation(JointStrategy):
@@ -88,9 +98,11 @@ def build(setup: Setup, options: ObjectiveOptions) -> JointStrategy:
     """The strategy, planned within its budget; without noise b and Δ are zero: it is `pooled`."""
     if setup.noise_free:
         return pooled.build(setup, options)
+    objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
+    if options.regulariser == "optimal":
+        setup = _with_optimal_regulariser(setup, objective, radius=options.radius)
     task = setup.task
     task.require_strongly_convex(ObjectivePerturbation.name)
-    objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
     certain = certain_joint_tolerance(task, adjacency=setup.adjacency, objective=objective)
     tolerance = options.gradient_norm(task, certain=certain)
     everyone = objective_problem(
@@ -108,6 +120,15 @@ def build(setup: Setup, options: ObjectiveOptions) -> JointStrategy:
         released="the minimiser of the perturbed objective of all records",
     )
     return ObjectivePerturbation(task=task, plan=plan, tolerance=tolerance, run=setup.run)
+
+
+def _with_optimal_regulariser(setup: Setup, noise: ObjectiveNoise, *, radius: float) -> Setup:
+    """The task with the λ of least excess risk, as far as it is proved."""
+    task = setup.task
+    task.require_convex(ObjectivePerturbation.name)
+    problem = objective_problem(task, task.records, regulariser=1.0, tolerance=1.0)
+    best = optimal_objective_regulariser(noise, problem, radius=radius)
+    return replace(setup, task=replace(task, regulariser=best))
 
 
 def objective_noise(

@@ -103,9 +103,11 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
 def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | None:
     """What one person may be of the data, if it is persons that the run protects.
 
-    None for a strategy that promises nothing: it learns from records, whatever the unit.
+    None for a strategy that promises nothing, or nothing to persons: it learns from records, if it
+    is not refused.
     """
-    if Unit(experiment.privacy.unit) is not Unit.PERSON or not info.private:
+    wanted = Unit(experiment.privacy.unit) is Unit.PERSON and info.private
+    if not wanted or Unit.PERSON not in info.units:
         return None
     section = experiment.persons
     return PersonBounds(records=section.records, parties=section.parties)

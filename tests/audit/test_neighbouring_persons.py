@@ -224,6 +224,7 @@ def test_poisson_samples_hide_a_person_by_a_coin_at_each_party(
     [
         ({"data": {"records": None}}, "needs data.records"),
         ({"strategy": {"name": "output-perturbation"}}, "unit must be 'record'"),
+        ({"strategy": {**STEPS, "weights": "equal"}}, "unit must be 'record' for equal weights"),
         ({"strategy": {**STEPS, "learning_rate": "auto"}}, "or persons.records"),
     ],
 )

@@ -14,6 +14,7 @@ from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
     PoissonGaussianEvent,
+    PoissonPartsEvent,
     PoissonPureEvent,
     PureEvent,
     SkellamEvent,
@@ -25,6 +26,7 @@ A = Adjacency.ADD_REMOVE
 EVENTS: list[Event] = [
     GaussianEvent(relative_noise=1.5, adjacency=Adjacency.REPLACE_ONE),
     PoissonGaussianEvent(relative_noise=1.5, sampling_rate=0.01, adjacency=A),
+    PoissonPartsEvent(relative_noise=1.5, sampling_rate=0.01, parts=2, adjacency=A),
     LaplaceEvent(relative_noise=3, adjacency=A),
     PureEvent(epsilon=0.3, adjacency=A),
     PoissonPureEvent(epsilon=0.3, sampling_rate=0.1, adjacency=A),

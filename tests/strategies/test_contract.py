@@ -329,7 +329,8 @@ def test_gradients_train_networks_given_a_learning_rate(name: str) -> None:
     [
         ("gradient-perturbation", {"adjacency": "add-remove", "weights": "equal"}, "replace-one"),
         ("gradient-perturbation", {"sampling_rate": 0.1, "rounds": 2}, "add-remove"),
-        ("gradient-perturbation", {"delta": 0.0}, "delta must be positive"),
+        ("gradient-perturbation", {"law": "gaussian", "delta": 0.0}, "delta must be positive"),
+        ("agd", {"delta": 0.0}, "delta must be positive"),
         ("gradient-perturbation", {"rounds": 3, "schedule": (1.0,)}, "one entry per round"),
         (
             "gradient-perturbation",
@@ -500,6 +501,12 @@ def test_the_optimal_regulariser_balances_bias_and_noise() -> None:
     assert query is not None
     assert query.regulariser == strategy.task.regulariser  # type: ignore[attr-defined]
     strategy.learn(federation().sum(query))
+
+
+def test_without_delta_the_optimal_regulariser_balances_the_length_of_laplace_noise() -> None:
+    """a = G·E‖b‖·λ = 2dG²/(εN): ‖b‖ has a Gamma law of mean d·Δ/ε."""
+    strategy = build("output-perturbation", TASK, regulariser="optimal", radius=5.0, delta=0.0)
+    assert strategy.task.regulariser == pytest.approx(np.sqrt(4 * WIDTH / sum(SIZES)) / 5)
 
 
 def test_the_learning_rate_is_one_over_the_smoothness() -> None:

@@ -41,7 +41,7 @@ SIZES, WIDTH = (20, 30, 40, 50, 60, 20, 30, 40, 50, 60), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
 LOST = {"dropout": 0.2, "colluding": 0.1}
 SHARING = ("gradient-perturbation", "output-perturbation")
-OF_UPDATES = ("federated-averaging", "scaffold")  # for whole parties: test_federated_averaging
+OF_PARTIES = ("federated-averaging", "scaffold")  # tested where they are
 CASES = [
     ("gradient-perturbation", {"share_law": "skellam"}, {"rounds": 3}),
     ("gradient-perturbation", {"share_law": "discrete-gaussian"}, {"rounds": 3}),
@@ -155,7 +155,7 @@ def test_a_round_that_is_asked_again_is_the_same_query_to_the_byte(name: str) ->
     assert same(shared(name, {}, {}).ask(), strategy.ask())
 
 
-@pytest.mark.parametrize("name", sorted(set(PRIVATE) - {*SHARING, *OF_UPDATES}))
+@pytest.mark.parametrize("name", sorted(set(PRIVATE) - {*SHARING, *OF_PARTIES}))
 def test_other_strategies_refuse_with_the_reason(name: str) -> None:
     with pytest.raises(
         ValueError, match=r"noise_at must be 'server'.*only output-perturbation and"
@@ -325,5 +325,5 @@ def test_the_default_is_noise_at_the_server() -> None:
         plan = build(name, TASK).plan
         assert plan is not None
         assert plan.noise_at == "server"
-    able = {name for name, info in strategies.STRATEGIES.items() if info.shares}
-    assert able == {*SHARING, *OF_UPDATES}
+    known = {name for name, info in strategies.STRATEGIES.items() if info.shares}
+    assert known == {*SHARING, *OF_PARTIES}

@@ -12,7 +12,7 @@ from math import exp, expm1, log1p, pi, sqrt
 import numpy as np
 import pytest
 from scipy.special import expit
-from scipy.stats import chi, gamma
+from scipy.stats import chi, gamma, norm
 
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded
@@ -23,8 +23,10 @@ from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.objective import (
     ObjectiveMechanism,
     ObjectiveNoise,
+    excess_risk_bound,
     linear_reach,
     linear_step,
+    optimal_objective_regulariser,
 )
 from fedpriv.privacy.planning.objective_rules import ObjectiveProblem, gaussian_rule, pure_rule
 
@@ -209,6 +211,37 @@ def test_less_of_the_budget_never_means_less_noise() -> None:
 def test_a_noise_that_no_theorem_covers_is_refused(changes: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         noise(**changes)
+
+
+@pytest.mark.parametrize(("law", "delta"), [("gaussian", 1e-6), ("l2-laplace", 0.0)])
+@pytest.mark.parametrize("epsilon", [0.05, 1.0])
+@pytest.mark.parametrize("n", [50, 5000])
+def test_the_optimal_regulariser_has_the_least_bound_on_the_excess_risk(
+    law: str, delta: float, epsilon: float, n: int
+) -> None:
+    spend, at = noise(law=law, delta=delta, epsilon=epsilon), problem(n)
+    best = optimal_objective_regulariser(spend, at, radius=3.0)
+    least = excess_risk_bound(spend, replace(at, regulariser=best), radius=3.0)
+    for factor in (1e-3, 0.1, 0.5, 0.9, 0.99, 1.01, 1.1, 2.0, 10.0, 1e3):
+        other = replace(at, regulariser=factor * best)
+        assert least <= excess_risk_bound(spend, other, radius=3.0) * (1 + 1e-9)
+
+
+def test_the_bound_on_the_excess_risk_holds_where_it_can_be_integrated() -> None:
+    """E R(θ) over b, on records of one dimension; and it is not far above what is there."""
+    at, spend = problem(20, 0.5), noise(delta=1e-3)
+    linear, extra = spend.perturbation(at)
+    margins, weight = np.repeat([1.0, -1.0], [14, 6]), 20 * (0.5 + extra)
+    theta = np.linspace(-12, 12, 100_001)
+    b, jacobian = linear_term(theta, margins, weight)
+    density = norm.pdf(b, scale=linear.noise_stddev) * jacobian
+    risk = np.logaddexp(0, -np.outer(theta, margins)).mean(axis=1)
+    mean = float((density * risk).sum() / density.sum())
+    radii = (0.1, 0.5, 1.0)
+    excess = {radius: mean - float(risk[np.abs(theta) <= radius].min()) for radius in radii}
+    bound = {radius: excess_risk_bound(spend, at, radius=radius) for radius in radii}
+    assert all(excess[radius] <= bound[radius] for radius in excess)
+    assert bound[0.5] <= 10 * excess[0.5]
 
 
 def plan(mechanism: ObjectiveMechanism, budget: Budget) -> FixedPlan:

@@ -128,12 +128,12 @@ def train_on_grams(
             count = len(batch)
             fill_products(gram, batch, combination, lanes, values[0])
             for i in range(count):
-                value, known, pull = values[0, i], common[batch[i]], pulled[batch[i]]
+                place = batch[i]
                 for a in range(h):
-                    value[a] += kept * known[a]
+                    values[0, i, a] += kept * common[place, a]
                 if shifted:
                     for a in range(h):
-                        value[a] += drift * pull[a]
+                        values[0, i, a] += drift * pulled[place, a]
             descend(
                 widths,
                 activation,

@@ -63,7 +63,8 @@ def descend(
     outputs = widths[layers]
     for i in range(count):
         row = errors[layers, i]
-        row[:outputs] = values[layers, i, :outputs]
+        for j in range(outputs):
+            row[j] = values[layers, i, j]
         write_slopes(rules.loss, rules.parameter, row, records.labels[places[i]], outputs)
         for j in range(outputs):
             row[j] = row[j] * share if records.usable[places[i]] else number(0)

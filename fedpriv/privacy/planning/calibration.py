@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from scipy.optimize import brentq
 
-from fedpriv._validate import require_choice, require_count, require_positive, require_rate
+from fedpriv._validate import (
+    require_choice,
+    require_count,
+    require_delta,
+    require_positive,
+    require_rate,
+)
 from fedpriv.privacy.accountants import ACCOUNTANTS, UnsupportedEvent, account, best_accountant
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
@@ -175,13 +181,15 @@ def optimal_regulariser(
 ) -> float:
     """λ* = √(2a)/D, which balances bias and noise of output perturbation.
 
-    Minimises λD²/2 + a/λ with a = 3G²√(d·ln(1.25/δ))/(εN), where D bounds the norm of a good
-    model. All inputs are public, so the choice costs no privacy.
+    Minimises λD²/2 + a/λ, where D bounds the norm of a good model and a/λ ≥ G·E‖b‖ what noise b for
+    2G/(Nλ) costs a G-Lipschitz risk: a = 3G²√(d·ln(1.25/δ))/(εN), and at δ = 0, where ‖b‖ is a
+    Gamma(d, 2G/(Nλε)) (l2-laplace), a = 2dG²/(εN). All inputs are public: the choice costs nothing.
     """
-    require_positive(lipschitz=lipschitz, epsilon=epsilon, delta=delta, radius=radius)
+    require_positive(lipschitz=lipschitz, epsilon=epsilon, radius=radius)
+    require_delta(delta=delta)
     require_count(dimension=dimension, records=records)
-    a = 3 * lipschitz**2 * sqrt(dimension * log(1.25 / delta)) / (epsilon * records)
-    return sqrt(2 * a) / radius
+    length = 3 * sqrt(dimension * log(1.25 / delta)) if delta else 2 * dimension
+    return sqrt(2 * length * lipschitz**2 / (epsilon * records)) / radius
 
 
 def _spending(

@@ -18,9 +18,11 @@ Laplace law their ε add up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import log, sqrt
+from dataclasses import dataclass, replace
+from math import exp, log, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from scipy.optimize import minimize_scalar
 
 from fedpriv._validate import (
     require_choice,
@@ -220,3 +222,39 @@ def linear_reach(linear: Mechanism, dimension: int) -> float:
                 f"linear must be a law of objective perturbation, got {linear.name!r}."
             )
     return length + sqrt(d) / 2 * linear_step(linear)
+
+
+def excess_risk_bound(noise: ObjectiveNoise, problem: ObjectiveProblem, *, radius: float) -> float:
+    """E R(θ) - R(θ₀) ≤ ΛD²/2 + E‖b‖²/(2ΛN²), for every θ₀ with ‖θ₀‖ ≤ D; Λ with what is added.
+
+    R is the mean loss, and θ the exact minimiser of J + bᵀθ/N, J = R + (Λ/2)‖θ‖². Proof: J is
+    Λ-strongly convex, so J(θ) - min J ≤ ‖∇J(θ)‖²/(2Λ) = ‖b‖²/(2ΛN²); and R(θ) ≤ J(θ), while
+    min J ≤ J(θ₀) ≤ R(θ₀) + ΛD²/2. The little noise for the solver is not counted.
+    """
+    require_positive(radius=radius)
+    linear, extra = noise.perturbation(problem)
+    strong = problem.regulariser + extra
+    length = problem.dimension * linear.noise_stddev**2
+    return strong * radius**2 / 2 + length / (2 * strong * problem.records**2)
+
+
+def optimal_objective_regulariser(
+    noise: ObjectiveNoise, problem: ObjectiveProblem, *, radius: float
+) -> float:
+    """λ for which `excess_risk_bound` is least; from public facts, so that it costs no privacy.
+
+    Without the Jacobian it would be √d·σ/(ND), and with it is no less than a part of that. A grid
+    first, for where so little is left of ε that Λ is raised anyway the bound is flat in λ.
+    """
+
+    def bound(log_regulariser: float) -> float:
+        at = replace(problem, regulariser=exp(log_regulariser))
+        return excess_risk_bound(noise, at, radius=radius)
+
+    flat = replace(problem, regulariser=problem.curvature)  # its Jacobian costs about 1/N
+    linear, _ = noise.perturbation(flat)
+    centre = log(sqrt(problem.dimension) * linear.noise_stddev / (problem.records * radius))
+    places = [centre + step / 4 for step in range(-40, 41)]
+    best = min(places, key=bound)
+    found = minimize_scalar(bound, bounds=(best - 0.25, best + 0.25), method="bounded")
+    return exp(found.x if found.fun <= bound(best) else best)

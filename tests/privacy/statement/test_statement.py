@@ -264,7 +264,7 @@ def test_a_statement_says_whose_privacy_it_is_about_wherever_it_says_something(
     assert loss["privacy_unit"] == unit.value.capitalize()
     assert neighbours_in_words(unit, adjacency) in loss["privacy_unit_details"]
     public = (unit, adjacency) == (Unit.RECORD, Adjacency.REPLACE_ONE)
-    declared = "the number of records that was declared" in text
+    declared = f"the number of {unit.counted} that was declared" in text
     assert declared is not public
 
 
@@ -272,7 +272,7 @@ def test_a_statement_says_whose_privacy_it_is_about_wherever_it_says_something(
     ("unit", "adjacency", "steps", "number", "clipped"),
     [
         (Unit.RECORD, "replace-one", 3, "N = 1621 records", "each record's gradient"),
-        (Unit.PERSON, "replace-one", 1, "N = 1621 records", "the sum of each person's gradients"),
+        (Unit.PERSON, "replace-one", 1, "N = 1621 persons", "the sum of each person's gradients"),
         (Unit.PARTY, "replace-one", 3, "N = 4 parties", "each party's update"),
         (Unit.PARTY, "add-remove", 6, "N = 4 parties", "each party's update"),
     ],

@@ -152,7 +152,4 @@ def test_the_papers_experiments_are_tuned_on_public_digits_and_know_what_was_pub
     assert curves["L2P"][0.05] == pytest.approx(0.812)
     assert curves["agd"][0.8] == pytest.approx(0.922)
     assert experiment.privacy.delta == 1e-8
-    assert {cell.experiment.privacy.adjacency for cell in cells(experiment)} == {
-        "add-remove",
-        "replace-one",
-    }
+    assert {cell.experiment.privacy.adjacency for cell in cells(experiment)} == {"add-remove"}
