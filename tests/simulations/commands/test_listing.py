@@ -14,7 +14,8 @@ def test_strategies_are_listed_with_their_options(fedpriv: Callable[..., Any]) -
     others = {"pathak", "party-alone", "non-private", "pooled"}
     adaptive = {"adaptive-clipping", "agd", "learned-protection"}
     local = {f"local-{name}" for name in aggregated}
-    assert set(entries) == aggregated | adaptive | local | others
+    averaging = {"federated-averaging", "scaffold"}
+    assert set(entries) == aggregated | adaptive | averaging | local | others
     assert entries["gradient-perturbation"]["options"]["learning_rate"] == "auto"
     assert entries["gradient-perturbation"]["private"] is True
     assert entries["party-alone"]["private"] is False

@@ -151,7 +151,10 @@ def test_parties_that_are_dealt_out_are_not_released(
         (["privacy.adjacency=add-remove"], "needs data.records"),
         (["privacy.unit=party"], "needs data.records"),
         (["privacy.unit=person"], "needs data.records"),
-        (["privacy.unit=party", "data.records=4000"], "unit must be 'record' for gradient"),
+        (
+            ["privacy.unit=party", "data.records=4000"],
+            "unit must be 'record' or 'person' for gradient",
+        ),
         (["data.min_records=2"], "needs no data.min_records"),
         (["data.records=4000"], "must not be given under replace-one"),
         (["data.partition=hashed", "data.parties=4"], "needs one party under replace-one"),
