@@ -237,14 +237,10 @@ def test_the_bound_on_the_excess_risk_holds_where_it_can_be_integrated() -> None
     density = norm.pdf(b, scale=linear.noise_stddev) * jacobian
     risk = np.logaddexp(0, -np.outer(theta, margins)).mean(axis=1)
     mean = float((density * risk).sum() / density.sum())
-    excess, bound = (
-        {radius: made(radius) for radius in (0.1, 0.5, 1.0)}
-        for made in (
-            lambda radius: mean - float(risk[np.abs(theta) <= radius].min()),
-            lambda radius: excess_risk_bound(spend, at, radius=radius),
-        )
-    )
-    assert all(excess[radius] <= bound[radius] for radius in excess)
+    radii = (0.1, 0.5, 1.0)
+    excess = {radius: mean - float(risk[np.abs(theta) <= radius].min()) for radius in radii}
+    bound = {radius: excess_risk_bound(spend, at, radius=radius) for radius in radii}
+    assert all(excess[radius] <= bound[radius] for radius in radii)
     assert bound[0.5] <= 10 * excess[0.5]
 
 
