@@ -8,7 +8,7 @@ integral then says which δ they really have.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, pi, sqrt
 from typing import Any
 
@@ -17,9 +17,14 @@ import pytest
 from scipy.special import expit
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.queries.bounds import objective_problem
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Squared
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective import (
+    ObjectiveMechanism,
+    ObjectiveNoise,
+    optimal_objective_regulariser,
+)
 from fedpriv.privacy.planning.objective_rules import ObjectiveProblem, gaussian_rule, pure_rule
 from tests.federation.worlds import build, linear_task, party_data, streams
 
@@ -257,3 +262,20 @@ def test_a_plan_of_another_loss_does_not_carry_the_squared_loss_past_the_rule() 
     other = linear_task((30, 40), 2, loss=Squared(radius=100.0, label_bound=1.0), regulariser=0.1)
     with pytest.raises(ValueError, match="Lipschitz everywhere"):
         ObjectivePerturbation(task=other, plan=made.plan, tolerance=1e-6, run=made._run)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_the_optimal_regulariser_is_that_of_the_bound_and_what_is_minimised_with(
+    adjacency: str,
+) -> None:
+    task = linear_task((30, 40), 2, regulariser=0.1)
+    built: Any = build(
+        "objective-perturbation", task, regulariser="optimal", radius=5.0, adjacency=adjacency
+    )
+    noise = ObjectiveNoise(law="gaussian", epsilon=1.0, delta=1e-6, adjacency=Adjacency(adjacency))
+    problem = objective_problem(task, 70, regulariser=1.0, tolerance=1.0)
+    best = optimal_objective_regulariser(noise, problem, radius=5.0)
+    assert built.task.regulariser == best != 0.1
+    linear, extra = noise.perturbation(replace(problem, regulariser=best))
+    (mechanism,) = built.plan.mechanisms
+    assert (mechanism.linear, mechanism.extra_regulariser) == (linear, extra)

@@ -240,7 +240,7 @@ def test_the_bound_on_the_excess_risk_holds_where_it_can_be_integrated() -> None
     radii = (0.1, 0.5, 1.0)
     excess = {radius: mean - float(risk[np.abs(theta) <= radius].min()) for radius in radii}
     bound = {radius: excess_risk_bound(spend, at, radius=radius) for radius in radii}
-    assert all(excess[radius] <= bound[radius] for radius in excess)
+    assert all(excess[radius] <= bound[radius] for radius in radii)
     assert bound[0.5] <= 10 * excess[0.5]
 
 

@@ -15,7 +15,7 @@ down here a second time, from the papers, and not by calling what the strategies
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil, exp, log, sqrt
+from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,16 +25,15 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.queries.bounds import gradient_sensitivity
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
 from fedpriv.federation.queries.local_noise import LocalNoise
-from fedpriv.learning.losses import HuberHinge
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.events import GaussianEvent, PoissonPureEvent, PureEvent
+from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism, L2LaplaceMechanism
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.planning.output import output_plan
 from fedpriv.secagg import FixedPoint
-from tests.federation.worlds import build, linear_task, party_data, random_data, streams
+from tests.federation.worlds import build, linear_task, random_data, streams
 
 if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
@@ -255,68 +254,6 @@ def test_the_grid_is_paid_for_in_plans() -> None:
         assert mechanism.noise_stddev == pytest.approx(told * 0.18, rel=EXACT)
 
 
-@pytest.mark.parametrize("adjacency", [ONE, TWO])
-@pytest.mark.parametrize("law", ["auto", "l2-laplace", "l1-laplace"])
-def test_laplace_descent_splits_epsilon_over_its_rounds(
-    adjacency: Adjacency, law: str, drawn: list[Drawn]
-) -> None:
-    strategy = build(
-        "gradient-perturbation",
-        TASK,
-        rounds=4,
-        clip=CLIP,
-        law=law,
-        epsilon=2.0,
-        delta=0.0,
-        adjacency=adjacency.value,
-    )
-    one_round(strategy)
-    plan: Any = strategy.plan
-    ((mechanism, width),) = drawn
-    moved = clipped_sum(CLIP, adjacency, 40) + sqrt(3) * plan.step
-    spread = {"l1-laplace": sqrt(2 * WIDTH)}.get(law, sqrt(WIDTH + 1))
-    assert mechanism.name == (law if law != "auto" else "l2-laplace")
-    assert width == WIDTH
-    assert mechanism.noise_stddev == pytest.approx(spread * moved / (2.0 / 4), rel=EXACT)
-    event = PureEvent(adjacency=adjacency, epsilon=0.5)
-    assert [plan.event(index) for index in range(plan.rounds)] == [event] * 4
-    assert (plan.epsilon, plan.accountant) == (2.0, "basic")
-
-
-def test_laplace_descent_on_samples_is_charged_what_sampling_leaves_of_it() -> None:
-    strategy = build(
-        "gradient-perturbation",
-        TASK,
-        rounds=4,
-        sampling_rate=0.1,
-        epsilon=2.0,
-        delta=0.0,
-        adjacency="add-remove",
-    )
-    plan: Any = strategy.plan
-    event = plan.event(0)
-    assert isinstance(event, PoissonPureEvent)
-    assert (event.epsilon, event.sampling_rate) == (plan.mechanisms[0].epsilon, 0.1)
-    assert event.epsilon == pytest.approx(log(1 + (exp(0.5) - 1) / 0.1))
-    assert plan.epsilon == pytest.approx(2.0, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"delta": 1e-6, "law": "l2-laplace"}, "delta must be 0"),
-        ({"schedule": "dynamic"}, "schedule must be 'uniform'"),
-        ({"calibration": "textbook"}, "calibration must be 'exact'"),
-        ({"accountant": "rdp"}, "accountant must be 'auto' or 'basic'"),
-        ({"law": "gaussian"}, "gradient-perturbation has it"),
-        ({"rounds": 10**9, "epsilon": 1e-6}, "noise_stddev must lie between"),
-    ],
-)
-def test_what_laplace_descent_cannot_do_is_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        build("gradient-perturbation", TASK, **{"rounds": 4, "delta": 0.0, **options})
-
-
 @pytest.mark.parametrize("weights", ["equal", "proportional"])
 @pytest.mark.parametrize("silent", [(), (1,)])
 def test_noise_on_an_average_covers_solver_grid_and_the_parties_that_answered(
@@ -362,39 +299,6 @@ def test_a_joint_fit_is_one_party_that_holds_all_records(
     (told,) = charged(strategy)
     assert mechanism.noise_stddev == pytest.approx(told * moved, rel=EXACT)
     assert (plan.parties, plan.records, plan.smallest_party) == (2, 65, 25)
-
-
-def joint_minimiser(positive: int, *, adjacency: str) -> tuple[float, float]:
-    """What a joint fit finds on records x = 1, y = 1, of which 60 are declared; and its noise."""
-    task = linear_task((40, 20), 1, loss=HuberHinge(smoothing=0.5), regulariser=4.0)
-    first = 2 * positive // 3  # neither party has more than twice what it declares
-    data = party_data(np.ones((positive, 1)), np.ones(positive), (first, positive - first))
-    strategy: Any = build("output-perturbation", task, fit="joint", adjacency=adjacency)
-    found: list[float] = []
-
-    def ended(theta: np.ndarray) -> np.ndarray:
-        found.append(float(theta[0]))
-        return theta
-
-    strategy._end = ended
-    world = VectorizedFederation(data, task=task, sampling=streams(0, "p"))
-    while (query := strategy.ask()) is not None:
-        strategy.learn(world.sum(query))
-    return found[0], strategy.plan.mechanisms[0].sensitivity
-
-
-@pytest.mark.parametrize("records", [60, 41, 119])
-def test_a_joint_minimiser_moves_by_all_of_its_bound_where_a_record_joins(records: int) -> None:
-    """On the straight part of a hinge θ = n/(Nλ): N is declared, and n does not show in the noise.
-
-    So it is up to twice the declared number of records, for which the solver is certified.
-    """
-    here, noise = joint_minimiser(records, adjacency="add-remove")
-    there, same = joint_minimiser(records + 1, adjacency="add-remove")
-    assert here == pytest.approx(records / (60 * 4.0), abs=1e-5)
-    assert noise == same
-    assert 0.97 * noise <= abs(there - here) <= noise
-    assert noise < 0.52 * joint_minimiser(60, adjacency="replace-one")[1]
 
 
 def test_laplace_noise_on_an_average_covers_the_same(drawn: list[Drawn]) -> None:
