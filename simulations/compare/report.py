@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from fedpriv.simulations.experiment.sections import CompareSection
 
 NOISE = (
-    "noise: standard deviation on a coordinate of the mean gradient, or of the model for output "
-    "perturbation; sent: by one party in the whole run"
+    "noise: standard deviation on a coordinate of the mean gradient or update, or of the model for "
+    "output perturbation; sent: by one party in the whole run"
 )
 
 
