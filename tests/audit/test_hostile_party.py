@@ -225,4 +225,5 @@ def test_a_state_directory_put_back_without_its_answers_opens_no_release_twice(
             party: Any = hostile.host(0).party
             with pytest.raises(QueryRefused, match="answered already"):
                 party.answer(query)
-            party.answer(shared(hostile, round=1))
+            with pytest.raises(QueryRefused, match="began before, and its answers are not"):
+                party.answer(shared(hostile, round=1))

@@ -30,6 +30,7 @@ from flwr.common.constant import ErrorCode
 from flwr.supercore import log
 from flwr.supercore.fab import Fab
 from flwr.supercore.inflatable.inflatable_utils import pull_objects
+from flwr.supercore.run import RunNotRunningException
 from flwr.supernode import main as api
 from flwr.supernode import start_client_internal as loop
 from flwr.supernode.cli.flower_supernode import flower_supernode
@@ -81,7 +82,7 @@ def changes() -> tuple[tuple[ModuleType, str, object], ...]:
     messages = News()
     return (
         (loop, "time", SimpleNamespace(sleep=pause)),
-        (loop, "pull_objects", partial(pull_objects, max_time=PULL_SECONDS)),
+        (loop, "pull_objects", partial(pull_while_running, max_time=PULL_SECONDS)),
         (loop, "get_fused_config_from_fab", lambda _bundle, run: own_config(run)),
         (loop, "_pull_and_store_message", careful(_pull_and_store_message, messages)),
         (nodestate_factory, "InMemoryNodeState", PartyState),
@@ -141,6 +142,18 @@ def careful(pull: Pull, messages: News) -> Pull:
         return run
 
     return pulled
+
+
+def pull_while_running(*given: Any, **options: Any) -> dict[str, bytes]:
+    """Pull the objects of a message; if its run ends meanwhile, an error, and the message is left.
+
+    Flower says that by something that is no `Exception`. Its own handler lets it pass: the message
+    would stay without its content, and the worker wait for that, while others are in need of it.
+    """
+    try:
+        return pull_objects(*given, **options)
+    except RunNotRunningException:
+        raise ConnectionError("its run has ended.") from None
 
 
 def no_bundle(fab_hash: str, _run: int) -> Fab:

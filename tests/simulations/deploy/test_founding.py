@@ -421,7 +421,6 @@ def test_no_federation_is_founded_joined_or_bundled_under_a_schema_that_leaves_f
     [
         ('adjacency = "replace-one"', 'adjacency = "add-remove"', "add-remove .* 'record'"),
         ('unit = "record"', 'unit = "party"', "replace-one .* 'party'"),
-        ('unit = "record"', 'unit = "person"', "replace-one .* 'person'"),
     ],
 )
 def test_where_it_is_private_a_bundle_states_a_public_number_and_not_the_true_one(

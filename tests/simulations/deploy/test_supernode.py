@@ -34,7 +34,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
 from flwr.supercore.object_store import ObjectStoreFactory
-from flwr.supercore.run import Run
+from flwr.supercore.run import Run, RunNotRunningException
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal as loop
 from flwr.supernode.nodestate import nodestate_factory
@@ -68,6 +68,7 @@ class Node:
     party: Path
     config: dict[str, Any] = field(default_factory=lambda: dict(CONFIG))
     lost: bool = False
+    ended: bool = False
     fetched: int = 0
     sent: list[Message] = field(default_factory=list)
 
@@ -85,6 +86,8 @@ class Node:
         contents = {name: each.deflate() for name, each in objects.items()}
 
         def pull_object(_run: int, name: str) -> bytes:
+            if self.ended:
+                raise RunNotRunningException
             if self.lost:
                 raise ObjectUnavailableError(name)
             return contents[name]
@@ -219,6 +222,17 @@ def test_a_message_whose_content_never_comes_is_left_and_the_next_one_taken(
     node.lost = True
     assert node.take() is None
     node.lost = False
+    assert node.take() == RUN
+    task = node.acquire()
+    node.answer(task, node.read(task))
+    assert node.replies() == ["answer"]
+
+
+def test_a_message_whose_run_ends_while_it_comes_is_left_and_holds_up_no_other(node: Node) -> None:
+    node.ended = True
+    assert node.take() is None
+    assert node.acquire() is None  # a worker would wait for its content
+    node.ended = False
     assert node.take() == RUN
     task = node.acquire()
     node.answer(task, node.read(task))

@@ -325,7 +325,7 @@ def test_training_alone_is_the_mean_over_the_parties(
         (["data.name=3"], "data.name must be text"),
         (["strategy.sampling_rate=0.1"], "add-remove"),
         (["strategy.name=output-perturbation", "privacy.adjacency=add-remove"], "replace-one"),
-        (["privacy.delta=0"], "delta"),
+        (["privacy.delta=0", "strategy.law=gaussian"], "delta"),
         (["run.engine=cloud"], "run.engine must be"),
         (["tuning.on=synthetic"], "tuning.on must name another, public data set"),
     ],
