@@ -185,7 +185,11 @@ def pure_epsilon_before_sampling(*, epsilon: float, sampling_rate: float) -> flo
     """ε of a release on a Poisson sample that costs ``epsilon``: ln(1 + (e^ε − 1)/q)."""
     require_positive(epsilon=epsilon)
     require_rate(sampling_rate=sampling_rate)
-    return epsilon if sampling_rate == 1 else log1p(expm1(epsilon) / sampling_rate)
+    if sampling_rate == 1:
+        return epsilon
+    if epsilon > 700:  # e^ε would overflow; 1 + (e^ε − 1)/q = e^ε·(1 − (1−q)·e^−ε)/q
+        return epsilon - log(sampling_rate) + log1p((sampling_rate - 1) * exp(-epsilon))
+    return log1p(expm1(epsilon) / sampling_rate)
 
 
 def subsampled_pure_epsilon(*, epsilon: float, sampling_rate: float) -> float:

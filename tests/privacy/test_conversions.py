@@ -13,6 +13,7 @@ from fedpriv.privacy.conversions import (
     advanced_composition_step,
     ctcdp_budget,
     group_privacy,
+    pure_epsilon_before_sampling,
     rdp_epsilon,
     subsampled_pure_epsilon,
     tcdp_epsilon,
@@ -111,6 +112,13 @@ def test_the_step_of_advanced_composition_stays_within_the_total(
 def test_amplification_of_pure_privacy(epsilon: float, rate: float, amplified: float) -> None:
     value = subsampled_pure_epsilon(epsilon=epsilon, sampling_rate=rate)
     assert value == pytest.approx(amplified, rel=1e-9)
+
+
+@given(epsilon=st.floats(1e-3, 5000), rate=st.floats(1e-6, 1))
+def test_amplification_is_undone_whatever_the_epsilon(epsilon: float, rate: float) -> None:
+    before = pure_epsilon_before_sampling(epsilon=epsilon, sampling_rate=rate)
+    again = subsampled_pure_epsilon(epsilon=before, sampling_rate=rate)
+    assert again == pytest.approx(epsilon, rel=1e-11)
 
 
 @given(epsilon=st.floats(1e-3, 5000), rate=st.floats(1e-6, 1))

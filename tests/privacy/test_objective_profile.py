@@ -7,7 +7,7 @@ where the theorem is attained, a fifth less noise is caught.
 
 from __future__ import annotations
 
-from math import exp, log1p, pi, sqrt
+from math import exp, log1p, nextafter, pi, sqrt
 
 import mpmath
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Loss
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.gaussian import gdp_delta
+from fedpriv.privacy.gaussian import gdp_delta, gdp_mu
 from fedpriv.privacy.objective_profile import ObjectiveProfile
 from fedpriv.privacy.planning.objective_rules import ObjectiveProblem, gaussian_rule
 
@@ -91,6 +91,26 @@ def test_the_noise_with_a_jacobian(
     found, extra = gaussian_rule(epsilon, 1e-6, at, adjacency)
     assert extra == 0
     assert found == pytest.approx(stddev, rel=2e-9)
+
+
+@pytest.mark.parametrize("stddev", [2.0, 4.0, 8.0, 16.0])
+def test_noise_that_is_a_power_of_two_ends_its_bracket(stddev: float) -> None:
+    at = problem(n=1000, regulariser=0.01, curvature=0.25, one_sided=True)
+    profile = ObjectiveProfile(mu=1 / stddev, jacobian=log1p(0.025), one_sided=True, adjacency=ONE)
+    delta = profile.delta(1.0)
+    for allowed in (delta, nextafter(delta, 0)):
+        found, _ = gaussian_rule(1.0, allowed, at, ONE)
+        assert found == pytest.approx(stddev, rel=1e-11)
+
+
+def test_an_epsilon_whose_exponential_overflows_needs_little_noise() -> None:
+    at = problem(n=1000, regulariser=0.01, curvature=0.25, one_sided=True)
+    noise = [gaussian_rule(epsilon, 1e-6, at, TWO) for epsilon in (1400.0, 1500.0, 1e5)]
+    assert [extra for _, extra in noise] == [0, 0, 0]
+    stddevs = [stddev for stddev, _ in noise]
+    assert stddevs == sorted(stddevs, reverse=True)
+    for epsilon, stddev in zip((1500.0, 1e5), stddevs[1:], strict=True):
+        assert stddev == pytest.approx(1 / gdp_mu(epsilon=epsilon - log1p(0.025), delta=1e-6))
 
 
 # The theorem once more, in mpmath and without a word in common with the code.

@@ -112,7 +112,7 @@ class JointStrategy(SumStrategy):
             )
         try:
             found = fit.tell(answer.value / task.records)
-        except ToleranceNotReachedError:
+        except (ToleranceNotReachedError, ValueError):  # the latter: b too long to be certified
             self._void()
             raise
         return None if found is None else self._end(found)

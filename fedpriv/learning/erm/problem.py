@@ -170,9 +170,10 @@ def minimiser_sensitivity(
     """
     require_non_negative(tolerance=tolerance)
     for name, value in (("records", records), ("strong_convexity", strong_convexity)):
-        if not bool(torch.all(torch.as_tensor(value) > 0)):
+        # In float64: by itself a float becomes a float32 here, and 0.01 less than it is.
+        if not bool(torch.all(torch.as_tensor(value, dtype=torch.float64) > 0)):
             raise ValueError(f"{name} must be positive, got {value!r}.")
-    least = float(torch.as_tensor(strong_convexity).min())
+    least = float(torch.as_tensor(strong_convexity, dtype=torch.float64).min())
     require_lipschitz_minimiser(loss, least, headroom=headroom)
     lipschitz = loss.lipschitz_for(feature_bound)
     return ((2 if replaced else 1) * lipschitz / records + 2 * tolerance) / strong_convexity

@@ -261,8 +261,11 @@ def _least_noise(
         low, high = low / factor, low
         if low < 1 / _MOST_NOISE:
             return low  # δ alone pays for the releases, whatever the noise
-    if spent(exp(log(high))) > budget.epsilon:  # the bracket ends on the root, but for rounding
+    # The bracket may end on the root, but for rounding: at either end.
+    if spent(exp(log(high))) > budget.epsilon:
         return high
+    if spent(exp(log(low))) <= budget.epsilon:
+        return exp(log(low))
     # ε is nearly a power of the noise, so that the root is found on logarithmic scales.
     root = brentq(
         lambda log_noise: log(max(spent(exp(log_noise)), 1e-300) / budget.epsilon),

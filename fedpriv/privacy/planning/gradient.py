@@ -128,6 +128,7 @@ def laplace_gradient_plan(
 
     Gradients are clipped in L2. "l2-laplace" has a density ∝ exp(-ε_t‖b‖₂/Δ₂), and "l1-laplace"
     independent coordinates for Δ₁ ≤ √d·Δ₂: noise of √(d + 1)·Δ₂/ε_t or √(2d)·Δ₂/ε_t a coordinate.
+    The radius of the first is a float64: T releases are within about T·d·2^-48 of their laws.
 
     Args: as `gradient_plan`, with the same noise in all rounds.
     """

@@ -14,7 +14,7 @@ What they demand of a loss, and `ObjectiveProblem` refuses to do without:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, expm1, log, log1p, sqrt
+from math import exp, expm1, log1p, sqrt
 from typing import TYPE_CHECKING
 
 from scipy.optimize import brentq
@@ -107,7 +107,8 @@ def gaussian_rule(
     require_positive(epsilon=epsilon)
     require_open_unit(delta=delta)
     n, c = problem.records, problem.curvature
-    extra = max(0.0, c / (n * expm1(epsilon / 2)) - problem.regulariser)
+    # 1/(e^(ε/2) - 1), without the overflow of a large ε.
+    extra = max(0.0, c * exp(-epsilon / 2) / (n * -expm1(-epsilon / 2)) - problem.regulariser)
     jacobian = log1p(c / (n * (problem.regulariser + extra)))
 
     def spent(stddev: float) -> float:
@@ -120,13 +121,13 @@ def gaussian_rule(
         moved = adjacency.sum_sensitivity * problem.lipschitz / stddev
         return profile.delta_beside(epsilon, mu=solver_mu(moved, share=solver_share))
 
-    high = problem.lipschitz
+    low = high = problem.lipschitz
     while spent(high) > delta:
-        high *= 2
-    low = high / 2
+        low, high = high, high * 2
     while spent(low) <= delta:
-        low /= 2
-    root = exp(brentq(lambda s: spent(exp(s)) - delta, log(low), log(high), xtol=1e-14))
+        low, high = low / 2, low
+    # Not on logarithmic scales: e^(ln high) may lie below high, and on the other side of the root.
+    root = brentq(lambda s: spent(s) - delta, low, high, xtol=1e-14 * low, rtol=1e-14)
     while spent(root) > delta:  # land on the private side
         root *= 1 + 1e-12
     return root, extra

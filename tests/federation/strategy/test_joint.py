@@ -18,6 +18,7 @@ from fedpriv.learning.erm.solver import solve
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Loss, Squared
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.planning.objective import ObjectiveMechanism
 from fedpriv.privacy.randomness import RandomStream
 from tests.federation.worlds import build, linear_task, party_data, random_data, streams, train
 
@@ -120,8 +121,25 @@ def test_a_fit_takes_few_exchanges_on_a_hard_problem() -> None:
     assert exchanges < 60
 
 
+def _long_b(_: ObjectiveMechanism, shape: tuple[int, ...], stream: RandomStream) -> np.ndarray:
+    return np.full(shape, 1e12)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value", "error"),
+    [
+        (joint, "_MAX_EXCHANGES", 3, ToleranceNotReachedError),
+        (ObjectiveMechanism, "draw_linear", _long_b, ValueError),
+    ],
+    ids=["slow", "long"],
+)
 def test_a_fit_that_fails_spends_its_release_and_is_not_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: object,
+    name: str,
+    value: object,
+    error: type[Exception],
 ) -> None:
     """Else failures, which depend on b and on records, would choose among draws of one payment."""
     budget = Budget(epsilon=1.0, delta=1e-6)
@@ -142,8 +160,8 @@ def test_a_fit_that_fails_spends_its_release_and_is_not_tried_again(
                 ledger=ledger,
             )
 
-        monkeypatch.setattr(joint, "_MAX_EXCHANGES", 3)
-        with pytest.raises(ToleranceNotReachedError):
+        monkeypatch.setattr(where, name, value)
+        with pytest.raises(error):
             train(begun(), federation())
         monkeypatch.undo()
         with pytest.raises(RuntimeError, match="failed, and is not tried again"):

@@ -146,3 +146,17 @@ def test_no_sensitivity_is_stated_where_g_may_not_hold_at_the_minimiser() -> Non
     assert minimiser_sensitivity(inside, **facts, replaced=False) == 3.0 / (5 * 0.25)
     with pytest.raises(ValueError, match=r"radius must be at least .* got 1\.99"):
         minimiser_sensitivity(outside, **facts)
+
+
+@pytest.mark.parametrize("regulariser", [0.01, 0.02, 0.001, 1e-4])
+def test_the_smallest_domain_that_holds_every_minimiser_is_enough(regulariser: float) -> None:
+    loss = Squared(radius=regulariser**-0.5, label_bound=1.0)
+    moved = minimiser_sensitivity(
+        loss, feature_bound=1.0, records=50.0, strong_convexity=regulariser, tolerance=0.0
+    )
+    assert moved == pytest.approx(2 * (loss.radius + 1) / (50 * regulariser), rel=1e-12)
+    smaller = Squared(radius=loss.radius * (1 - 1e-8), label_bound=1.0)
+    with pytest.raises(ValueError, match="radius must be at least"):
+        minimiser_sensitivity(
+            smaller, feature_bound=1.0, records=50.0, strong_convexity=regulariser, tolerance=0.0
+        )

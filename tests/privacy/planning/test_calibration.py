@@ -1,6 +1,6 @@
 """Calibration: on the private side of the root, close to it, and provable by any other road."""
 
-from math import exp, sqrt
+from math import exp, nextafter, sqrt
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,15 @@ def test_pure_laplace_noise_is_rounds_over_epsilon(epsilon: float, rounds: int) 
     plan = calibrate(epsilon=epsilon, delta=0, rounds=rounds, adjacency=A, mechanism="laplace")
     assert plan.epsilon <= epsilon
     assert plan.noise_multiplier == pytest.approx(rounds / epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", [2.0**-12, 0.125, 2.0**22, 2.0**33])
+def test_a_root_that_rounding_puts_on_either_end_of_its_bracket(noise: float) -> None:
+    # exp(log(noise)) is larger than noise here, and so on the other side of the root.
+    for epsilon in (1 / noise, nextafter(1 / noise, 0)):
+        plan = calibrate(epsilon=epsilon, delta=0, rounds=1, adjacency=A, mechanism="laplace")
+        assert plan.epsilon <= epsilon
+        assert plan.noise_multiplier == pytest.approx(noise, rel=1e-12)
 
 
 def test_a_delta_buys_less_laplace_noise() -> None:
