@@ -180,7 +180,12 @@ def _loaded(section: DataSection, pin: str | None) -> Dataset:
         return own_data(section.name, pin)
     if section.name is not None:
         return load(section.name, root=section.root)
-    dataset, _ = read_table(str(section.path), read_schema(str(section.schema_path)))
+    # Where a number of records is declared the true one is private: that it is 0, too.
+    dataset, _ = read_table(
+        str(section.path),
+        read_schema(str(section.schema_path)),
+        empty=section.records is not None,
+    )
     return dataset
 
 

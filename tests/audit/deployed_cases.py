@@ -87,6 +87,7 @@ NEIGHBOURS: dict[Adjacency, dict[str, tuple[Table, Table]]] = {
         "extreme record": (changed(BASE, 7, "100,1,no"), without(BASE, 7)),
         "only positive record": (LONELY, without(LONELY, 0)),
         "missing": (changed(BASE, 3, ",,yes"), without(BASE, 3)),
+        "only record": (BASE[:1], ()),
     },
 }
 

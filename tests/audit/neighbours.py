@@ -201,8 +201,8 @@ def _opposite(task: str, row: Row) -> Row:
 def write(case: Case, rows: list[Row], folder: Path) -> Path:
     """The table, if there is one, its schema and its experiment; the path of the last."""
     folder.mkdir(parents=True)
-    if not rows:
-        pass  # built-in data
+    if not rows:  # everybody left; or built-in data, which have no use for it
+        (folder / "clinic.csv").write_text(",".join(table(case.task)[0]) + "\n", encoding="utf-8")
     elif case.file == "csv":
         with (folder / "clinic.csv").open("w", newline="") as file:
             writer = csv.DictWriter(file, rows[0].keys())

@@ -6,6 +6,7 @@ by no more than the noise is for. What its owner wrote down is insisted on, what
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -94,12 +95,22 @@ def test_a_sample_is_charged_for_every_party_that_a_person_may_be_at(tmp_path: P
         relative_noise=10.0, sampling_rate=0.5, parts=2, adjacency=A, unit=Unit.PERSON
     )
     assert one.ask(ROWS, query(A, event=event, sampling_rate=0.5)).answered
-    lower = PoissonPartsEvent(
-        relative_noise=10.0, sampling_rate=0.5, parts=1, adjacency=A, unit=Unit.PERSON
+    for parts in (1, 3, 1000):  # at the same relative noise, more are cheaper than there are
+        other = replace(event, parts=parts)
+        refused = one.ask(ROWS, query(A, event=other, sampling_rate=0.5))
+        assert not refused.answered
+        assert any("samples at 2 parties" in str(words) for words in refused.said)
+
+
+def test_a_sample_at_one_party_is_not_charged_as_one_at_many(tmp_path: Path) -> None:
+    """A thousand parts of a person are a cheap sample; here all of somebody is on one coin."""
+    one = scene(tmp_path, A)
+    event = PoissonPartsEvent(
+        relative_noise=10.0, sampling_rate=0.5, parts=1000, adjacency=A, unit=Unit.PERSON
     )
-    refused = one.ask(ROWS, query(A, event=lower, sampling_rate=0.5))
+    refused = one.ask(ROWS, query(A, event=event, sampling_rate=0.5))
     assert not refused.answered
-    assert any("samples at 2 parties" in str(words) for words in refused.said)
+    assert any("samples at 1 parties" in str(words) for words in refused.said)
 
 
 def test_how_many_parties_a_person_may_be_at_is_for_the_owner_to_say(tmp_path: Path) -> None:
@@ -126,3 +137,13 @@ def test_releases_for_records_are_not_paid_from_a_budget_for_persons(tmp_path: P
     refused = one.ask(ROWS, query(A, event=event))
     assert not refused.answered
     assert any("record" in str(words) for words in refused.said)
+
+
+def test_a_party_that_its_only_person_leaves_answers_as_before(tmp_path: Path) -> None:
+    """It refused its empty table, and so told that the person had left."""
+    one = scene(tmp_path, A)
+    whole, nobody = (one.ask(table, query(A)) for table in (BUSY, ()))
+    assert whole.answered
+    assert (nobody.said, nobody.paid, nobody.kept) == (whole.said, whole.paid, whole.kept)
+    assert nobody.exact is not None
+    assert not nobody.exact.any()

@@ -132,6 +132,17 @@ def test_a_release_shows_a_party_through_its_noise_alone(
     assert findings(case, laboratory, tmp_path, most=None if STRESS else 4) == []
 
 
+def test_the_only_party_with_records_may_leave(laboratory: Laboratory, tmp_path: Path) -> None:
+    """An empty table was refused, and so told that the party had left."""
+    case = next(case for case in CASES if case.adjacency == "add-remove")
+    rows = [row for row in table(case.task) if row["clinic"] == "north"]
+    one = laboratory.run(case, rows, tmp_path / "one")
+    assert one.code == 0, one.said
+    other = laboratory.run(case, [], tmp_path / "other", script=one)
+    assert other.code == 0, other.said
+    assert not difference(case, one, other)
+
+
 def _without_none(case: Case) -> Case:
     chosen = {key: value for key, value in case.strategy.items() if value is not None}
     return type(case)(**{**vars(case), "strategy": chosen})

@@ -81,8 +81,8 @@ class Files:
         return read_schema(path)
 
     def table(self, path: Path, *, schema: Path) -> Dataset:
-        """All records of a table; `DataError` says what is wrong with it."""
-        return read_table(path, self.schema(schema))[0]
+        """All records of a table, or none; `DataError` says what is wrong with it."""
+        return read_table(path, self.schema(schema), empty=True)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -159,5 +159,5 @@ def _read_elsewhere(path: Path, schema: Schema) -> Dataset | None:
 def _send(sender: Connection, path: Path, schema: Schema) -> None:
     dataset = None
     with suppress(DataError, OSError, MemoryError):
-        dataset = read_table(path, schema)[0]
+        dataset = read_table(path, schema, empty=True)[0]
     sender.send(dataset)

@@ -90,9 +90,14 @@ class Source:
 
 
 def read_source(
-    path: Path, wanted: Sequence[str], *, delimiter: str, missing_values: tuple[str, ...]
+    path: Path,
+    wanted: Sequence[str],
+    *,
+    delimiter: str,
+    missing_values: tuple[str, ...],
+    empty: bool = False,
 ) -> Source:
-    """Read the ``wanted`` columns of a ``.csv`` or ``.parquet`` file."""
+    """Read the ``wanted`` columns of a ``.csv`` or ``.parquet`` file; ``empty`` admits no rows."""
     pa = import_optional("pyarrow", extra="data")
     if not path.is_file():
         raise DataError(f"{path} does not exist.")
@@ -109,7 +114,7 @@ def read_source(
             "another format."
         )
     header, table = content
-    if not table.num_rows:
+    if not table.num_rows and not empty:
         raise DataError(f"{path.name} is empty: it has a header and no rows.")
     return Source(
         file=path.name,

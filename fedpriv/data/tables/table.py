@@ -51,7 +51,9 @@ class LoadReport:
         return asdict(self)
 
 
-def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
+def read_table(
+    path: str | Path, schema: Schema, *, empty: bool = False
+) -> tuple[Dataset, LoadReport]:
     """Read a CSV or Parquet file of one's own, under the rules of its schema.
 
     All records are for training (see `hold_out`), but those that the schema's public
@@ -60,6 +62,12 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
     Numbers are scaled from their public bounds to [−1, 1], categories become columns of 0 and 1.
     Missing is what is empty, null, NaN, or one of the schema's ``missing_values``. An infinite
     number, a label or a party outside its declared values is refused under every rule.
+
+    Args:
+        path: The file.
+        schema: Its rules.
+        empty: Whether a table without records is one, as it is to a deployed party: where the last
+            person, or all records of a party, may have left, whether it refuses must not show it.
 
     Raises:
         DataError: If the file cannot be read or breaks a rule; the message lists every broken rule
@@ -73,6 +81,7 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
         tuple(dict.fromkeys((*features, *(name for name in others if name is not None)))),
         delimiter=schema.delimiter,
         missing_values=schema.missing_values,
+        empty=empty,
     )
     reader = _Reader(schema, source)
     X = reader.features()
@@ -82,7 +91,7 @@ def read_table(path: str | Path, schema: Schema) -> tuple[Dataset, LoadReport]:
     reader.raise_problems()
 
     kept = ~reader.dropped
-    if not kept.any():
+    if not kept.any() and not empty:
         raise DataError(f"{source.file}: every row has missing values; no record is left.")
     everything = Records(X=X, y=y, party=party, person=person)
     records, in_test = everything.take(kept), reader.tested()[kept]

@@ -136,20 +136,27 @@ class GradientQuery(Query):
     def check(self, task: Task) -> None:
         """The point must be one of the model's; of persons, the event one of all their parts."""
         require_point(self.theta, task)
-        if task.persons is None:
-            return
-        if self.local is not None:
+        self._check_parts(1 if task.persons is None else task.persons.parties)
+        if task.persons is not None and self.local is not None:
             raise ValueError(
                 "local must be None for persons: noise of every party's own would have to cover "
                 "what other parties show of the same person."
             )
-        parts, event = task.persons.parties, self.event
-        if event is None or self.sampling_rate == 1 or parts == 1:
+
+    def _check_parts(self, parts: int) -> None:
+        """Of samples at several parties the event must count on as many as there are, and no more.
+
+        At the same relative noise it is the cheaper the more parts there are: each has a smaller
+        share of the sensitivity, and all of them in the sample is less likely.
+        """
+        event = self.event
+        if event is None or self.sampling_rate == 1:
             return
-        if not isinstance(event, PoissonPartsEvent) or event.parts < parts:
+        stated = event.parts if isinstance(event, PoissonPartsEvent) else 1
+        if stated != parts:
             raise ValueError(
                 f"event must be one of samples at {parts} parties, at which a person may have "
-                f"records, got {event.kind!r}: each of them draws its own."
+                f"records, got {event.kind!r} of {stated}: each of them draws its own."
             )
 
     def check_certain(self, task: Task) -> None:
