@@ -18,6 +18,8 @@ from fedpriv.privacy.conversions import subsampled_pure_epsilon
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 SMALLEST_SHARE_STDDEV = 2.0
+MOST_PARTS = 1000
+"""At so many parties a person may be, for samples: pricing takes memory for each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ class PoissonPartsEvent(Event):
         require_positive(relative_noise=self.relative_noise)
         require_open_unit(sampling_rate=self.sampling_rate)
         require_count(parts=self.parts)
+        if self.parts > MOST_PARTS:
+            raise ValueError(f"parts must be at most {MOST_PARTS}, got {self.parts!r}.")
         _require_add_remove(self.adjacency)
 
 

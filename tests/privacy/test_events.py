@@ -111,3 +111,8 @@ def test_a_count_of_shares_is_a_whole_number() -> None:
     for name in ("shares", "dimension"):
         with pytest.raises(ValueError, match=f"{name} must be an integer"):
             event_from_dict({**values, name: 2.5})
+
+
+def test_a_server_cannot_have_a_party_price_any_number_of_parts() -> None:
+    with pytest.raises(ValueError, match="parts must be at most 1000"):
+        PoissonPartsEvent(relative_noise=1.5, sampling_rate=0.01, parts=10**9, adjacency=A)

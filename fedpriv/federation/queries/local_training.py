@@ -46,7 +46,7 @@ from fedpriv.federation.queries.base import (
     require_point,
 )
 from fedpriv.federation.task import WEIGHTS
-from fedpriv.learning.training.settings import LocalSgd
+from fedpriv.learning.training.settings import LocalSgd, require_clip_norm
 from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent, ZcdpEvent
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
@@ -108,7 +108,7 @@ class LocalTrainingQuery(Query):
         require_rate(party_rate=self.party_rate)
         require_index(seed=self.seed)
         if self.clip_norm is not None:
-            require_positive(clip_norm=self.clip_norm)
+            require_clip_norm(self.clip_norm)
         elif self.event is not None or self.counting is not None:
             raise ValueError(
                 "clip_norm must be given where an event or a count is, got None: an update that is "

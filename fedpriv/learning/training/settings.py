@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from fedpriv._validate import require_count, require_non_negative, require_positive
 
+_LONGEST = 2.0**400  # of clip norms
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSgd:
@@ -63,3 +65,10 @@ class LocalSgd:
         if records == 0:
             return 0
         return self.steps if self.epochs is None else self.epochs * self.batches(records)  # type: ignore[return-value]
+
+
+def require_clip_norm(clip_norm: float) -> None:
+    """Refuse a clip norm whose square vanishes or overflows."""
+    require_positive(clip_norm=clip_norm)
+    if not 1 / _LONGEST <= clip_norm <= _LONGEST:
+        raise ValueError(f"clip_norm must lie in [2^-400, 2^400], got {clip_norm!r}.")

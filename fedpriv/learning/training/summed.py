@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv._compiled import compiled
-from fedpriv._validate import require_positive
+from fedpriv.learning.training.settings import require_clip_norm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_LONGEST = 2.0**400
 _EXACT = 2.0**52  # float64 holds sums of integers up to here
 
 
@@ -52,9 +51,7 @@ class RoundedSum:
         bound: float,
     ) -> None:
         if clip_norm is not None:
-            require_positive(clip_norm=clip_norm)
-            if not 1 / _LONGEST <= clip_norm <= _LONGEST:
-                raise ValueError(f"clip_norm must lie in [2^-400, 2^400], got {clip_norm!r}.")
+            require_clip_norm(clip_norm)
         self.total = np.zeros(dimension, np.int64)
         self.norms = np.zeros(len(weights))
         self._partial = np.zeros(dimension)

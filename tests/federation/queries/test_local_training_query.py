@@ -74,6 +74,8 @@ def test_the_wire_keeps_every_field(name: str) -> None:
         ({"clip_norm": None}, "clip_norm must be given where an event"),
         ({"clip_norm": None, "event": None, "counting": 1.0}, "clip_norm must be given"),
         ({"clip_norm": 0.0}, "clip_norm"),
+        ({"clip_norm": 2.0**401}, "clip_norm must lie in"),
+        ({"clip_norm": 2.0**-401}, "clip_norm must lie in"),
         ({"party_rate": 0.0}, "party_rate"),
         ({"party_rate": 0.5, "cohort": 2}, "party_rate must be 1 with a cohort"),
         ({"cohort": 0}, "cohort"),
