@@ -63,8 +63,8 @@ def test_a_schema_that_changes_while_a_release_starts_is_held_to_the_rules(
     case = Case(name="raced", strategy=GRADIENTS, data={"test_fraction": 0.0})
     study, known = write(case, table("binary"), tmp_path / "data"), case.schema()
 
-    def edited(path: Any, schema: Any) -> Any:
-        return read_table(path, schema.model_copy(update={"missing": "drop"}))
+    def edited(path: Any, schema: Any, **options: Any) -> Any:
+        return read_table(path, schema.model_copy(update={"missing": "drop"}), **options)
 
     monkeypatch.setattr(data, "read_table", edited)
     with pytest.raises(DataError, match="missing must not be 'drop'"):
