@@ -19,6 +19,7 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.members.membership import wait_until_up
 from fedpriv.simulations.deploy.run.client import open_signed
+from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.deploy.run.public_facts import bounds_of, prepare_deployed
 from fedpriv.simulations.deploy.run.submission import submit
 from fedpriv.simulations.run.prepare import build_strategy
@@ -156,6 +157,7 @@ def _second_life(story: Story) -> None:
     submit(story.directory, live.server)
     wait_until(story.server_died, what="the second life")
     wait_until(story.watch, what="the last restart of the second life")
+    wait_until(lambda: server_of(story.directory) is None, what="the end of its ServerApp")
     story.released = [round_ for round_, kind in server_rows(live) if kind == "committed"]
     live.start(live.server, "worker")
 
