@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= 2
+# On two cores: one of the three waits for real processes, most of the time.
+WORKERS ?= 3
 
 export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
 export RAY_USAGE_STATS_ENABLED := 0
+# Threads of PyTorch that wait would spin, and take the processors from other tests.
+export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help install demo test lint format check stress flower-next bench clean
+.PHONY: help install demo test lint format kernels check suite stress flower-next bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -24,7 +27,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## compare the main strategies on the pupils of 131 education authorities
 	$(BIN)/fedpriv compare simulations/experiments/chem97.toml
 
-test: lint check ## all that continuous integration runs: lint, types, tests, doctests, README
+test: ## all that continuous integration runs: lint, types, tests, doctests, README
+	$(MAKE) --jobs=2 --output-sync=target lint kernels
+	$(MAKE) suite
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff format --check .
@@ -36,13 +41,25 @@ format: $(STAMP) ## rewrite the code in the house style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: $(STAMP) ## the test suite alone
-	$(BIN)/python -m pytest -n $(WORKERS)
+# Who kills processes at the right moment needs a machine that is not busy: these come last, alone.
+KILLS := tests/simulations/deploy/test_real_kills.py
+
+# Whose tests compile nearly all compiled loops: first, so that no other process has to.
+COMPILES := tests/learning/training/test_summed.py
+
+kernels: $(STAMP)
+	$(BIN)/python -m pytest -q -n 0 $(COMPILES)
+
+check: kernels suite ## the test suite alone
+
+suite: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) --ignore=$(KILLS) --ignore=$(COMPILES)
+	$(BIN)/python -m pytest $(KILLS)
 
 stress: $(STAMP) ## the deep form of the tests that have one: every way to make a release, and more; an hour
-	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit tests/simulations/test_what_runs_where.py
 	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/ledger/test_ledger_kill.py
-	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py tests/test_wheel.py
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py tests/test_wheel.py tests/simulations/engines/test_training_engines.py tests/simulations/experiment/test_own_docs.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/simulations/deploy/test_real_network.py tests/simulations/deploy/test_real_delivery.py
 
 flower-next: $(STAMP) ## the deployment tests against the newest Flower

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,10 @@ from fedpriv.privacy.schedules import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from fedpriv.privacy.adjacency import Adjacency
@@ -137,9 +140,17 @@ def logistic_descent(
 def planned(
     *, budget: Budget, adjacency: Adjacency, descent: Descent, most: int
 ) -> tuple[Sketch, ...]:
-    """The uniform and the dynamic schedule, each with the number of rounds of its least bound."""
-    total = allowed(budget, adjacency)
-    schedules = (Uniform(), Dynamic(gamma=descent.gamma))
+    """Uniform noise and that which is best for the descent, each with its best number of rounds.
+
+    The best noise is dynamic for plain descent, and momentum-aware for debiased momentum.
+    """
+    total, gamma = allowed(budget, adjacency), descent.gamma
+    best: Schedule = (
+        MomentumAware(gamma=gamma, beta=descent.momentum)
+        if descent.momentum
+        else Dynamic(gamma=gamma)
+    )
+    schedules = (Uniform(), best)
     return tuple(
         Sketch(
             schedule=schedule,
@@ -152,41 +163,58 @@ def planned(
     )
 
 
-def text_curve(values: NDArray[np.float64], *, title: str) -> str:
-    """A curve over the rounds for a terminal, from its least to its largest value."""
-    rounds = len(values)
-    columns = min(_WIDTH, rounds)
-    chosen = values[np.linspace(0, rounds - 1, columns).round().astype(int)]
+def text_curve(
+    values: NDArray[np.float64],
+    *,
+    title: str,
+    axis: str = "round",
+    ends: tuple[str, str] | None = None,
+) -> str:
+    """A curve for a terminal, from its least to its largest value; over the rounds by default.
+
+    ``ends`` are the first and the last place on the ``axis``, which is then as wide as it can be.
+    """
+    count = len(values)
+    columns = min(_WIDTH, count) if ends is None else _WIDTH
+    chosen = np.linspace(0, count - 1, min(columns, count)).round().astype(int)
+    spots = np.linspace(0, columns - 1, len(chosen)).round().astype(int)
     low, high = float(values.min()), float(values.max())
     span = (high - low) or 1.0
-    lines = ((high - chosen) / span * (_HEIGHT - 1)).round().astype(int)
-    grid = [
-        "".join("●" if line == row else " " for line in lines).rstrip() for row in range(_HEIGHT)
-    ]
+    lines = ((high - values[chosen]) / span * (_HEIGHT - 1)).round().astype(int)
+    blank = np.full((_HEIGHT, columns), " ")
+    blank[lines, spots] = "●"
+    grid = ["".join(row).rstrip() for row in blank]
     ticks = [f"{high - span * row / (_HEIGHT - 1):>10.4g} ┤" for row in range(_HEIGHT)]
     body = [tick + cells for tick, cells in zip(ticks, grid, strict=True)]
-    axis = [" " * 11 + "└" + "─" * columns, f"{'round':>11} 1{rounds:>{max(1, columns - 1)}}"]
-    return "\n".join([title, *body, *axis])
+    first, last = ends or ("1", str(count))
+    below = f"{axis:>11} {first}{last:>{max(1, columns - len(first))}}"
+    return "\n".join([title, *body, " " * 11 + "└" + "─" * columns, below])
 
 
-def save_svg(sketch: Sketch, path: Path) -> None:
-    """The curves as SVG; needs matplotlib."""
+@contextmanager
+def svg_figure(path: Path, *, title: str, plots: int = 2) -> Iterator[list[Axes]]:
+    """Axes below one another, to draw on, saved as SVG at the end; needs matplotlib."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
         raise ValueError("--svg needs matplotlib: pip install 'fedpriv[report]'.") from None
     figure = Figure(figsize=(7, 7), layout="constrained")
-    rounds = np.arange(1, sketch.rounds + 1)
+    yield [figure.add_subplot(plots, 1, place) for place in range(1, plots + 1)]
+    figure.suptitle(title)
+    with rc_context({"svg.hashsalt": "fedpriv"}):  # the same numbers make the same file
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def save_svg(sketch: Sketch, path: Path) -> None:
+    """The curves as SVG; needs matplotlib."""
     curves = {"noise σ / clip norm": sketch.noise, "cost ρ": sketch.rho}
     if sketch.bounds is not None:
         curves["bound on the excess risk"] = sketch.bounds
-    for place, (label, values) in enumerate(curves.items(), start=1):
-        axes = figure.add_subplot(len(curves), 1, place)
-        axes.plot(rounds, values)
-        axes.set_ylabel(label)
-        axes.grid(alpha=0.3)
-    axes.set_xlabel("round")
-    figure.suptitle(f"{sketch.schedule.name}, {sketch.budget}, {sketch.adjacency.value}")
-    with rc_context({"svg.hashsalt": "fedpriv"}):  # the same numbers make the same file
-        figure.savefig(path, format="svg", metadata={"Date": None})
+    title = f"{sketch.schedule.name}, {sketch.budget}, {sketch.adjacency.value}"
+    with svg_figure(path, title=title, plots=len(curves)) as plots:
+        for axes, (label, values) in zip(plots, curves.items(), strict=True):
+            axes.plot(np.arange(1, sketch.rounds + 1), values)
+            axes.set_ylabel(label)
+            axes.grid(alpha=0.3)
+        plots[-1].set_xlabel("round")

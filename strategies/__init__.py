@@ -185,12 +185,18 @@ def build(
 
 def _unsupported_unit(info: StrategyInfo, unit: Unit) -> str:
     """Why a strategy is not built for a unit of privacy, and which are."""
+    if info.guest is not None and unit is Unit.PERSON:
+        return (
+            f"unit must be declared by a strategy of your own, got {unit.value!r}, and INFO of "
+            f"{info.name} declares {', '.join(each.value for each in info.units)}. Noise and "
+            "clipping of NoisyGradients are for persons as well: if nothing in the strategy counts "
+            'on single records, add units=("record", "person") to INFO.'
+        )
     has = " or ".join(repr(each.value) for each in info.units)
     able = [name for name, each in STRATEGIES.items() if each.private and unit in each.units]
     instead = f"Use {', '.join(able)}" if able else "No strategy protects it yet"
     return (
-        f"unit must be {has} for {info.name}, got {unit.value!r}: its noise is not calibrated to "
-        f"{unit.words}. {instead}."
+        f"unit must be {has} for {info.name}, got {unit.value!r}: {info.why_not(unit)}. {instead}."
     )
 
 

@@ -1,58 +1,68 @@
 """Adaptive clipping: the bound on a record's gradient follows what was released.
 
     rule = "quantile"                                          (Andrew et al. 2021)
-        S, n ← Σ clip_C(∇f), and how many records were not clipped         (one secure sum)
-        θ ← step(θ, (S + noise)/N + λθ)
-        C ← C·exp(−η_C·((n + noise)/N − q))
+        S, n ← Σ clip_C(∇f)/C, and κ·Σ(b − ½), b = 1 for gradients that were not clipped
+        θ ← step(θ, C·(S + noise)/N + λθ)
+        C ← C·exp(−η_C·((n + noise)/(κN) + ½ − q))
 
     rule = "coordinate"                                        (AdaClip, Pichapati et al. 2019)
         S ← Σ clip_1((∇f − a)/b)
         g ← b·(S + noise)/N + a
         θ ← step(θ, g + λθ)
-        a ← running mean of g, b² ∝ its running standard deviation, by coordinate
+        a ← running mean of g, b² ∝ its running standard deviation, by coordinate; b = √(s_i·Σs)
+            with size = "adaptive"
 
 If more than the wanted share q of the gradients is shorter than C, C is too large, and shrinks.
-Counting is a release of its own: S and n together are one Gaussian vector, whose μ² is the sum of
-the two (Dong, Roth and Su 2022, Cor. 2). The noise of S is relative to the C of its round, so that
-its cost is the same in all rounds. Whatever follows from releases is free: θ, C, a and b.
+S and n are one vector, in one secure sum, and get one noise: one release a round, to which a record
+adds a vector of norm √(1 + κ²/4) at most, whatever C is. So the noise of all rounds is planned
+before the first, in units that follow from what was released; and the parties can bring it in
+shares, as to any sum. Whatever follows from releases is free: θ, C, a and b.
+
+With ``sampling_rate`` r both are over a Poisson sample, and r·N stands for N. A record in it adds
+that one vector, any other zero to gradients and count alike, not −κ/2. So each round is one sampled
+Gaussian release, whatever rule and bound, and is amplified as one: the pair of laws that dominates
+it is known before the run, and such pairs compose although C, a and b follow releases (Zhu, Dong
+and Wang 2022, Thm. 10). Neighbours are add-remove.
 """
 
 from __future__ import annotations
 
-from math import exp, log, sqrt
+from dataclasses import replace
+from math import exp, hypot, inf, log, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from fedpriv.federation.queries.bounds import gradient_sensitivity, grid_of
+from fedpriv.federation.queries.bounds import counted_sensitivity, grid_of
 from fedpriv.federation.queries.kinds import GradientQuery
-from fedpriv.federation.strategy.adaptive import AdaptiveStrategy, Step
+from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.learning.optimisers import Averaged
-from fedpriv.privacy.events import GaussianEvent
-from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
-from fedpriv.privacy.planning.filters import GdpFilter
-from fedpriv.privacy.planning.plan import grid_sensitivity
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.unit import Unit
-from fedpriv.strategies.common.building import Count, Positive, Setup, Share, StrategyInfo
+from fedpriv.strategies.common.building import Count, Positive, Rate, Setup, Share, StrategyInfo
+from fedpriv.strategies.common.coordinate_scale import Size, coordinate_scale
 from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser, pack, unpack
-from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
-from fedpriv.strategies.common.sharing import noisy_sum
+from fedpriv.strategies.common.plans import (
+    gradient_grid,
+    noise_free_gradients,
+    require_shareable,
+)
+from fedpriv.strategies.common.sharing import released, share_of, share_reach, with_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
-    from fedpriv.federation.strategy.adaptive import Round
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.learning.optimisers import Optimiser
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
     from fedpriv.privacy.planning.noise_free import NoiseFree
-    from fedpriv.privacy.randomness import RandomStream
 
     Vector = NDArray[np.float64]
 
-_WIDEST = 2.0**6  # of C, in units of where it starts, either way: the grid is fitted to that
+_WIDEST = 2.0**6  # of C, in units of where it starts, either way
 
 
 class ClippingOptions(OptimiserOptions):
@@ -63,19 +73,28 @@ class ClippingOptions(OptimiserOptions):
         rule: Adapt one bound to a quantile of the norms, or a scale for each coordinate.
         clip: C of the first round ("quantile"); or the root mean square of the scale b, which is
             the bound on a gradient while all coordinates have the same scale ("coordinate").
+        size: Of the scale b ("coordinate"): "fixed" by ``clip``, or "adaptive" as in the paper,
+            b_i² = s_i·Σs; then ``clip`` is of no effect, and h₁ and h₂ bound b² to d·h₁ … d·h₂.
+        largest_clip: What one record's part in an answer never exceeds, if given: C·√(1 + κ²/4) or
+            a scale. Parties of a deployment refuse a round beyond their ``max_clip``.
         quantile: q, the share of gradients that should not be clipped.
         clip_rate: η_C.
         count_share: Which share of μ² pays for counting.
         mean_decay: β₁ of the running mean a.
         spread_decay: β₂ of the running variance behind b.
-        least_variance: h₁, the least variance of a coordinate; only the ratio to h₂ matters.
+        least_variance: h₁, the least variance of a coordinate; only the ratio to h₂ matters, if
+            the size is fixed.
         most_variance: h₂, the largest.
+        sampling_rate: Poisson rate of the records of a round; 1 is full batch.
+        accountant: Name, or "auto" for the tightest.
         seed: Of the initial weights of a model that is not linear.
     """
 
     rounds: Count = 100
     rule: Literal["quantile", "coordinate"] = "quantile"
     clip: Positive = 1.0
+    size: Size = "fixed"
+    largest_clip: Positive | None = None
     quantile: Share = 0.5
     clip_rate: Positive = 0.2
     count_share: Share = 0.05
@@ -83,11 +102,28 @@ class ClippingOptions(OptimiserOptions):
     spread_decay: Share = 0.9
     least_variance: Positive = 1e-8
     most_variance: Positive = 1e-2
+    sampling_rate: Rate = 1.0
+    accountant: str = "auto"
     seed: int = 0
 
+    def most(self, counting: float | None) -> float:
+        """The largest C, or scale, so that a record's part is within its bound, up to rounding."""
+        if self.largest_clip is None:
+            return inf
+        return self.largest_clip / hypot(1.0, (counting or 0.0) / 2) * (1 - 2.0**-50)
 
-class AdaptiveClipping(AdaptiveStrategy):
-    """T noisy steps, with a bound that adapts."""
+
+class AdaptiveClipping(SumStrategy):
+    """T noisy steps, each one release, with a bound that adapts.
+
+    Args:
+        task: The problem.
+        plan: In units of the bound: C, or the scale.
+        optimiser: Of the server.
+        run: The run that it is part of.
+        options: Of the strategy.
+        counting: κ, for rule "quantile", and None for the other.
+    """
 
     name: ClassVar[str] = "adaptive-clipping"
 
@@ -95,137 +131,97 @@ class AdaptiveClipping(AdaptiveStrategy):
         self,
         *,
         task: Task,
-        plan: AdaptivePlan | NoiseFree,
+        plan: FixedPlan | NoiseFree,
         optimiser: Optimiser,
         run: Run,
         options: ClippingOptions,
+        counting: float | None,
     ) -> None:
-        start = task.model.initial(np.random.default_rng(options.seed)).numpy()
-        super().__init__(task=task, plan=plan, rounds=options.rounds, run=run, start=start)
-        self._options, self._optimiser = options, optimiser
-        self._clip = options.clip if options.rule == "quantile" else 1.0
+        self.width = task.dimension + (counting is not None)
+        start = task.initial(options.seed)
+        super().__init__(task=task, plan=plan, run=run, start=start)
+        self._plan, self._options, self._optimiser = plan, options, optimiser
+        self._counting, self._most = counting, options.most(counting)
+        self._first = min(options.clip, self._most)
+        self._clip = 1.0 if counting is None else self._first
         self._centre = np.zeros(task.dimension)
         middle = sqrt(options.least_variance * options.most_variance)
         self._variance = np.full(task.dimension, middle)
         self._iterate = self._theta
         self._memory = optimiser.start(self._iterate)
-        counting = options.rule == "quantile"
-        each = (
-            0.0 if self.plan is None else self.plan.filter.limit / options.rounds
-        )  # μ² of a round
-        self._gradient_mu = sqrt(each * (1 - options.count_share) if counting else each)
-        self._count_mu = sqrt(each * options.count_share)
-        self._grid_step = plan.step
 
-    def _play(self) -> Round:
-        return self._quantile() if self._options.rule == "quantile" else self._coordinate()
+    @property
+    def fixed_clip(self) -> float | None:
+        """None where C moves; in scaled coordinates the bound is 1, and the scale moves."""
+        return 1.0 if self._counting is None else None
 
-    def _quantile(self) -> Round:
-        mechanism, counting = self._on_gradients(), self._on_counts()
-        query = self._query_at(self._both(), counted=True)
+    def _query(self) -> GradientQuery:
+        mechanism, by_coordinate = self._plan.mechanisms[self._round], self._counting is None
+        bound = sum_bound(self.task, self._counting) + share_reach(mechanism, self.task)
+        return GradientQuery(
+            run=self._run.name,
+            round=self._round,
+            grid=grid_of(step=self._plan.step, bound=bound, parties=self.task.parties),
+            event=self._event(),
+            share=share_of(mechanism),
+            theta=self._iterate,
+            clip_norm=self._clip,
+            sampling_rate=self._plan.rate(self._round),
+            counting=self._counting,
+            centre=self._centre if by_coordinate else None,
+            scale=self._scale() if by_coordinate else None,
+        )
 
-        def count(answer: Sum, stream: RandomStream) -> Vector:
-            noisy = noisy_sum(counting, answer.total[-1:], step=answer.step, stream=stream)
-            return noisy / sum(answer.sizes)
+    def _release(self, answer: Sum) -> Vector:
+        """The noisy mean, in units of the bound, and what was counted, per expected record."""
+        noisy = released(self._plan.mechanisms[self._round], answer, self._stream)
+        return noisy / (self._plan.rate(self._round) * sum(answer.sizes))
 
-        gradient = yield Step(release=mechanism, query=query, draw=self._mean(mechanism))
-        (below,) = yield Step(release=counting, query=query, draw=count, part="count")
-        self._step_along(gradient)
+    def _update(self, release: Vector) -> None:
+        if self._counting is None:
+            self._follow_coordinates(release)
+        else:
+            self._step_along(self._clip * release[:-1])
+            self._follow_quantile(float(release[-1]) / self._counting + 0.5)
+
+    def _follow_quantile(self, below: float) -> None:
         # A noisy share may lie outside [0, 1]; no round moves C by more than e^±η.
-        excess = min(1.0, max(0.0, float(below))) - self._options.quantile
+        excess = min(1.0, max(0.0, below)) - self._options.quantile
         # From one end of the range to the other, at most: a larger power might overflow.
         power = min(2 * log(_WIDEST), max(-2 * log(_WIDEST), -self._options.clip_rate * excess))
-        moved = self._clip * exp(power)
-        low, high = self._options.clip / _WIDEST, self._options.clip * _WIDEST
-        self._clip = min(high, max(low, moved))
+        first, moved = self._first, self._clip * exp(power)
+        self._clip = min(first * _WIDEST, self._most, max(first / _WIDEST, moved))
 
-    def _coordinate(self) -> Round:
-        # Noise of a given total harms least with b² in proportion to the standard deviation.
-        spread = np.sqrt(self._variance)
-        scale = self._options.clip * np.sqrt(spread / spread.mean())
-        mechanism = self._on_gradients()
-        event = None if mechanism is None else mechanism.event()
-        query = self._query_at(event, centre=self._centre, scale=scale)
-        scaled = yield Step(release=mechanism, query=query, draw=self._mean(mechanism))
-        gradient = scale * scaled + self._centre
+    def _scale(self) -> Vector:
+        """Noise of a given total harms least with b² in proportion to the standard deviation."""
+        spread, options = np.sqrt(self._variance), self._options
+        scale = coordinate_scale(spread, clip=options.clip, size=options.size)
+        return np.minimum(scale, self._most)
+
+    def _follow_coordinates(self, release: Vector) -> None:
+        options, scale = self._options, self._scale()
+        gradient = scale * release + self._centre
         self._step_along(gradient)
-        options, records = self._options, self.task.records
-        noise = 0.0 if mechanism is None else (scale * mechanism.stddev / records) ** 2
-        seen = (gradient - self._centre) ** 2 - noise
+        expected = self._plan.rate(self._round) * self.task.records
+        seen = (gradient - self._centre) ** 2 - (scale * self._noise / expected) ** 2
         bounded = np.clip(seen, options.least_variance, options.most_variance)
         decay = options.spread_decay
         self._variance = decay * self._variance + (1 - decay) * bounded
         self._centre = options.mean_decay * self._centre + (1 - options.mean_decay) * gradient
+
+    @property
+    def _noise(self) -> float:
+        """The standard deviation on a coordinate of the sum, if all parties are in it."""
+        mechanism = self._plan.mechanisms[self._round]
+        if isinstance(mechanism, SharedNoise):
+            return mechanism.stddev_of(self.task.parties)
+        return 0.0 if mechanism is None else mechanism.noise_stddev
 
     def _step_along(self, gradient: Vector) -> None:
         full = gradient + self.task.regulariser * self._iterate
         self._iterate, self._memory = self._optimiser.step(self._iterate, full, self._memory)
         averaged = isinstance(self._optimiser, Averaged)
         self._theta = self._memory.average if averaged else self._iterate
-
-    # The noise of a round; None in a run without.
-
-    def _on_gradients(self) -> GaussianMechanism | None:
-        if self.plan is None:
-            return None
-        moved = gradient_sensitivity(
-            self.task,
-            clip_norm=self._clip,
-            adjacency=self.plan.adjacency,
-            step=self.plan.step,
-        )
-        sensitivity = grid_sensitivity(moved, dimension=self.task.dimension, step=self.plan.step)
-        return GaussianMechanism(
-            sensitivity=sensitivity,
-            stddev=sensitivity / self._gradient_mu,
-            adjacency=self.plan.adjacency,
-            unit=self.plan.unit,
-        )
-
-    def _on_counts(self) -> GaussianMechanism | None:
-        """A record more, less or another changes the count by at most one; the grid is exact.
-
-        A person is counted once at each of p parties: one more, or less, changes it by p. Another
-        one takes away up to p and adds up to p: by p at most, too.
-        """
-        if self.plan is None:
-            return None
-        most = 1.0 if self.task.persons is None else float(self.task.persons.parties)
-        return GaussianMechanism(
-            sensitivity=most,
-            stddev=most / self._count_mu,
-            adjacency=self.plan.adjacency,
-            unit=self.plan.unit,
-        )
-
-    def _both(self) -> GaussianEvent | None:
-        """What the parties are told: the cost of both releases together."""
-        if self.plan is None:
-            return None
-        relative = 1 / sqrt(self._gradient_mu**2 + self._count_mu**2)
-        return GaussianEvent(
-            adjacency=self.plan.adjacency, unit=self.plan.unit, relative_noise=relative
-        )
-
-    def _mean(self, mechanism: GaussianMechanism | None) -> Any:
-        def draw(answer: Sum, stream: RandomStream) -> Vector:
-            total = answer.total[: self.task.dimension]
-            noisy = noisy_sum(mechanism, total, step=answer.step, stream=stream)
-            return noisy / sum(answer.sizes)
-
-        return draw
-
-    def _query_at(self, event: GaussianEvent | None, **more: Any) -> GradientQuery:
-        bound = self.task.records * max(self._clip, 1.0)
-        return GradientQuery(
-            run=self._run.name,
-            round=self._round,
-            grid=grid_of(step=self._grid_step, bound=bound, parties=self.task.parties),
-            event=event,
-            theta=self._iterate,
-            clip_norm=self._clip,
-            **more,
-        )
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -248,40 +244,85 @@ INFO = StrategyInfo(
     noise_by="server",
     convex_only=False,
     options=ClippingOptions,
+    shares=True,
     units=(Unit.RECORD, Unit.PERSON),
 )
 
 
 def build(setup: Setup, options: ClippingOptions) -> AdaptiveClipping:
-    """The strategy, with an empty plan and a fresh filter."""
+    """The strategy, planned within its budget."""
     task = setup.task
-    optimiser = make_optimiser(options, task, rounds=options.rounds)
+    plan, counting = _plan(setup, options)
     return AdaptiveClipping(
         task=task,
-        plan=_plan(setup, options),
-        optimiser=optimiser,
+        plan=plan,
+        optimiser=make_optimiser(options, task, rounds=options.rounds),
         run=setup.run,
         options=options,
+        counting=counting,
     )
 
 
-def _plan(setup: Setup, options: ClippingOptions) -> AdaptivePlan | NoiseFree:
-    task, quantile = setup.task, options.rule == "quantile"
+def sum_bound(task: Task, counting: float | None) -> float:
+    """The largest |coordinate| of a sum without noise, in units of the bound on a record."""
+    return task.records * max(1.0, (counting or 0.0) / 2)
+
+
+def _plan(setup: Setup, options: ClippingOptions) -> tuple[FixedPlan | NoiseFree, float | None]:
+    """T noisy sums in units of the bound on a record's gradient; and κ, by which a count is scaled.
+
+    κ is the even multiple of the grid's step by which a count has its share of μ².
+    """
+    task, counted = setup.task, options.rule == "quantile"
     if setup.noise_free:
-        widest = max(1.0, _WIDEST * options.clip)
-        return noise_free_gradients(
-            setup, rates=(1.0,) * options.rounds, clip_norm=options.clip, widest=widest
-        )
-    step, _ = gradient_grid(setup, clip_norm=options.clip / _WIDEST if quantile else 1.0)
-    return AdaptivePlan(
+        rates = (options.sampling_rate,) * options.rounds
+        exact = noise_free_gradients(setup, rates=rates, clip_norm=1.0)
+        return exact, 1.0 if counted else None
+    if setup.sharing is not None:
+        require_shareable(setup, "exact", options.sampling_rate, options.accountant)
+    step, moved = gradient_grid(setup, clip_norm=1.0)
+    counting, parties = None, 1 if task.persons is None else task.persons.parties
+    if counted:
+        wanted = moved * sqrt(options.count_share / (1 - options.count_share))
+        half = wanted / (parties * setup.adjacency.sum_sensitivity)
+        counting = 2 * max(1.0, float(np.rint(half / step))) * step
+        moved = counted_sensitivity(task, counting=counting, adjacency=setup.adjacency, step=step)
+    plan = gradient_plan(
+        budget=setup.budget,
+        rounds=options.rounds,
+        sensitivity=moved,
+        clip_norm=1.0,
+        sizes=task.sizes,
+        dimension=task.dimension + counted,
+        step=step,
+        adjacency=setup.adjacency,
+        sampling_rate=options.sampling_rate,
+        parts=parties,
+        unit=setup.unit,
+        accountant="auto" if setup.sharing else options.accountant,
+    )
+    and_counts = " and noisy counts" if counted else ""
+    plan = replace(
+        plan,
         strategy=AdaptiveClipping.name,
-        query="the sum of its records' clipped gradients, and how many were not clipped",
-        released="noisy sums of gradients and noisy counts, hence every model of the run",
-        parties=task.parties,
-        records=task.records,
-        smallest_party=task.smallest,
-        dimension=task.dimension,
-        step=min(step, 1.0),
-        clip_norm=options.clip if quantile else 1.0,
-        filter=GdpFilter(budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit),
+        query=_asked(setup, options, counting),
+        released=f"noisy sums of gradients{and_counts}, hence every model of the run",
+        clip_norm=None,  # it moves
+    )
+    if setup.sharing is None:
+        return plan, counting
+    bound, shape = sum_bound(task, counting), (1.0,) * options.rounds
+    return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=shape), counting
+
+
+def _asked(setup: Setup, options: ClippingOptions, counting: float | None) -> str:
+    """What a party is asked for, in words: it clips to a bound that is not fixed by the plan."""
+    whole = ", each person's summed before it is clipped" if setup.task.persons else ""
+    what = f"the sum of its records' clipped gradients{whole}"
+    if counting is None:
+        return f"{what}, in units of a scale of each coordinate, which follows what was released"
+    first = min(options.clip, options.most(counting))
+    return (
+        f"{what}, in units of the bound, {first:g} in the first round, which follows what was "
+        "released; and how many were not clipped"
     )

@@ -35,6 +35,7 @@ from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import RdpFilter
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.plan import grid_sensitivity
+from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
 from fedpriv.strategies.common.sharing import noisy_sum
@@ -62,8 +63,8 @@ class AdaptiveOptions(Options):
     """Options of adaptive gradient descent; the defaults are the paper's.
 
     Attributes:
-        clip: C, the bound on one record's gradient.
-        loss_clip: The bound on one record's loss.
+        clip: C, the bound on the gradient of one record, or person.
+        loss_clip: The bound on the loss of one record, or person.
         splits: s: a first gradient and a selection cost 1/2s of the budget each.
         growth: γ, by which the precision of gradients grows when no step helps.
         candidates: k, the number of step sizes.
@@ -98,7 +99,7 @@ class AdaptiveGradient(AdaptiveStrategy):
         run: Run,
         options: AdaptiveOptions,
     ) -> None:
-        start = task.model.initial(np.random.default_rng(options.seed)).numpy()
+        start = task.initial(options.seed)
         super().__init__(task=task, plan=plan, rounds=options.rounds, run=run, start=start)
         if plan.clip_norm is None:
             raise ValueError("plan must state the clip_norm of a gradient, got None.")
@@ -106,6 +107,9 @@ class AdaptiveGradient(AdaptiveStrategy):
         self._clip, self._grid_step = plan.clip_norm, plan.step
         self._longest = options.largest_step
         self._taken = self._relative_noise = 0.0
+        # How far one unit moves the clipped risk at a point: a person at each of p parties.
+        parties = 1 if task.persons is None else task.persons.parties
+        self._reach = parties * options.loss_clip
         if isinstance(plan, NoiseFree):
             return
         if not isinstance(plan.filter, RdpFilter):
@@ -166,7 +170,7 @@ class AdaptiveGradient(AdaptiveStrategy):
         bound = self.task.records * self._clip
         query = GradientQuery(
             run=self._run.name,
-            round=self._round,
+            round=self._release_index,
             grid=grid_of(step=self._grid_step, bound=bound, parties=self.task.parties),
             event=None if mechanism is None else mechanism.event(),
             theta=self._theta,
@@ -187,7 +191,7 @@ class AdaptiveGradient(AdaptiveStrategy):
             adjacency=self.plan.adjacency,
             unit=self.plan.unit,
             epsilon=sqrt((8 if range_only else 2) * self._share / self._order),
-            sensitivity=self._options.loss_clip,
+            sensitivity=self._reach,
             monotone=self.plan.adjacency is Adjacency.ADD_REMOVE,
         )
 
@@ -204,7 +208,7 @@ class AdaptiveGradient(AdaptiveStrategy):
         clip = self._options.loss_clip
         query = LossQuery(
             run=self._run.name,
-            round=self._round,
+            round=self._release_index,
             grid=grid_of(
                 step=2.0 ** floor(log2(clip / _LEVELS)),
                 bound=self.task.records * clip,
@@ -245,6 +249,7 @@ INFO = StrategyInfo(
     noise_by="server",
     convex_only=False,
     options=AdaptiveOptions,
+    units=(Unit.RECORD, Unit.PERSON),
 )
 
 

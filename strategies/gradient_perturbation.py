@@ -49,7 +49,10 @@ class GradientOptions(ScheduledOptions):
 
     Attributes:
         clip: C, the bound on one record's gradient, or on a person's summed gradients.
-        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
+        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure; l1-laplace
+            with ``clip_in``.
+        clip_in: "l1" bounds gradients by C in L1 instead of L2: for l1-laplace, whose noise is then
+            that of an L1 sensitivity.
         weights: Every record alike ("proportional"), or every party ("equal").
         calibration: How the noise follows from the budget.
         sampling_rate: Poisson rate q of the records of a round; 1 is full batch. A table with
@@ -60,6 +63,7 @@ class GradientOptions(ScheduledOptions):
 
     clip: Positive = 1.0
     law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace"] = "auto"
+    clip_in: Literal["l2", "l1"] | None = None
     weights: Literal["equal", "proportional"] = "proportional"
     calibration: Calibration = "exact"
     sampling_rate: SamplingOption = 1.0
@@ -80,6 +84,7 @@ class GradientPerturbation(SumStrategy):
         optimiser: Optimiser,
         run: Run,
         weights: Weights = "proportional",
+        clip_in: Literal["l2", "l1"] = "l2",
         start: NDArray[np.float64] | None = None,
     ) -> None:
         super().__init__(task=task, plan=plan, run=run, start=start)
@@ -87,9 +92,15 @@ class GradientPerturbation(SumStrategy):
             raise ValueError("plan must state the clip_norm of a gradient, got None.")
         self._plan, self._clip = plan, plan.clip_norm
         self._weights: Weights = weights
+        self._clip_in: Literal["l2", "l1"] = clip_in
         self._optimiser = optimiser
         self._iterate = self._theta
         self._memory = optimiser.start(self._iterate)
+
+    @property
+    def fixed_clip(self) -> float | None:
+        """C."""
+        return self._clip
 
     def _query(self) -> GradientQuery:
         mechanism = self._plan.mechanisms[self._round]
@@ -104,6 +115,7 @@ class GradientPerturbation(SumStrategy):
             clip_norm=self._clip,
             sampling_rate=self._plan.rate(self._round),
             weights=self._weights,
+            clip_in=self._clip_in,
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:
@@ -147,17 +159,21 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
             options, task, rounds=options.rounds, rate=scheduled_rate(options, task)
         ),
         weights=options.weights,
+        clip_in=options.clip_in or "l2",
         run=setup.run,
-        start=task.model.initial(np.random.default_rng(options.seed)).numpy(),
+        start=task.initial(options.seed),
     )
 
 
 def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
-    law = options.law
-    if law == "auto":
+    law: Literal["gaussian", "l2-laplace", "l1-laplace"]
+    if options.law != "auto":
+        law = options.law
+    else:
         # With shares, a pure budget is refused there, with its reason.
         pure = setup.sharing is None and not setup.noise_free and setup.budget.delta == 0
-        law = "l2-laplace" if pure else "gaussian"
+        law = "l1-laplace" if options.clip_in == "l1" else "l2-laplace"
+        law = law if pure else "gaussian"
     if not isinstance(options.sampling_rate, GrowingOptions):
         return plan_gradients(
             setup,
@@ -169,12 +185,13 @@ def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
             calibration=options.calibration,
             accountant=options.accountant,
             law=law,
+            clip_in=options.clip_in or "l2",
         )
-    fixed = (options.schedule, options.weights, options.calibration, law)
-    if fixed != ("uniform", "proportional", "exact", "gaussian"):
+    fixed = (options.schedule, options.weights, options.calibration, law, options.clip_in or "l2")
+    if fixed != ("uniform", "proportional", "exact", "gaussian", "l2"):
         raise ValueError(
-            "schedule must be 'uniform', weights 'proportional', calibration 'exact' and law "
-            "'gaussian' with a growing sampling_rate, which is a schedule of its own."
+            "schedule must be 'uniform', weights 'proportional', calibration 'exact', law "
+            "'gaussian' and clip_in 'l2' with a growing sampling_rate, a schedule of its own."
         )
     return plan_growing(
         setup,

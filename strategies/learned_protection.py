@@ -3,7 +3,7 @@
     while the budget lasts:
         S ← Σ over all records of clip_C(∇f(θ; x, y))         (a secure sum over the parties)
         s ← (‖S‖ + N(0, σ_s²)) / (C·N)                        (charged before S is asked for)
-        σ ← scheduler(s, …), within (σ_g/4, 2σ_g)             (charged before g is drawn)
+        σ ← scheduler(s, …), within (σ_g/4, 2σ_g)             (charged before S is asked for again)
         g ← ((S + N(0, σ²)) / N + λθ) / C
         θ ← θ + projector(g, …)/B
 
@@ -11,6 +11,9 @@ L2P: Hong, Wang, Wang and Zhou 2021. Both networks see releases only, so all tha
 post-processing, and may be as bad as it likes: a poor protector costs accuracy, never privacy. The
 filter Σμ² ≤ μ(ε, δ)² pays for noise that depends on earlier releases, which a composition theorem
 for fixed schedules does not.
+
+For the person unit of privacy S is Σ over persons of clip_C(Σ over that person's records of ∇f), N
+the declared number of persons. What a person moves S by, its norm moves by no more than.
 
 Without noise, for study, it moves as at the largest budget that the protector was trained for, with
 exact norms and gradients, for T rounds.
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from math import ceil, hypot, isfinite, sqrt
+from math import ceil, isfinite, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -39,18 +42,20 @@ from fedpriv.learning.protector import (
     State,
     load,
 )
-from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.plan import grid_sensitivity
+from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.learned_noise import Noises, norm_mechanism
 from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
 from fedpriv.strategies.common.sharing import noisy_sum
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -74,7 +79,8 @@ class LearnedOptions(Options):
         protector: A name of those that come with fedpriv, or the path of a file.
         horizon: T, for how many rounds the budget is meant to last; "auto" is the protector's own
             for such a budget.
-        clip: C, the bound on one record's gradient; "auto" is the protector's, times B.
+        clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is
+            the protector's, times B.
         seed: Of the initial weights of a model that is not linear.
     """
 
@@ -139,40 +145,31 @@ class LearnedProtection(AdaptiveStrategy):
         if noises and not self.paid.affords(noises.norm, noises.times(MOST_NOISE)):
             self.stopped = f"the budget is spent after {self._round} rounds"
             return
-        query, on_norm = self._gradient_query(), noises.norm if noises else None
-        draw_norm = partial(self._draw_norm, on_norm)
-        (norm,) = yield Step(part=_NORM, release=on_norm, query=query, draw=draw_norm)
+        (norm,) = yield self._step_of(noises.norm if noises else None, self._draw_norm, part=_NORM)
         chosen = self._schedule(float(norm))
         mechanism = self._affordable(noises.times(chosen)) if noises else None
-        mean = yield Step(release=mechanism, query=query, draw=partial(self._draw_mean, mechanism))
+        mean = yield self._step_of(mechanism, self._draw_mean, same_sum=True)
         if noises and mechanism:
             chosen = mechanism.stddev / noises.reference.stddev
         self._move(mean, noise=chosen)
 
-    def _gradient_query(self) -> GradientQuery:
-        """One exchange for both releases; its event is the most that both can cost."""
-        return GradientQuery(
+    def _step_of(
+        self, release: GaussianMechanism | None, draw: Callable[..., Vector], **more: Any
+    ) -> Step:
+        """A release made from the sum of gradients at θ: both of a round are made from the same."""
+        query = GradientQuery(
             run=self._run.name,
-            round=self._round,
+            round=self._release_index,
             grid=grid_of(
                 step=self._grid_step,
                 bound=self.task.records * self._clip,
                 parties=self.task.parties,
             ),
-            event=self._both(),
+            event=None if release is None else release.event(),
             theta=self._theta,
             clip_norm=self._clip,
         )
-
-    def _both(self) -> GaussianEvent | None:
-        """The most that both releases of a round can cost; None without noise."""
-        if self._noises is None:
-            return None
-        both = (self._noises.norm, self._noises.times(LEAST_NOISE))
-        most = hypot(*(1 / mechanism.event().relative_noise for mechanism in both))
-        return GaussianEvent(
-            relative_noise=1 / most, adjacency=both[0].adjacency, unit=both[0].unit
-        )
+        return Step(release=release, query=query, draw=partial(draw, release), **more)
 
     def _draw_norm(
         self, mechanism: GaussianMechanism | None, answer: Sum, stream: RandomStream
@@ -253,6 +250,7 @@ INFO = StrategyInfo(
     noise_by="server",
     convex_only=False,
     options=LearnedOptions,
+    units=(Unit.RECORD, Unit.PERSON),
 )
 
 
@@ -277,14 +275,15 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
         "around": around,
         "protector": protector,
         "run": setup.run,
-        "start": task.model.initial(np.random.default_rng(options.seed)).numpy(),
+        "start": task.initial(options.seed),
     }
     if fresh is None:
         exact = noise_free_gradients(setup, rates=(1.0,) * horizon, clip_norm=clip)
         return LearnedProtection(plan=exact, noises=None, **shared)
     plan = AdaptivePlan(
         strategy=LearnedProtection.name,
-        query="the sum of its records' clipped gradients at the current model",
+        query="the sum of its records' clipped gradients at the current model"
+        + (", each person's summed before it is clipped" if task.persons else ""),
         released=(
             "every round's noisy norm and noisy sum of gradients, hence every model of the "
             f"run; noise and steps by the protector {options.protector!r}, trained on "

@@ -13,19 +13,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-import numpy as np
-
 from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.local_noise import LocalNoise, sensitivity_of
 from fedpriv.privacy.planning.noise_free import NoiseFree
+from fedpriv.privacy.unit import Unit
 from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 from fedpriv.strategies import gradient_perturbation
-from fedpriv.strategies.common.building import Count, Positive, Setup, StrategyInfo
+from fedpriv.strategies.common.building import LOCAL_NOISE, Count, Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser
 from fedpriv.strategies.common.plans import Calibration, plan_gradients
 from fedpriv.strategies.gradient_perturbation import GradientOptions, GradientPerturbation
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
@@ -80,6 +80,7 @@ INFO = StrategyInfo(
     noise_by="parties",
     convex_only=False,
     options=LocalGradientOptions,
+    because={Unit.PERSON: LOCAL_NOISE},
 )
 
 
@@ -106,5 +107,5 @@ def build(setup: Setup, options: LocalGradientOptions) -> GradientPerturbation:
         optimiser=make_optimiser(options, task, rounds=options.rounds),
         weights=options.weights,
         run=setup.run,
-        start=task.model.initial(np.random.default_rng(options.seed)).numpy(),
+        start=task.initial(options.seed),
     )

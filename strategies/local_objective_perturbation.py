@@ -4,6 +4,13 @@
     server:       θ   ← Σ w_jθ_j
 
 Chaudhuri, Monteleoni and Sarwate 2011 at every party, then averaged. A baseline.
+
+With ``law = "unsound-laplace"`` b_j has the noise of the experiments of Jayaraman, Wang, Evans and
+Gu 2018: Laplace by coordinates, scale 2G/ε′, for a sensitivity 2G that is one in L2. Their program
+draws one b for all parties, and here each draws its own: whoever knows the records of one party
+reads a common b from its model, and then no other model has any noise. And it subtracts
+2·ln(c/(nΛ)) from ε where the theorem has 2·ln(1 + c/(nΛ)), which is the form here; in both ε′ = ε/2
+and the same Δ follow where that is more than ε, as with the 50 records a party of their comparison.
 """
 
 from __future__ import annotations
@@ -13,11 +20,13 @@ from math import floor, log2, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv.federation.queries.bounds import certain_tolerance, objective_problem
+from fedpriv.federation.queries.erm import costliest
+from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies import non_private
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model
-from fedpriv.strategies.common.building import Setup, Share, StrategyInfo
-from fedpriv.strategies.common.plans import UNCERTIFIED, require_replace_one
+from fedpriv.strategies.common.building import LOCAL_NOISE, Setup, Share, StrategyInfo
+from fedpriv.strategies.common.plans import UNCERTIFIED, refuse_study, require_replace_one
 from fedpriv.strategies.objective_perturbation import objective_noise, plan_objective
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
@@ -37,11 +46,12 @@ class LocalObjectiveOptions(ModelOptions):
     """Options of local objective perturbation.
 
     Attributes:
-        law: Of b_j; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
+        law: Of b_j; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure. "unsound-laplace"
+            is for study, and its plan states what it really costs.
         solver_share: What pays for an inexact minimiser: a share of ε, or of μ² with Gaussian b.
     """
 
-    law: Literal["auto", "gaussian", "l2-laplace"] = "auto"
+    law: Literal["auto", "gaussian", "l2-laplace", "unsound-laplace"] = "auto"
     solver_share: Share = 0.01
 
 
@@ -80,6 +90,7 @@ INFO = StrategyInfo(
     noise_by="parties",
     convex_only=True,
     options=LocalObjectiveOptions,
+    because={Unit.PERSON: LOCAL_NOISE},
 )
 
 
@@ -87,6 +98,7 @@ def build(setup: Setup, options: LocalObjectiveOptions) -> SumStrategy:
     """The strategy, planned within its budget; without noise it is `non_private`."""
     if setup.noise_free:
         return non_private.build(setup, options)
+    refuse_study(options.law, setup)
     task = setup.task
     task.require_strongly_convex(LocalObjectivePerturbation.name)
     require_replace_one(setup, LocalObjectivePerturbation.name, because=UNCERTIFIED)
@@ -96,12 +108,14 @@ def build(setup: Setup, options: LocalObjectiveOptions) -> SumStrategy:
     weight = min(task.model_weight(options.weights, size) for size in task.sizes)
     apart = weight * 2 * tolerance / (task.regulariser * sqrt(task.dimension))
     step = 2.0 ** floor(log2(apart))
-    smallest = objective_problem(
-        task, task.smallest, regulariser=task.regulariser, tolerance=tolerance
-    )
+    size = costliest(task, objective, regulariser=task.regulariser, tolerance=tolerance)
+    worst = objective_problem(task, size, regulariser=task.regulariser, tolerance=tolerance)
+    mechanism = objective.mechanism(worst, step=step, weight=weight)
+    if not mechanism.sound:
+        setup = replace(setup, allowance=replace(setup.budget, epsilon=mechanism.epsilon))
     plan = plan_objective(
         setup,
-        mechanism=objective.mechanism(smallest, step=step, weight=weight),
+        mechanism=mechanism,
         step=step,
         strategy=LocalObjectivePerturbation.name,
         query="the minimiser of its own risk, with a random linear term of its own",

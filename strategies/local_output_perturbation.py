@@ -13,11 +13,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv.federation.queries.local_noise import LocalNoise
+from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies import non_private
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model
-from fedpriv.strategies.common.building import Setup, StrategyInfo
-from fedpriv.strategies.common.plans import plan_output
+from fedpriv.strategies.common.building import LOCAL_NOISE, Setup, StrategyInfo
+from fedpriv.strategies.common.minimiser_plans import plan_output
+from fedpriv.strategies.common.plans import UNCERTIFIED, require_replace_one
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ INFO = StrategyInfo(
     noise_by="parties",
     convex_only=True,
     options=LocalOutputOptions,
+    because={Unit.PERSON: LOCAL_NOISE},
 )
 
 
@@ -71,6 +74,7 @@ def build(setup: Setup, options: LocalOutputOptions) -> SumStrategy:
     task = setup.task
     tolerance = options.gradient_norm(task)
     plan = plan_output(setup, law=options.law, weights=options.weights, tolerance=tolerance)
+    require_replace_one(setup, LocalOutputPerturbation.name, because=UNCERTIFIED)
     return LocalOutputPerturbation(
         task=task,
         plan=replace(

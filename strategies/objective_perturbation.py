@@ -5,7 +5,9 @@
     θ ← θ + a little noise, because no solver is exact
 
 N is public: under add-remove adjacency it is a declared constant, the same for neighbours, and the
-sum runs over the records that there are. The loss must be Lipschitz everywhere: b is unbounded.
+sum runs over the records that there are. Where the unit is a person, f is the mean over the records
+of one at a party, and N the declared number of persons. The loss must be Lipschitz everywhere: b is
+unbounded.
 
 Chaudhuri, Monteleoni and Sarwate 2011 (pure ε); Kifer, Smith and Thakurta 2012 (Gaussian b, here
 with the exact rule of `fedpriv.privacy.objective_profile`); the joint form of Jayaraman et al.
@@ -27,9 +29,13 @@ from fedpriv.privacy.planning.objective import (
     ObjectiveNoise,
     optimal_objective_regulariser,
 )
+from fedpriv.privacy.planning.unsound_objective import unsound_mechanism
+from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import pooled
 from fedpriv.strategies.common.averaging import FitOptions, on_grid
 from fedpriv.strategies.common.building import Positive, Setup, Share, StrategyInfo
+from fedpriv.strategies.common.minimiser_plans import of_means
+from fedpriv.strategies.common.plans import refuse_study
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,14 +51,16 @@ class ObjectiveOptions(FitOptions):
     """Options of objective perturbation.
 
     Attributes:
-        law: Of b; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
+        law: Of b; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure. "unsound-objective"
+            is "auto" as lectures have it, without the Jacobian: for study, and its plan states what
+            it really costs.
         regulariser: λ of the "model", or the "optimal" one, for which the bound on the excess risk
             is least.
         radius: D, a bound on the norm of a good model, for the optimal λ.
         solver_share: What pays for an inexact minimiser: a share of ε, or of μ² with Gaussian b.
     """
 
-    law: Literal["auto", "gaussian", "l2-laplace"] = "auto"
+    law: Literal["auto", "gaussian", "l2-laplace", "unsound-objective"] = "auto"
     solver_share: Share = 0.01
     regulariser: Literal["model", "optimal"] = "model"
     radius: Positive = 10.0
@@ -91,6 +99,7 @@ INFO = StrategyInfo(
     noise_by="server",
     convex_only=True,
     options=ObjectiveOptions,
+    units=(Unit.RECORD, Unit.PERSON),
 )
 
 
@@ -98,7 +107,9 @@ def build(setup: Setup, options: ObjectiveOptions) -> JointStrategy:
     """The strategy, planned within its budget; without noise b and Δ are zero: it is `pooled`."""
     if setup.noise_free:
         return pooled.build(setup, options)
-    objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
+    refuse_study(options.law, setup)
+    law = "auto" if options.law == "unsound-objective" else options.law
+    objective = objective_noise(setup, law=law, solver_share=options.solver_share)
     if options.regulariser == "optimal":
         setup = _with_optimal_regulariser(setup, objective, radius=options.radius)
     task = setup.task
@@ -111,9 +122,13 @@ def build(setup: Setup, options: ObjectiveOptions) -> JointStrategy:
     # √d·step is at most what the solver's tolerance costs already.
     apart = 2 * tolerance / (task.regulariser * sqrt(task.dimension))
     step = 2.0 ** floor(log2(apart))
+    mechanism = objective.mechanism(everyone, step=step)
+    if options.law == "unsound-objective":
+        mechanism = unsound_mechanism(objective, everyone, step=step)
+        setup = replace(setup, allowance=replace(setup.budget, epsilon=mechanism.epsilon))
     plan = plan_objective(
         setup,
-        mechanism=objective.mechanism(everyone, step=step),
+        mechanism=mechanism,
         step=step,
         strategy=ObjectivePerturbation.name,
         query="sums of exact gradients, until the joint minimiser is found",
@@ -159,7 +174,7 @@ def plan_objective(
 ) -> FixedPlan:
     """One release of a perturbed minimiser."""
     task = setup.task
-    return FixedPlan(
+    plan = FixedPlan(
         strategy=strategy,
         query=query,
         released=released,
@@ -171,4 +186,6 @@ def plan_objective(
         dimension=task.dimension,
         step=step,
         noise_at=noise_at,
+        accountant="auto" if mechanism.sound else "basic",
     )
+    return of_means(plan, task)

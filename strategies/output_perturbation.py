@@ -7,6 +7,9 @@ Jayaraman, Wang, Evans and Gu 2018. With w_j = 1/m the smallest party decides th
 2G/(m·n₍₁₎·λ); with w_j = n_j/N all decide alike, for 2G/(N·λ), never more. b is calibrated to the
 parties really in the sum. The joint fit replaces the average by the minimiser of all records, for
 2G/(N·λ) as well, or G/(N·λ) under add-remove adjacency with a declared N.
+
+Where the unit is a person, f is the mean over the records of one at a party, n_j and N are declared
+numbers of persons, and 2G becomes p·G (add-remove) or 2p·G, for persons at up to p parties.
 """
 
 from __future__ import annotations
@@ -21,10 +24,11 @@ from fedpriv.federation.queries.local_noise import rescaled
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
 from fedpriv.privacy.planning.plan import grid_sensitivity
+from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import non_private, pooled
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model, model_grid, on_grid
 from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
-from fedpriv.strategies.common.plans import plan_output, with_optimal_regulariser
+from fedpriv.strategies.common.minimiser_plans import plan_output, with_optimal_regulariser
 from fedpriv.strategies.common.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
@@ -99,6 +103,8 @@ class OutputPerturbation(SumStrategy):
             tolerance=self._tolerance,
             weights=self._weights,
             sizes=answer.sizes,
+            step=answer.step,
+            adjacency=self._plan.adjacency,
         )
         return grid_sensitivity(moved, dimension=self.task.dimension, step=answer.step)
 
@@ -140,6 +146,7 @@ INFO = StrategyInfo(
     convex_only=True,
     options=OutputOptions,
     shares=True,
+    units=(Unit.RECORD, Unit.PERSON),
 )
 
 

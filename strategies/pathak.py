@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv.federation.queries.local_noise import rescaled, sensitivity_of
+from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import non_private
 from fedpriv.strategies.common.averaging import FitOptions, ModelOptions
 from fedpriv.strategies.common.building import Setup, StrategyInfo
-from fedpriv.strategies.common.plans import plan_output
+from fedpriv.strategies.common.minimiser_plans import plan_output
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ INFO = StrategyInfo(
     noise_by="server",
     convex_only=True,
     options=PathakOptions,
+    units=(Unit.RECORD, Unit.PERSON),
 )
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from fedpriv._validate import require_choice, require_count, require_non_negative, require_positive
 from fedpriv.data.errors import DataError
 from fedpriv.data.marks import cells, marks
-from fedpriv.data.persons import bounds_of_persons, grouped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +40,8 @@ class PartitionedDataset:
 
     Attributes:
         dataset: The data set; its ``train.party`` ascends and its ``party_names`` name the parties.
-            Where persons are known, each person's records at a party stand side by side.
+            The records of a party keep the order of the file, whoever's they are: an order that
+            followed from persons would, by one record, change that of other parties.
         kind: How the parties were made.
         offsets: int64 (m + 1): party j holds the training records offsets[j] to offsets[j + 1].
         order: int64 (n): the row in the original training set of each record; a permutation.
@@ -65,11 +65,11 @@ class PartitionedDataset:
     @property
     def persons(self) -> NDArray[np.int64] | None:
         """The number of persons with training records at each party; None if none are named."""
-        person = self.dataset.train.person
-        if person is None:
+        train = self.dataset.train
+        if train.person is None or train.party is None:
             return None
-        bounds = bounds_of_persons(person, self.offsets)
-        return np.diff(np.searchsorted(bounds, self.offsets))
+        there = np.unique(np.column_stack([train.party, train.person.codes]), axis=0)
+        return np.bincount(there[:, 0], minlength=self.parties)
 
     @property
     def smallest(self) -> int:
@@ -96,7 +96,7 @@ def partition(
     """Distribute the training records over parties.
 
     The result is a function of the data set, the arguments and the state of ``rng``. Within a
-    party, and a person, the records keep the order of the data set.
+    party, the records keep the order of the data set.
 
     Args:
         dataset: What to distribute. The test set stays common.
@@ -238,8 +238,6 @@ def _sort_by_party(
         )
     order = np.argsort(holder, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    if dataset.train.person is not None:
-        order = order[grouped(dataset.train.person.take(order), offsets)]
     train = replace(dataset.train, party=holder).take(order)
     order.flags.writeable = offsets.flags.writeable = False
     return PartitionedDataset(

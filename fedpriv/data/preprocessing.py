@@ -77,7 +77,7 @@ class Preprocessing:
             return self._array(table)
         if self.schema is not None:
             return encode_features(table, self.schema)
-        source = table_source(table, self.feature_names)
+        source = table_source(table, dict.fromkeys(self.feature_names, "a feature"))
         X = np.empty((source.rows, len(self.feature_names)), np.float32)
         for place, name in enumerate(self.feature_names):
             values = source.numbers(name)

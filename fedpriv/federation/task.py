@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +20,7 @@ from fedpriv.learning.erm.certificate import certain_tolerance
 from fedpriv.learning.erm.problem import require_lipschitz_minimiser
 from fedpriv.learning.losses import Squared
 from fedpriv.learning.models import LinearModel
+from fedpriv.learning.optimisers import project
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
 
 Weights = Literal["equal", "proportional"]
 WEIGHTS: tuple[Weights, ...] = ("equal", "proportional")
+
+HEADROOM = 2
+"""So many times its declared number of records, or persons, a party may hold where it is declared.
+
+What is proved of rounding, of exact sums and of minimisers is proved up to that. Data sets beyond
+it are outside of the guarantee: a declared number must be at least half the true one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,9 @@ class Task:
         persons: For the person unit of privacy: all records of a person are treated as one, and
             ``sizes`` are public numbers of *persons*, since those of records are private. None for
             the other units.
+        start: Parameters of a model that was trained before, (d,), public by assumption: where
+            strategies that descend begin. None for `Model.initial`.
+        radius: R of the ball ‖θ‖ ≤ R that descent stays in; None for no such constraint.
     """
 
     model: Model
@@ -90,6 +101,8 @@ class Task:
     headroom: float = 1.0
     in_place: bool = True
     persons: PersonBounds | None = None
+    start: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    radius: float | None = None
 
     def __post_init__(self) -> None:
         require_non_negative(regulariser=self.regulariser)
@@ -113,6 +126,13 @@ class Task:
             raise ValueError(
                 f"model must have one output a score of the loss, {self.loss.outputs}, "
                 f"got {self.model.outputs}."
+            )
+        if self.radius is not None:
+            require_positive(radius=self.radius)
+        if self.start is not None and self.start.shape != (self.dimension,):
+            raise ValueError(
+                f"start must have shape {(self.dimension,)}, one entry per parameter, got "
+                f"{self.start.shape}."
             )
 
     @property
@@ -139,6 +159,27 @@ class Task:
     def largest(self) -> int:
         """The size of the largest party."""
         return max(self.sizes)
+
+    @property
+    def most_members(self) -> float:
+        """So many times its size a party's records, or persons, may be, at the least.
+
+        The number of persons is a declared one under either adjacency: one who is exchanged for
+        another may be at another party.
+        """
+        return self.headroom if self.persons is None else HEADROOM * self.headroom
+
+    @property
+    def most_records(self) -> int:
+        """The number of records that a party of the largest size has, or k for each person."""
+        if self.persons is None:
+            return self.largest
+        if self.persons.records is None:
+            raise ValueError(
+                "persons.records must be given for a minimiser: how exactly one can be certified "
+                "follows from the most records that there may be."
+            )
+        return self.persons.records * self.largest
 
     @property
     def dimension(self) -> int:
@@ -175,6 +216,13 @@ class Task:
                 "follows from the most records that one has."
             )
         return self.persons.records * self.curvature + self.regulariser
+
+    def initial(self, seed: int) -> NDArray[np.float64]:
+        """Where descent begins: at the start, or else where ``seed`` says; inside the ball."""
+        theta = self.start
+        if theta is None:
+            theta = self.model.initial(np.random.default_rng(seed)).numpy()
+        return theta.copy() if self.radius is None else project(theta, self.radius).copy()
 
     def gradient_bound(self, theta: NDArray[np.float64]) -> float:
         """A bound on one record's gradient at ``theta``, in or out of the domain of the loss."""
@@ -214,10 +262,10 @@ class Task:
             self.loss,
             feature_bound=self.feature_bound,
             strong_convexity=regulariser,
-            records=self.largest,
+            records=self.most_records,
             features=self.model.features,
             linear=linear,
-            headroom=self.headroom,
+            headroom=self.most_members,
         )
 
     def require_convex(self, what: str) -> None:
@@ -240,4 +288,4 @@ class Task:
     def require_stable_minimiser(self, what: str) -> None:
         """Refuse a problem whose minimiser one record can move by more than 2G/(nλ)."""
         self.require_strongly_convex(what)
-        require_lipschitz_minimiser(self.loss, self.regulariser, headroom=self.headroom)
+        require_lipschitz_minimiser(self.loss, self.regulariser, headroom=self.most_members)

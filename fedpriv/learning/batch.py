@@ -112,6 +112,15 @@ class RecordBatch:
             segments=Segments(offsets=torch.searchsorted(indices, self.segments.offsets)),
         )
 
+    def singly(self, start: int, stop: int) -> RecordBatch:
+        """Records ``start`` to ``stop``, each as if it were a party of its own."""
+        return _trusted(
+            features=self.features[start:stop],
+            labels=self.labels[start:stop],
+            squares=self.squares[start:stop],
+            segments=Segments(offsets=torch.arange(stop - start + 1)),
+        )
+
     def parts(self, size: int) -> list[tuple[slice, RecordBatch]]:
         """Consecutive records in parts of at most ``size``, each with the parties it touches.
 

@@ -147,7 +147,10 @@ class _Search:
         lipschitz = f"lipschitz is declared as {loss.lipschitz:.6g}"
         smooth = f"smoothness is declared as {loss.smoothness:.6g}"
         found, worst = self._climb(lambda p: self._slope(p.score, p.label).norm(dim=1))
-        self._require(lipschitz, found, loss.lipschitz, worst, "the size of slope")
+        level = (
+            " Declare what bounds it; if nothing does, let the slope level off, as Huber's does."
+        )
+        self._require(lipschitz, found, loss.lipschitz, worst, "the size of slope", level)
         found, worst = self._climb(self._secant)
         self._require(smooth, found, loss.smoothness, worst, "a quotient of slopes")
         found, worst = self._climb(lambda p: self._eigenvalues(p)[:, -1])

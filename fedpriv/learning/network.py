@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -291,17 +292,19 @@ def small_cnn(*, shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10) -
     pool = partial(nn.MaxPool2d, 2, 1 if large else 2)
 
     def make() -> nn.Module:
-        convolutions = nn.Sequential(
-            nn.Conv2d(channels, 16, first[0], stride=first[1], padding=first[2]),
-            nn.ReLU(),
-            pool(),
-            nn.Conv2d(16, 32, second[0], stride=second[1], padding=second[2]),
-            nn.ReLU(),
-            pool(),
-            nn.Flatten(),
+        layers: OrderedDict[str, nn.Module] = OrderedDict(
+            conv1=nn.Conv2d(channels, 16, first[0], stride=first[1], padding=first[2]),
+            relu1=nn.ReLU(),
+            pool1=pool(),
+            conv2=nn.Conv2d(16, 32, second[0], stride=second[1], padding=second[2]),
+            relu2=nn.ReLU(),
+            pool2=pool(),
+            flatten=nn.Flatten(),
         )
-        width = convolutions(torch.zeros(1, *shape)).shape[1]
-        return nn.Sequential(*convolutions, nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, classes))
+        width = nn.Sequential(layers)(torch.zeros(1, *shape)).shape[1]
+        layers |= {"dense1": nn.Linear(width, 32), "relu3": nn.ReLU()}
+        layers["dense2"] = nn.Linear(32, classes)
+        return nn.Sequential(layers)
 
     module = seeded_module(make, seed=0)
     return NetworkModel(module=module, input_shape=shape, classes=classes)

@@ -19,7 +19,8 @@ def rounding_sensitivity(
     A block of at most B = 128 records is summed in the precision of the data: error at most
     γ·Σ‖vᵢ‖, γ = (B+1)u/(1 - (B+1)u), whatever the order (Higham 2002, §3.1). Blocks are added in
     float64. Between replace-one neighbours a single block differs, so only its error counts
-    twice; between add-remove neighbours all may. Underflow adds less than 10⁻³⁵.
+    twice; between add-remove neighbours all may. The errors are bounded by coordinate, hence in L1
+    as in L2, C being the bound of every vᵢ in the same norm. Underflow adds less than 10⁻³⁵.
 
     Args:
         clip_norm: C.

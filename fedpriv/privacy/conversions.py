@@ -123,6 +123,20 @@ def ctcdp_budget(*, epsilon: float, delta: float) -> TruncatedBudget:
     return TruncatedBudget(rho=rho, omega=1 + a + sqrt(a * (a + 1)))
 
 
+def ctcdp_epsilon(*, rho: float, omega: float, delta: float) -> float:
+    """The least ε whose `ctcdp_budget` at δ holds (ρ, ω): both ρ ≤ ρ_a and ω ≥ ω_a.
+
+    ρ_a grows with ε, and ω_a falls: with w = ω − 1, ω_a = ω at a = w²/(1 + 2w), which is
+    ε = L(2ω − 1)/(ω − 1)². The larger of the two. Never less than `tcdp_epsilon`, which takes the
+    best order below ω and asks no more of it.
+    """
+    tight = tcdp_epsilon(rho=rho, omega=omega, delta=delta)
+    if tight in (0.0, inf) or omega == inf:
+        return tight
+    least = -log(delta) * (2 * omega - 1) / (omega - 1) ** 2
+    return max(zcdp_epsilon_simple(rho=rho, delta=delta), least, tight)
+
+
 def tcdp_subsampled(*, rho: float, sampling_rate: float) -> TruncatedBudget:
     """Poisson amplification of a ρ-zCDP release: (13q²ρ, ln(1/q)/(4ρ))-tCDP.
 

@@ -217,6 +217,19 @@ class SkellamEvent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoissonSkellamEvent(SkellamEvent):
+    """Skellam noise on a Poisson sample: see `fedpriv.privacy.accountants.sampled_shares`."""
+
+    kind: ClassVar[str] = "poisson-skellam"
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        SkellamEvent.__post_init__(self)
+        require_open_unit(sampling_rate=self.sampling_rate)
+        _require_add_remove(self.adjacency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DistributedGaussianEvent(Event):
     """A sum of ``shares`` discrete Gaussians N_ℤ(0, share_stddev²) on every coordinate of integers.
 
@@ -281,6 +294,7 @@ def event_from_dict(values: dict[str, Any]) -> Event:
             BoundedRangeEvent,
             ZcdpEvent,
             SkellamEvent,
+            PoissonSkellamEvent,
             DistributedGaussianEvent,
             ApproximateEvent,
         )

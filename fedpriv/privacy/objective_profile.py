@@ -32,6 +32,20 @@ and x - x′ add up to at most 4B², hence 2 and √2. Under add-remove the vert
 expectation is 1 - 2e^(ε - c)·Φ(-μ). For ε < c: max_v L_v ≥ 0, as 0 is in the polytope, so that
 δ ≤ 1 - e^(ε-c)·E e^(-max L) and E e^(-max L) ≥ 1 - h(0). ∎
 
+**Persons.** Let neighbours differ in all records of a person: at most k at one party, at no more
+than p parties, each counted 1/k′ if the person has k′ ≤ k there. For slopes of one sign
+
+    δ = h(ε - c),  h = Σ_{j=1…K} C(K, j)·H(jμ/k, ·),  c = kp·ln(1 + β/(k·nΛ)),
+
+K = kp (add-remove) or 2kp (replace-one). *Proof.* The person's part of the Hessian has rank at most
+r = kp and a trace of at most pβ, so that its factor of the determinant is at most (1 + pβ/(r·nΛ))^r
+by the inequality of means, and this grows with r. u is a sum of one term from each of the segments
+[0, G/k′]·x, with K of them at most, so the vertices are sums over subsets, and one of j₁ records of
+k₁, j₂ of k₂, … is no longer than G·(j₁/k₁ + j₂/k₂ + …). More records cost no less: with k + 1 of
+them for k, j ↦ j + 1 (0 ↦ 0) takes subsets to subsets that are no fewer, for C(k, j) ≤
+C(k + 1, j + 1), and no shorter, for j/k ≤ (j + 1)/(k + 1), and H grows with its first argument. ∎
+With k = p = 1 it is the theorem above.
+
 Source: the change of variables is that of Chaudhuri, Monteleoni and Sarwate 2011 and of Kifer,
 Smith and Thakurta 2012; Redberg, Koskela and Wang 2023 have the add-remove form for any slope, with
 another c. The forms for one sign and for replace-one, and this c, are derived here.
@@ -40,23 +54,29 @@ another c. The forms for one sign and for replace-one, and this c, are derived h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, expm1, hypot, sqrt
+from math import comb, exp, expm1, hypot, log1p, sqrt
 
 from scipy.special import erf, erfcx, ndtr
 
-from fedpriv._validate import require_non_negative, require_positive
+from fedpriv._validate import require_count, require_non_negative, require_positive
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.gaussian import gdp_delta
 
 _ROUNDING = 1e-14  # relative, many times that of the formulas below
 
-# Whether slopes have one sign, and adjacency: how many vertices have which length, in units of G.
-_VERTICES: dict[tuple[bool, Adjacency], tuple[tuple[int, float], ...]] = {
-    (True, Adjacency.ADD_REMOVE): ((1, 1.0),),
-    (True, Adjacency.REPLACE_ONE): ((1, 2.0), (2, 1.0)),
-    (False, Adjacency.ADD_REMOVE): ((2, 1.0),),
-    (False, Adjacency.REPLACE_ONE): ((2, 2.0), (2, sqrt(2))),
+_MOST_SEGMENTS = 1000  # their subsets are fewer than 2¹⁰²⁴, the end of float64
+
+# Slopes of any sign, one record: how many vertices have which length, in units of G.
+_BOTH_WAYS: dict[Adjacency, tuple[tuple[int, float], ...]] = {
+    Adjacency.ADD_REMOVE: ((2, 1.0),),
+    Adjacency.REPLACE_ONE: ((2, 2.0), (2, sqrt(2))),
 }
+
+
+def jacobian_cost(relative_curvature: float, *, records: int = 1, parties: int = 1) -> float:
+    """c for β/(nΛ) = ``relative_curvature``, of a person's mean over k records at p parties."""
+    rank = records * parties
+    return rank * log1p(relative_curvature / records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +88,32 @@ class ObjectiveProfile:
         jacobian: c.
         one_sided: Whether a record's slope has one sign.
         adjacency: Which data sets are compared.
+        records: k: in how many records neighbours differ at one party, counted as their mean.
+        parties: p: at how many parties they do.
     """
 
     mu: float
     jacobian: float
     one_sided: bool
     adjacency: Adjacency
+    records: int = 1
+    parties: int = 1
 
     def __post_init__(self) -> None:
         require_positive(mu=self.mu)
         require_non_negative(jacobian=self.jacobian)
+        require_count(records=self.records, parties=self.parties)
+        if not self.one_sided and self.records * self.parties > 1:
+            raise ValueError(
+                "the slope of a record must have one sign where neighbours differ in several: what "
+                "these do together is bounded for such losses. Use logistic, or huber-hinge."
+            )
+        if self._segments > _MOST_SEGMENTS:
+            raise ValueError(
+                f"persons.records times persons.parties must be at most {_MOST_SEGMENTS}, or half "
+                f"of that under replace-one adjacency, got {self.records} times {self.parties}: "
+                "the subsets of so many records are more than a number can tell."
+            )
 
     def delta(self, epsilon: float) -> float:
         """δ for any real ε, whichever of the two data sets comes first.
@@ -113,7 +149,16 @@ class ObjectiveProfile:
 
     @property
     def _vertices(self) -> tuple[tuple[int, float], ...]:
-        return _VERTICES[self.one_sided, self.adjacency]
+        """How many vertices have which length, in units of G."""
+        if not self.one_sided:
+            return _BOTH_WAYS[self.adjacency]
+        most = self._segments
+        return tuple((comb(most, j), j / self.records) for j in range(most, 0, -1))
+
+    @property
+    def _segments(self) -> int:
+        """K: in how many records neighbours differ, those of both sides counted."""
+        return int(self.adjacency.sum_sensitivity) * self.records * self.parties
 
     def _beyond(self, left: float) -> float:
         """h(ε - c), for what is left of ε after the Jacobian: at least 0."""

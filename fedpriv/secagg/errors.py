@@ -33,3 +33,18 @@ class BadList(SecureAggregationError):
 
 class TooFewParties(SecureAggregationError):
     """Fewer parties than the threshold or the minimum remain: nothing is revealed."""
+
+
+class WronglyShared(TooFewParties):
+    """Enough holders sent what they have of a party's secret, and it does not open.
+
+    Attributes:
+        party: Who shared it.
+        certain: Whether it is at fault, as it is if so many holders were heard that without the
+            colluding ones there are enough. Else a few of them may have kept its shares back.
+    """
+
+    def __init__(self, words: str, *, party: int, certain: bool) -> None:
+        super().__init__(words)
+        self.party = party
+        self.certain = certain

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.secagg.errors import TooFewParties
+from fedpriv.secagg.errors import TooFewParties, WronglyShared
 from fedpriv.secagg.primitives import shamir
 
 if TYPE_CHECKING:
@@ -34,30 +34,38 @@ class Puzzle:
         owner: The party whose secret it is.
         shares: What its holders sent, packed.
         fits: Whether 32 bytes are the secret.
+        heard: How many of its holders sent anything: who sent no share of it got none that opens.
     """
 
     owner: int
     shares: Mapping[int, bytes] = field(repr=False)
     fits: Callable[[bytes], bool] = field(repr=False)
+    heard: int = 0
 
 
-def recover(puzzles: Sequence[Puzzle], threshold: int) -> tuple[dict[int, bytes], frozenset[int]]:
+def recover(
+    puzzles: Sequence[Puzzle], threshold: int, *, colluders: int = 0
+) -> tuple[dict[int, bytes], frozenset[int]]:
     """Every owner's secret, and the holders whose shares were found to be wrong.
 
-    All puzzles are first tried at once, with the first ``threshold`` shares of each.
+    All puzzles are first tried at once, with the first ``threshold`` shares of each. Up to
+    ``colluders`` of those who were heard may lie about the shares of an owner that did nothing.
 
     Raises:
         TooFewParties: If a secret has fewer than ``threshold`` right shares, or so many wrong ones
-            that no right set was found.
+            that no right set was found; `WronglyShared` if its holders were heard.
     """
     wrong: set[int] = set()
     sorted_out = [_Shares.of(puzzle, wrong) for puzzle in puzzles]
     for puzzle, shares in zip(puzzles, sorted_out, strict=True):
         if len(shares.holders) < threshold:
-            raise TooFewParties(
+            words = (
                 f"{len(shares.holders)} shares of party {puzzle.owner} arrived, of the "
                 f"{threshold} required."
             )
+            if puzzle.heard >= threshold:
+                raise _wrongly_shared(words, puzzle, threshold + colluders)
+            raise TooFewParties(words)
     if not puzzles:
         return {}, frozenset()
     points = np.stack([shares.points[:threshold] for shares in sorted_out])
@@ -67,6 +75,11 @@ def recover(puzzles: Sequence[Puzzle], threshold: int) -> tuple[dict[int, bytes]
         secret = shamir.secret_bytes(row)
         if secret is None or not puzzle.fits(secret):
             secret = _search(puzzle, shares, threshold, wrong)
+            if secret is None:
+                words = (
+                    f"Too many shares of party {puzzle.owner} are wrong: its secret was not found."
+                )
+                raise _wrongly_shared(words, puzzle, threshold + colluders)
         secrets[puzzle.owner] = secret
     return secrets, frozenset(wrong)
 
@@ -89,7 +102,12 @@ class _Shares:
         return cls(holders[valid], shamir.points(holders[valid].tolist()), values[valid])
 
 
-def _search(puzzle: Puzzle, shares: _Shares, threshold: int, wrong: set[int]) -> bytes:
+def _wrongly_shared(words: str, puzzle: Puzzle, proving: int) -> WronglyShared:
+    """Whom it names is at fault if at least ``proving`` holders were heard."""
+    return WronglyShared(words, party=puzzle.owner, certain=puzzle.heard >= proving)
+
+
+def _search(puzzle: Puzzle, shares: _Shares, threshold: int, wrong: set[int]) -> bytes | None:
     """Try other sets of shares; add the holders whose shares turn out to be wrong to ``wrong``."""
     for chosen in _choices(shares, threshold, wrong):
         candidates = _combined(shares.points[chosen], shares.values[chosen])
@@ -98,9 +116,7 @@ def _search(puzzle: Puzzle, shares: _Shares, threshold: int, wrong: set[int]) ->
             if secret is not None and puzzle.fits(secret):
                 wrong.update(_inconsistent(shares, index))
                 return secret
-    raise TooFewParties(
-        f"Too many shares of party {puzzle.owner} are wrong: its secret was not found."
-    )
+    return None
 
 
 def _choices(shares: _Shares, threshold: int, wrong: set[int]) -> Iterator[NDArray[np.int64]]:

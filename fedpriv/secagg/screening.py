@@ -18,7 +18,7 @@ from fedpriv.secagg.primitives.keys import KEY_BYTES, require_signature, require
 from fedpriv.secagg.server_state import Rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     import numpy as np
@@ -66,14 +66,15 @@ class Screen:
                 yield message
 
 
-def check_advertisement(announced: Round, message: Advertise, used: AbstractSet[bytes]) -> None:
-    """Signed by the pinned identity, of sound keys that nobody uses, with holders as agreed."""
+def check_advertisement(announced: Round, message: Advertise, owners: Mapping[bytes, int]) -> None:
+    """Signed by the pinned identity, of sound keys that nobody else has, with holders as agreed."""
     keys = message.keys[: 2 * KEY_BYTES]
     content = binding.advertisement(announced, message.party, keys)
     identity = announced.roster[message.party]
     require_signature(identity, message.keys[2 * KEY_BYTES :], content, signer=message.party)
     channel_key, mask_key = keys[:KEY_BYTES], keys[KEY_BYTES:]
-    if channel_key == mask_key or {channel_key, mask_key} & used:
+    taken = any(owners.get(key, message.party) != message.party for key in (channel_key, mask_key))
+    if channel_key == mask_key or taken:
         raise BadKey("A public key occurs twice.")
     require_sound(channel_key)
     require_sound(mask_key)

@@ -62,20 +62,27 @@ class Server:
 
     announced: Round
 
-    def collect_keys(self, inbox: Iterable[Message]) -> tuple[KeysCollected, dict[int, KeyList]]:
-        """Step 0: gather signed keys; tell every party those of its partners."""
+    def collect_keys(
+        self, inbox: Iterable[Message], *, known: Mapping[bytes, int] | None = None
+    ) -> tuple[KeysCollected, dict[int, KeyList]]:
+        """Step 0: gather signed keys; tell every party those of its partners.
+
+        ``known`` says of keys of earlier rounds whose they are. Nobody proves to have a key that it
+        advertises, and of two who advertise the same one the first would keep the other out.
+        """
         screen = Screen(announced=self.announced, expected=set(self.announced.cohort))
         keys: dict[int, bytes] = {}
         holders: dict[int, frozenset[int]] = {}
-        used: set[bytes] = set()
+        owners = dict(known or {})
 
         def check(message: Advertise) -> None:
-            screening.check_advertisement(self.announced, message, used)
+            screening.check_advertisement(self.announced, message, owners)
 
         for message in screen.accepted(inbox, Advertise, check):
             keys[message.party] = message.keys
             holders[message.party] = frozenset(message.holders)
-            used |= {message.keys[:KEY_BYTES], message.keys[KEY_BYTES : 2 * KEY_BYTES]}
+            for start in (0, KEY_BYTES):
+                owners[message.keys[start : start + KEY_BYTES]] = message.party
         self._require_minimum(keys)
         outboxes = {
             party: KeyList(**self._to(party), keys={peer: keys[peer] for peer in peers})
@@ -182,6 +189,7 @@ class Server:
 
         Raises:
             TooFewParties: If a secret cannot be opened. Nothing but masked sums is known then.
+                `WronglyShared` names who shared it, if its holders were heard.
         """
         if self.announced.parameters.mode is Mode.ACTIVE:
             consent = _expect(state, ConsentCollected)
@@ -198,14 +206,22 @@ class Server:
             screening.check_reveal(message, owners[message.party], survivors)
 
         revealed: dict[int, dict[int, bytes]] = {owner: {} for owner in shares.keys}
+        heard = set()
         for message in screen.accepted(inbox, Reveal, check):
+            heard.add(message.party)
             for owner, share in (*message.seed_shares.items(), *message.key_shares.items()):
                 revealed[owner][message.party] = share
         puzzles = [
-            Puzzle(owner=owner, shares=parts, fits=self._recogniser(answers, owner))
+            Puzzle(
+                owner=owner,
+                shares=parts,
+                fits=self._recogniser(answers, owner),
+                heard=len(heard & shares.holders[owner]),
+            )
             for owner, parts in revealed.items()
         ]
-        secrets, wrong = recover(puzzles, self.announced.parameters.threshold)
+        parameters = self.announced.parameters
+        secrets, wrong = recover(puzzles, parameters.threshold, colluders=parameters.colluders)
         return Total(
             vector=self._unmasked(answers, secrets),
             parties=tuple(sorted(survivors)),

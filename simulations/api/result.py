@@ -41,7 +41,8 @@ class Result:
             gone when the result is: `save` keeps a copy.
         summary: All that ``result.json`` holds.
         history: One entry per round: ``round``, ``epsilon`` spent so far and, where they were
-            computed, ``accuracy`` and ``loss``.
+            computed, ``accuracy`` and ``loss``; with ``run.training_metrics`` ``objective``,
+            ``excess_risk`` and ``optimality_gap``.
         statement: What the run guarantees, as text to sign.
         own_code: Whether `model` may run code of the experiment's author, as the run did.
     """
@@ -107,6 +108,7 @@ class Result:
         metric = "loss" if self._column("accuracy")[1] == [] else "accuracy"
         curves = {
             f"{metric} on the test set": self._column(metric),
+            "excess empirical risk": self._column("excess_risk"),
             "ε spent": self._column("epsilon"),
         }
         shown = {label: curve for label, curve in curves.items() if curve[1]}

@@ -11,6 +11,7 @@ import typer
 from fedpriv.simulations.commands.output import print_json
 from fedpriv.simulations.commands.progress import progress
 from fedpriv.simulations.commands.run import INTERRUPTED, AsJson, Out, Settings, Source
+from fedpriv.simulations.commands.settings import WithSettings
 from fedpriv.simulations.refusals import refusals
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _WIDTH = 160
 
 def register(app: typer.Typer) -> None:
     """Add the command of this file to ``app``."""
-    app.command()(compare)
+    app.command(cls=WithSettings)(compare)
 
 
 def compare(
@@ -36,6 +37,15 @@ def compare(
     resume: Annotated[
         Path | None, typer.Option(help="Continue an interrupted comparison from its directory.")
     ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over",
+            metavar="KEY=VALUE,…",
+            help="Compare over the values of any key, up to two of them: rounds=10,30,100, "
+            "clip=0.1,1, parties=5,50, model.l2=1e-4,1e-2, strategy.schedule=uniform,dynamic.",
+        ),
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -44,18 +54,22 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare strategies over budgets, parties and seeds; a simulation.
+    """Compare strategies over budgets, parties, seeds, or any key; a simulation.
 
     EXPERIMENT is a TOML file, or the name of one that `fedpriv list experiments` shows.
 
     [bold]Example[/]: the main strategies on school data of 131 authorities:
 
         fedpriv compare chem97
+
+    [bold]Example[/]: one curve over the number of rounds for each of two clip norms:
+
+        fedpriv compare quickstart --over rounds=10,30,100 --over clip=0.1,1
     """
     from fedpriv.simulations.compare.comparison import carry_out
 
     with refusals():
-        study, directory = _study(experiment, settings or [], out, resume)
+        study, directory = _study(experiment, settings or [], over or [], out, resume)
         with _progress(study, quiet=as_json) as on_cell:
             comparison = carry_out(study, directory, workers=workers, on_cell=on_cell)
     if comparison is None:
@@ -68,10 +82,19 @@ def compare(
 
 
 def _study(
-    experiment: str | None, settings: list[str], out: Path | None, resume: Path | None
+    experiment: str | None,
+    settings: list[str],
+    over: list[str],
+    out: Path | None,
+    resume: Path | None,
 ) -> tuple[Experiment, Path]:
+    from fedpriv.simulations.compare.axes import parse_axes
     from fedpriv.simulations.compare.comparison import start_comparison
     from fedpriv.simulations.experiment.file import read_experiment
+
+    def wanted(source: str) -> Experiment:
+        study, swept = read_experiment(source, settings), parse_axes(over)
+        return study.replaced(compare={"over": swept}) if swept else study
 
     if resume is not None:
         if out is not None:
@@ -79,12 +102,12 @@ def _study(
         if not (resume / "config.toml").exists():
             raise ValueError(f"--resume {str(resume)!r}: no comparison was started there.")
         started = read_experiment(resume / "config.toml")
-        if experiment is not None and read_experiment(experiment, settings) != started:
+        if experiment is not None and wanted(experiment) != started:
             raise ValueError(f"--resume {str(resume)!r}: this is another comparison.")
         return started, resume
     if experiment is None:
         raise ValueError("name an experiment, as in: fedpriv compare chem97.")
-    study = read_experiment(experiment, settings)
+    study = wanted(experiment)
     return study, start_comparison(study, out=out)
 
 
@@ -100,18 +123,22 @@ def _progress(study: Experiment, *, quiet: bool) -> Iterator[Callable[[Cell, int
 def _print(comparison: Comparison) -> None:
     from rich.console import Console
 
+    from fedpriv.simulations.compare.panels import panels
     from fedpriv.simulations.compare.plots import text_plot
-    from fedpriv.simulations.compare.report import by_parties, table
+    from fedpriv.simulations.compare.report import table
 
     rows, study = comparison.rows, comparison.experiment
     console = Console()
     if not console.is_terminal:  # a file has no width: do not fold the table for it
         console = Console(width=_WIDTH)
     console.print(table(rows, study))
-    for parties, (_, chosen) in by_parties(rows, study).items():
-        plot = text_plot(chosen)
-        if plot:
-            typer.echo(f"\n{rows[0].metric} against ε, {parties} parties\n\n{plot}")
+    measured = ["excess_risk"] if any(row.column("excess_risk") for row in rows) else []
+    for panel in panels(rows, study):
+        for key in (rows[0].metric, *measured):
+            plot = text_plot(panel, key=key)
+            if plot:
+                title = key.replace("_", " ")
+                typer.echo(f"\n{title} against {panel.against}{panel.words}\n\n{plot}")
     if comparison.findings:
         typer.echo("\nFindings")
         for finding in comparison.findings:

@@ -33,8 +33,17 @@ def register(app: typer.Typer) -> None:
 
 @commands.command()
 def train(
-    on: Annotated[str, typer.Option(help="A built-in, public data set with two classes.")],
+    on: Annotated[
+        list[str],
+        typer.Option(help="A built-in, public data set with two classes; may be repeated."),
+    ],
     out: Annotated[Path, typer.Option(help="The file to write, NAME.json.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="logistic, huber-svm, squared or mlp; may be repeated: a task for every data set."
+        ),
+    ] = None,
     epsilon: Annotated[
         list[float] | None,
         typer.Option(help="A budget that it must know; may be repeated. 0.0125 … 0.8."),
@@ -44,6 +53,19 @@ def train(
         DEFAULT_ADJACENCY.value
     ),
     clip: Annotated[float | None, typer.Option(help="C, for features of norm at most 1.")] = None,
+    hidden: Annotated[
+        int, typer.Option(min=1, help="Hidden units of mlp: few will do, it serves any width.")
+    ] = 20,
+    horizon: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="T, rounds a budget may last; may be repeated. 30, 60, 100, 400."),
+    ] = None,
+    minibatch: Annotated[
+        int | None, typer.Option(min=1, help="Records of a step in training. All of its unroll.")
+    ] = None,
+    gated: Annotated[
+        bool, typer.Option("--gated", help="Let the projector start as plain gradient descent.")
+    ] = False,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of 50 batches of 20 steps.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
     root: Annotated[str | None, typer.Option(help="Folder of data archives.")] = None,
@@ -67,11 +89,16 @@ def train(
         require_choice(list(Adjacency), adjacency=adjacency)
         given = {
             "epsilons": None if epsilon is None else tuple(sorted(epsilon)),
+            "models": None if model is None else tuple(model),
             "clip": clip,
+            "horizons": None if horizon is None else tuple(sorted(horizon)),
             "epochs": epochs,
         }
         order = Order(
-            on=on,
+            on=tuple(on),
+            hidden=hidden,
+            minibatch=minibatch,
+            gated=gated,
             root=root,
             delta=delta,
             adjacency=Adjacency(adjacency),
@@ -124,6 +151,7 @@ def _lines(card: Card) -> list[str]:
     budgets = order.get("epsilons", ["?"] * len(card.horizons))
     facts = {
         "trained on": f"{card.trained_on}, {settings.get('records', '?')} public records",
+        "models": ", ".join(order.get("models", ["logistic"])),
         "by": f"fedpriv {card.version}",
         "for": f"{recipe.get('epochs', '?')} epochs, seed {recipe.get('seed', '?')}",
         "clip": f"{card.clip_norm:g}, for features of norm at most 1",

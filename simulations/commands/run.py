@@ -10,6 +10,7 @@ import typer
 
 from fedpriv.simulations.commands.output import print_json
 from fedpriv.simulations.commands.progress import progress
+from fedpriv.simulations.commands.settings import WithSettings
 from fedpriv.simulations.refusals import refusals
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ CUT_SHORT = 1
 
 def register(app: typer.Typer) -> None:
     """Add the command of this file to ``app``."""
-    app.command()(run)
+    app.command(cls=WithSettings)(run)
 
 
 def run(
@@ -148,6 +149,8 @@ def _facts(entry: Round) -> str:
         facts.append(f"loss {entry.loss:.4f}")
     if entry.accuracy is not None:
         facts.append(f"accuracy {100 * entry.accuracy:.2f} %")
+    if entry.excess_risk is not None:
+        facts.append(f"excess risk {entry.excess_risk:.3g}")
     if entry.epsilon is not None:
         facts.append(f"ε {entry.epsilon:.3g}")
     return "  ".join(facts)

@@ -13,7 +13,7 @@ from fedpriv.simulations.commands.output import print_json
 from fedpriv.simulations.commands.run import AsJson
 
 if TYPE_CHECKING:
-    from fedpriv.federation.deployed.verifying import Verdict
+    from fedpriv.federation.deployed.statements.verifying import Verdict
 
 _WORDS = {True: "ok", False: "FAILED", None: "not checked"}
 
@@ -49,7 +49,7 @@ def verify(
 
         fedpriv verify results/statement.signed.json --roster roster.toml
     """
-    from fedpriv.federation.deployed.verifying import verify as verified
+    from fedpriv.federation.deployed.statements.verifying import verify as verified
     from fedpriv.privacy.ledger import Ledger, LedgerError
     from fedpriv.privacy.statement.signed import NotCanonical
     from fedpriv.simulations.deploy.run.jobs.statement_file import pinned, read_statement

@@ -1,4 +1,4 @@
-"""Cells of a comparison, strategies × ε × parties × seeds: each is one run of the experiment.
+"""Cells of a comparison, strategies × ε × parties × axes × seeds: each is one run.
 
 A cell is an experiment of its own: what it computes follows from its own hash and seed, whoever
 computes it and in whatever order. So the numbers are the same to the bit with any number of
@@ -7,20 +7,24 @@ workers, and a finished cell never has to be computed again.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.simulations.compare.axes import axes as axes_of
+from fedpriv.simulations.compare.axes import by_table, in_words, points
 from fedpriv.simulations.compare.rows import Row, sorted_rows
 from fedpriv.simulations.experiment.budgets import INFINITE, shown
 from fedpriv.simulations.experiment.catalogue import EXACT, FRAME, inheriting, strategy_info
-from fedpriv.simulations.experiment.sections import EntrySection, StrategySection, at_budget
+from fedpriv.simulations.experiment.compare_section import EntrySection, at_budget
+from fedpriv.simulations.experiment.sections import StrategySection
 from fedpriv.simulations.refusals import refusals
 from fedpriv.simulations.run.files import read_json, write_json
 from fedpriv.simulations.safe_path import safe_children
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from fedpriv.simulations.compare.axes import Point
     from fedpriv.simulations.experiment.file import Experiment
 
 # One thread per worker: the last bits of a sum may depend on the number of threads.
@@ -38,26 +43,37 @@ _PATIENCE = 0.5  # seconds until Ctrl-C is noticed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One run of a comparison."""
+    """One run of a comparison.
+
+    Attributes:
+        experiment: What is run.
+        point: By key of `compare.over`, the value that it has here.
+    """
 
     experiment: Experiment
+    point: Point = field(default_factory=dict)
 
     @property
     def key(self) -> str:
-        """The name of its file: hash of the experiment, and its label."""
-        label = "".join(c if c.isalnum() else "-" for c in self.experiment.strategy.title)
+        """The name of its file: its label, its point, and the hash of the experiment."""
+        named = (self.experiment.strategy.title, *map(str, self.point.values()))
+        label = "-".join("".join(c if c.isalnum() else "-" for c in name) for name in named)
         return f"{label}-{self.experiment.config_hash[:16]}"
 
     @property
-    def setting(self) -> tuple[str, float, int | None]:
+    def setting(self) -> tuple[str, float, int | None, str]:
         """What all seeds of a row share."""
         experiment = self.experiment
-        epsilon = float(experiment.privacy.epsilon)
-        return experiment.strategy.title, epsilon, experiment.data.parties
+        epsilon, point = float(experiment.privacy.epsilon), json.dumps(dict(self.point))
+        return experiment.strategy.title, epsilon, experiment.data.parties, point
 
 
 def cells(experiment: Experiment) -> list[Cell]:
-    """All cells of a comparison; strategies without noise occur once, not once per ε."""
+    """All cells of a comparison; what does not change a strategy does not repeat it.
+
+    Strategies without noise occur once, not once per ε; one that does not know the key of an axis
+    occurs once, not once per value.
+    """
     axes = experiment.compare
     if axes is None:
         raise ValueError(
@@ -68,36 +84,56 @@ def cells(experiment: Experiment) -> list[Cell]:
             "tuning.grid is for `fedpriv run`: one grid does not fit several strategies. Tune "
             "each, write the settings into compare.strategies, and keep tuning.on without a grid."
         )
-    entries = _entries(experiment)
+    frame, listed = _entries(experiment)
+    told = [strategy_info(e.name, experiment.guests, key="compare.strategies") for e in listed]
+    swept = axes_of(experiment, told)
     epsilons = tuple(dict.fromkeys(axes.epsilons)) or (experiment.privacy.epsilon,)
     parties = tuple(dict.fromkeys(axes.parties)) or (experiment.data.parties,)
     seeds = range(experiment.run.seed, experiment.run.seed + axes.seeds)
     runs = []
-    for entry, number in product(entries, parties):
-        data = {} if number is None else {"parties": number}
+    for entry, number in product((*frame, *listed), parties):
         info = strategy_info(entry.name, experiment.guests, key="compare.strategies")
-        for epsilon in epsilons if info.private else epsilons[:1]:
-            base = _at_budget(experiment, entry, epsilon)
+        budgets = epsilons if info.private else epsilons[:1]
+        for epsilon, point in product(budgets, points(swept, info)):
+            if entry in frame and not _has_minimum(experiment, point):
+                continue
+            base = _at_budget(experiment, entry, epsilon, point)
+            data = {} if number is None or "data.parties" in point else {"parties": number}
             # An entry for another unit of privacy may need another ε to promise the same.
             own = "epsilon" in entry.changes(epsilon).get("privacy", {})
             budget = {} if own else {"epsilon": epsilon}
             runs += [
-                Cell(experiment=base.replaced(data=data, privacy=budget, run={"seed": seed}))
+                Cell(
+                    experiment=base.replaced(data=data, privacy=budget, run={"seed": seed}),
+                    point=point,
+                )
                 for seed in seeds
             ]
     return runs
 
 
-def _at_budget(experiment: Experiment, entry: EntrySection, epsilon: float | str) -> Experiment:
-    """The experiment with the strategy of ``entry`` and all that the entry changes at a budget."""
+def _has_minimum(experiment: Experiment, point: Point) -> bool:
+    """Whether the problem at a point is strongly convex: what the frame computes are minimisers."""
+    model = experiment.replaced(model=by_table(point).get("model", {})).model
+    return model.convex and model.l2 > 0
+
+
+def _at_budget(
+    experiment: Experiment, entry: EntrySection, epsilon: float | str, point: Point
+) -> Experiment:
+    """The experiment with the strategy of ``entry``, what it changes at a budget, and the point."""
     changes = entry.changes(epsilon)
+    for table, values in by_table(point).items():
+        changes[table] = {**changes.get(table, {}), **values}
     section = StrategySection(name=entry.name, label=entry.label, **changes.pop("strategy"))
     shared = at_budget(experiment.compare.at if experiment.compare else {}, epsilon)
     return inheriting(experiment.replaced(strategy=shared, **changes), section)
 
 
-def _entries(experiment: Experiment) -> tuple[EntrySection, ...]:
-    """The strategies, with the frame that the experiment did not list, each label used once.
+def _entries(
+    experiment: Experiment,
+) -> tuple[tuple[EntrySection, ...], tuple[EntrySection, ...]]:
+    """The frame that the experiment did not list, and the strategies; each label is used once.
 
     The frame needs minimisers, which only a strongly convex problem has. What twins without noise
     are measured by, the exact joint model, joins it where there are any.
@@ -109,17 +145,16 @@ def _entries(experiment: Experiment) -> tuple[EntrySection, ...]:
     frame = tuple(
         EntrySection(name=name)
         for name in (*FRAME, *([EXACT] if axes and INFINITE in axes.epsilons else []))
-        if name not in names and experiment.model.convex and experiment.model.l2 > 0
+        if name not in names
     )
-    entries = (*frame, *listed)
-    labels = [entry.title for entry in entries]
+    labels = [entry.title for entry in (*frame, *listed)]
     twice = {label for label in labels if labels.count(label) > 1}
     if twice:
         raise ValueError(
             f"compare.strategies names {', '.join(sorted(twice))} more than once: give each entry "
             'a label of its own, as in { name = "…", weights = "equal", label = "equal weights" }.'
         )
-    return entries
+    return frame, listed
 
 
 @safe_children()
@@ -175,12 +210,15 @@ def compute(
 
 def collect(todo: Sequence[Cell], directory: Path) -> list[Row]:
     """The rows of a table, from the files of all cells."""
-    groups: dict[tuple[str, float, int | None], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, float, int | None, str], list[dict[str, Any]]] = {}
+    at: dict[tuple[str, float, int | None, str], Point] = {}
     for cell in todo:
         result = read_json(directory / "cells" / f"{cell.key}.json")
         groups.setdefault(cell.setting, []).append(result)
+        at[cell.setting] = cell.point
     labels = list(dict.fromkeys(cell.experiment.strategy.title for cell in todo))
-    return sorted_rows([Row.of(results) for results in groups.values()], labels)
+    rows = [Row.of(results, point=at[setting]) for setting, results in groups.items()]
+    return sorted_rows(rows, labels)
 
 
 def check_cell(cell: Cell) -> None:
@@ -211,8 +249,9 @@ def _naming(cell: Cell) -> Iterator[None]:
         with refusals():
             yield
     except ValueError as error:
-        title, epsilon, _ = cell.setting
-        raise ValueError(f"{title} at ε = {shown(epsilon)}: {error}") from None
+        title, epsilon, *_ = cell.setting
+        where = ", ".join(filter(None, (f"ε = {shown(epsilon)}", in_words(cell.point))))
+        raise ValueError(f"{title} at {where}: {error}") from None
 
 
 def _become_worker() -> None:

@@ -14,8 +14,9 @@ from fedpriv.data.errors import import_optional
 from fedpriv.learning.crew import processors
 from fedpriv.simulations.compare.cells import Cell, cells, collect, compute
 from fedpriv.simulations.compare.findings import findings
+from fedpriv.simulations.compare.panels import panels
 from fedpriv.simulations.compare.plots import draw
-from fedpriv.simulations.compare.report import by_parties, cell_columns, terms, write_report
+from fedpriv.simulations.compare.report import cell_columns, terms, write_report
 from fedpriv.simulations.figures import new_figure
 from fedpriv.simulations.run.files import new_directory
 from fedpriv.simulations.signals import interruptible
@@ -61,19 +62,20 @@ class Comparison:
         """`rows` as a pandas DataFrame; the extra `frame` brings pandas."""
         pandas = import_optional("pandas", extra="frame")
         values = [
-            {**row.to_dict(), "epsilon_budget": row.epsilon_budget}  # ∞ is a number in a frame
+            # ∞ is a number in a frame, and every key of `compare.over` a column.
+            {**row.to_dict(), **row.point, "epsilon_budget": row.epsilon_budget}
             for row in self.rows
         ]
         frame: DataFrame = pandas.DataFrame(values)
         return frame
 
     def plot(self) -> Figure:
-        """The metric against ε with 95 % intervals, one picture per number of parties."""
-        groups = by_parties(self.rows, self.experiment)
+        """The metric against ε, or the key compared over, one picture per number of parties."""
+        groups = panels(self.rows, self.experiment)
         figure = new_figure(width=9, height=5 * len(groups))
-        for place, (title, rows) in enumerate(groups.values(), start=1):
+        for place, panel in enumerate(groups, start=1):
             axes = figure.add_subplot(len(groups), 1, place)
-            draw(axes, rows, title=title)
+            draw(axes, panel)
             if place == 1:
                 handles, labels = axes.get_legend_handles_labels()
                 figure.legend(handles, labels, loc="outside right upper", fontsize=8)

@@ -11,6 +11,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from fedpriv.simulations.compare.causes import noise_or_training
+from fedpriv.simulations.compare.leaders import leaders
+from fedpriv.simulations.compare.over import best_points
 from fedpriv.simulations.compare.published import against_curves, against_paper
 from fedpriv.simulations.compare.served import against_guessing, fairness
 from fedpriv.simulations.compare.study import Study
@@ -31,28 +33,33 @@ def findings(
 ) -> list[str]:
     """All that can be said, one sentence each, number of parties by number of parties.
 
+    Of regressions that is who leads; the other sentences are about accuracy.
+
     ``published`` are losses that a paper reports, by label: is their order ours? ``curves`` are
     accuracies, by label and budget: are ours above them?
     """
-    if any(row.metric != "accuracy" for row in rows):
-        return []
     if any(len(row.results) == 1 for row in rows):
         return ["One seed has no confidence interval: give compare.seeds at least 2 for findings."]
+    accuracy = all(row.metric == "accuracy" for row in rows)
+    if any(row.point for row in rows):  # a curve has one thing to say: where it is highest
+        return best_points(rows) if accuracy else []
     everything: list[str] = []
     several = len({_parties(row) for row in rows}) > 1
     for parties, group in groupby(sorted(rows, key=_parties), key=_parties):
         study = Study.of(tuple(group))
-        sentences = [
-            *against_non_private(study),
-            *noise_or_training(study),
-            *against_local(study),
-            *weights(study),
-            *against_alone(study),
-            *against_guessing(study),
-            *fairness(study),
-            *against_paper(study, published or {}),
-            *against_curves(study, curves or {}),
-        ]
+        sentences = list(leaders(study))
+        if accuracy:
+            sentences += [
+                *against_non_private(study),
+                *noise_or_training(study),
+                *against_local(study),
+                *weights(study),
+                *against_alone(study),
+                *against_guessing(study),
+                *fairness(study),
+                *against_paper(study, published or {}),
+                *against_curves(study, curves or {}),
+            ]
         everything += [f"With {parties} parties: {s}" if several else s for s in sentences]
     return everything
 

@@ -1,21 +1,21 @@
-"""Plots of accuracy against ε: on the terminal, and as PNG and SVG."""
+"""Plots of a metric against ε, or a key of the experiment: on the terminal, as PNG and SVG."""
 
 from __future__ import annotations
 
-from math import inf, log10, sqrt
+from math import log10
 from typing import TYPE_CHECKING
 
-from fedpriv.simulations.experiment.budgets import shown
+from fedpriv.simulations.run.training_metrics import TRAINING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
-    from fedpriv.simulations.compare.rows import Row
+    from fedpriv.simulations.compare.panels import Panel
 
 _MARKS = "●■▲◆○□△◇✚✖★✦"
+_DASHES = "─┄┈╌"
 _HEIGHT = 16
 _TITLES = {
     "accuracy": "accuracy on the test set",
@@ -23,20 +23,30 @@ _TITLES = {
     "auc": "AUC on the test set",
     "rmse": "RMSE on the test set",
     "worst_party": "the worst-served party",
+    "objective": "training objective",
+    "excess_risk": "excess empirical risk",
+    "optimality_gap": "distance from the minimiser",
 }
+_PLAIN = ("auc", "loss", *TRAINING)  # not in percent
 
 
-def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
-    """The means over seeds, one mark per strategy, and the strategies without noise as lines.
+def text_plot(panel: Panel, *, key: str | None = None, width: int = 64) -> str:
+    """The means over seeds, one mark per curve, and what is the same everywhere as lines.
 
-    ε is spaced logarithmically, one column for each budget; ∞, if it is among them, is the last.
+    One column for each place; ∞, if it is among the budgets, is the last. ``key`` names another
+    metric than that which settings are compared by.
     """
-    noisy = [row for row in rows if row.epsilon_budget is not None]
-    if not noisy:
+    metric = key or panel.rows[0].metric
+    known = [
+        (mean, name, tick)
+        for row, name, tick in zip(panel.rows, panel.names, panel.ticks, strict=True)
+        if (mean := row.mean(metric)) is not None
+    ]
+    placed = [(mean, name, tick) for mean, name, tick in known if tick is not None]
+    if not placed:
         return ""
-    places = _places(noisy)
-    labels = list(dict.fromkeys(row.label for row in noisy))
-    means = [row.interval.mean for row in rows]
+    names = list(dict.fromkeys(name for _, name, _ in placed))
+    means = [mean for mean, _, _ in known]
     low, high = min(means), max(means)
     span = (high - low) or 1.0
     grid = [[" "] * width for _ in range(_HEIGHT)]
@@ -44,45 +54,48 @@ def text_plot(rows: Sequence[Row], *, width: int = 64) -> str:
     def line(value: float) -> int:
         return round((high - value) / span * (_HEIGHT - 1))
 
-    def column(epsilon: float) -> int:
-        first, last = log10(min(places.values())), log10(max(places.values()))
-        share = (log10(places[epsilon]) - first) / (last - first) if last > first else 0.5
-        return 2 + round(share * (width - 5))
-
-    frame = [row for row in rows if row.epsilon_budget is None]
-    for row, dash in zip(frame, "─┄┈╌", strict=False):
-        grid[line(row.interval.mean)] = [dash] * width
-    for row in reversed(noisy):  # where marks fall together, the first strategy shows
-        mark = _MARKS[labels.index(row.label) % len(_MARKS)]
-        grid[line(row.interval.mean)][column(float(row.epsilon_budget or 0))] = mark
-    lines = [
-        f"{_tick(high - span * i / (_HEIGHT - 1), rows[0].metric):>8} ┤{''.join(cells)}"
+    spots = {tick: 2 + round(share * (width - 5)) for tick, share in _shares(panel).items()}
+    lines = [(mean, name) for mean, name, tick in known if tick is None]
+    for (mean, _), dash in zip(lines, _DASHES, strict=False):
+        grid[line(mean)] = [dash] * width
+    for mean, name, tick in reversed(placed):  # where marks fall together, the first shows
+        grid[line(mean)][spots[tick]] = _MARKS[names.index(name) % len(_MARKS)]
+    scaled = [
+        f"{_tick(high - span * i / (_HEIGHT - 1), metric):>8} ┤{''.join(cells)}"
         for i, cells in enumerate(grid)
     ]
-    axis = [" "] * (width + 6)
-    for epsilon in places:
-        for offset, character in enumerate(shown(epsilon)):
-            axis[column(epsilon) + offset] = character
-    legend = [f"{_MARKS[i % len(_MARKS)]} {label}" for i, label in enumerate(labels)]
-    legend += [f"{dash} {row.label}" for row, dash in zip(frame, "─┄┈╌", strict=False)]
+    longest = max(map(len, spots))
+    axis = [" "] * (width + longest + 3)
+    for tick, spot in spots.items():
+        for offset, character in enumerate(tick):
+            axis[spot + offset] = character
+    legend = [f"{_MARKS[i % len(_MARKS)]} {name}" for i, name in enumerate(names)]
+    legend += [f"{dash} {name}" for (_, name), dash in zip(lines, _DASHES, strict=False)]
+    axis_name = panel.against if len(panel.against) <= 1 else " "
     return "\n".join(
         [
-            *lines,
+            *scaled,
             " " * 9 + "└" + "─" * width,
-            "   ε      " + "".join(axis).rstrip(),
+            f"   {axis_name}      " + "".join(axis).rstrip(),
+            *([] if panel.key is None else [" " * 12 + panel.key]),
             *_columns(legend),
         ]
     )
 
 
-def _places(rows: Sequence[Row]) -> dict[float, float]:
-    """Where each budget stands on a logarithmic axis: ∞ half a decade after the last number."""
-    budgets = sorted({row.epsilon_budget for row in rows if row.epsilon_budget is not None})
-    largest = max((epsilon for epsilon in budgets if epsilon < inf), default=1.0)
-    return {epsilon: min(epsilon, largest * sqrt(10)) for epsilon in budgets}
+def _shares(panel: Panel) -> dict[str, float]:
+    """Where each tick stands between the first, 0, and the last, 1; the middle if there is one."""
+    places = {tick: log10(x) if panel.logarithmic else x for tick, x in panel.places.items()}
+    first, last = min(places.values()), max(places.values())
+    return {
+        tick: (place - first) / (last - first) if last > first else 0.5
+        for tick, place in places.items()
+    }
 
 
 def _tick(value: float, metric: str) -> str:
+    if metric in TRAINING:  # over many powers of ten
+        return f"{value:.3g}"
     return f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g}"
 
 
@@ -94,7 +107,7 @@ def _columns(legend: list[str]) -> list[str]:
     ]
 
 
-def save_plot(rows: Sequence[Row], stem: Path, *, title: str, key: str | None = None) -> list[Path]:
+def save_plot(panel: Panel, stem: Path, *, key: str | None = None) -> list[Path]:
     """Write PNG and SVG with 95 % intervals; nothing if matplotlib is not installed.
 
     ``key`` names another metric than that which settings are compared by.
@@ -105,43 +118,46 @@ def save_plot(rows: Sequence[Row], stem: Path, *, title: str, key: str | None = 
     except ImportError:
         return []
     figure = Figure(figsize=(9, 5), layout="constrained")
-    draw(figure.add_subplot(), rows, title=title, key=key)
+    draw(figure.add_subplot(), panel, key=key)
     figure.legend(loc="outside right upper", fontsize=8)
     paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
-    with rc_context({"svg.hashsalt": title}):  # the same numbers make the same file
+    with rc_context({"svg.hashsalt": panel.title}):  # the same numbers make the same file
         for path in paths:
             metadata = {"Date": None} if path.suffix == ".svg" else None
             figure.savefig(path, dpi=150, metadata=metadata)
     return paths
 
 
-def draw(axes: Axes, rows: Sequence[Row], *, title: str, key: str | None = None) -> None:
-    """The metric against ε with 95 % intervals; strategies without noise are lines."""
-    metric = key or rows[0].metric
-    scale = 1 if metric == "auc" or rows[0].metric != "accuracy" else 100
-    by_label: dict[str, list[Row]] = {}
-    places = _places(rows)
-    for row in rows:
+def draw(axes: Axes, panel: Panel, *, key: str | None = None) -> None:
+    """The metric with 95 % intervals; what is the same everywhere is a line."""
+    metric = key or panel.rows[0].metric
+    scale = 1 if metric in _PLAIN or panel.rows[0].metric != "accuracy" else 100
+    curves: dict[str, list[int]] = {}
+    for place, (name, row) in enumerate(zip(panel.names, panel.rows, strict=True)):
         if row.interval_of(metric) is not None:
-            by_label.setdefault(row.label, []).append(row)
-    for number, (label, group) in enumerate(by_label.items()):
-        found = [interval for row in group if (interval := row.interval_of(metric))]
-        mean = [scale * interval.mean for interval in found]
-        half = [scale * (interval.half_width or 0.0) for interval in found]
-        if group[0].epsilon_budget is None:
+            curves.setdefault(name, []).append(place)
+    spread = max(panel.places.values(), default=1.0) - min(panel.places.values(), default=1.0)
+    for number, (name, rows) in enumerate(curves.items()):
+        known = [interval for i in rows if (interval := panel.rows[i].interval_of(metric))]
+        mean = [scale * interval.mean for interval in known]
+        half = [scale * (interval.half_width or 0.0) for interval in known]
+        ticks = [tick for i in rows if (tick := panel.ticks[i]) is not None]
+        if len(ticks) < len(rows):
             style = "--" if number % 2 else "-"
-            axes.axhline(mean[0], linestyle=style, color="0.4", label=label)
+            axes.axhline(mean[0], linestyle=style, color="0.4", label=name)
             axes.axhspan(mean[0] - half[0], mean[0] + half[0], color="0.4", alpha=0.1, linewidth=0)
         else:
-            # A little aside, so that intervals at one ε do not hide one another.
-            shift = 1 + 0.015 * (number - len(by_label) / 2)
-            budgets = [shift * places[row.epsilon_budget or 0] for row in group]
-            style = "--" if group[0]["strategy"].startswith("local-") else "-"
-            axes.errorbar(budgets, mean, half, fmt=f"o{style}", ms=4, capsize=2, label=label)
-    axes.set_xscale("log")
-    axes.set_xticks(list(places.values()), [shown(epsilon) for epsilon in places])
+            # A little aside, so that intervals at one place do not hide one another.
+            aside = number - len(curves) / 2
+            shift, move = (1 + 0.015 * aside, 0.0) if panel.logarithmic else (1, 0.003 * aside)
+            spots = [shift * panel.places[tick] + move * spread for tick in ticks]
+            style = "--" if panel.rows[rows[0]]["strategy"].startswith("local-") else "-"
+            axes.errorbar(spots, mean, half, fmt=f"o{style}", ms=4, capsize=2, label=name)
+    if panel.logarithmic:
+        axes.set_xscale("log")
+    axes.set_xticks(list(panel.places.values()), list(panel.places))
     axes.minorticks_off()
-    axes.set_xlabel("ε")
+    axes.set_xlabel(panel.against)
     axes.set_ylabel(_TITLES[metric] + (" (%)" if scale == 100 else ""))
-    axes.set_title(title, fontsize=10)
+    axes.set_title(panel.title, fontsize=10)
     axes.grid(alpha=0.3)

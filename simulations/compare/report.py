@@ -15,6 +15,8 @@ from fedpriv._durable import replace_file
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.compare.axes import swept_keys, text_of
+from fedpriv.simulations.compare.panels import panels
 from fedpriv.simulations.compare.plots import save_plot, text_plot
 from fedpriv.simulations.experiment.budgets import shown
 from fedpriv.simulations.run.files import write_json
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
     from fedpriv.simulations.compare.intervals import Interval
     from fedpriv.simulations.compare.rows import Row
+    from fedpriv.simulations.experiment.compare_section import CompareSection
     from fedpriv.simulations.experiment.file import Experiment
-    from fedpriv.simulations.experiment.sections import CompareSection
 
 NOISE = (
     "noise: standard deviation on a coordinate of the mean gradient or update, or of the model for "
@@ -48,15 +50,20 @@ _METRICS = {
     "R²": "r2",
     "worst party": "worst_party",
     "gap": "fairness_gap",
+    "training objective": "objective",
+    "excess risk": "excess_risk",
+    "‖θ − θ*‖": "optimality_gap",
 }
 
 
 def terms(experiment: Experiment) -> str:
     """What all rows with noise have in common."""
-    privacy = experiment.privacy
+    privacy, swept = experiment.privacy, swept_keys(experiment)
+    regulariser = "" if "model.l2" in swept else f", λ = {experiment.model.l2:g}"
+    delta = "δ" if "privacy.delta" in swept else f"δ = {privacy.delta:g}"
     return (
-        f"{experiment.data.title}, {experiment.model.title} model, λ = {experiment.model.l2:g}; at "
-        f"equal (ε, δ = {privacy.delta:g}), {Unit(privacy.unit).words}, {privacy.adjacency}"
+        f"{experiment.data.title}, {experiment.model.title} model{regulariser}; at equal "
+        f"(ε, {delta}), {Unit(privacy.unit).words}, {privacy.adjacency}"
     )
 
 
@@ -95,41 +102,34 @@ def write_report(
     if experiment.guests:
         code = (f"{Path(place).name} {digest}" for place, digest in experiment.guests.items())
         parts.append(f"Code that is not fedpriv's: {', '.join(code)}.")
-    parts += ["## Metrics", _markdown(metric_columns(rows)), PARTIES]
+    parts += ["## Metrics", _markdown(metric_columns(rows, experiment)), PARTIES]
     if findings:
         parts += ["## Findings", "\n".join(f"- {finding}" for finding in findings)]
     parts.append("## Plots")
-    for parties, (title, chosen) in by_parties(rows, experiment).items():
-        for key in (chosen[0].metric, *further_plots(chosen)):
-            stem = directory / f"{key.replace('_', '-')}-{parties}-parties"
-            for path in save_plot(chosen, stem, title=title, key=key)[:1]:
-                parts.append(f"![{title}]({path.name})")
-        plain = text_plot(chosen)
+    for panel in panels(rows, experiment):
+        for key in (rows[0].metric, *further_plots(panel.rows)):
+            stem = directory / f"{key.replace('_', '-')}-{panel.name}"
+            for path in save_plot(panel, stem, key=key)[:1]:
+                parts.append(f"![{panel.title}]({path.name})")
+        plain = text_plot(panel)
         if plain:
             parts.append(f"```text\n{plain}\n```")
     replace_file(directory / "report.md", "\n\n".join(parts) + "\n")
     return directory / "report.md"
 
 
-def by_parties(rows: Sequence[Row], experiment: Experiment) -> dict[int, tuple[str, list[Row]]]:
-    """By number of parties, the title and the rows of a plot."""
-    groups = {}
-    for parties in sorted({int(row["parties"]) for row in rows}):
-        title = f"{experiment.data.title}, {parties} parties, δ = {experiment.privacy.delta:g}"
-        groups[parties] = (title, [row for row in rows if row["parties"] == parties])
-    return groups
-
-
 def further_plots(rows: Sequence[Row]) -> list[str]:
     """Which metrics have a picture of their own, beside that which settings are compared by."""
-    return [key for key in ("auc", "rmse", "worst_party") if any(row.column(key) for row in rows)]
+    keys = ("auc", "rmse", "worst_party", "excess_risk")
+    return [key for key in keys if any(row.column(key) for row in rows)]
 
 
-def metric_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
+def metric_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]]:
     """All metrics with their intervals; one that no row has is left out."""
     columns = {
         "ε": _budget_column(rows),
         "parties": [str(row["parties"]) for row in rows],
+        **_axis_columns(rows, experiment),
         "strategy": [row.label for row in rows],
     }
     for title, key in _METRICS.items():
@@ -144,6 +144,14 @@ def _interval(interval: Interval | None) -> str:
         return "–"
     half = "" if interval.half_width is None else f" ± {interval.half_width:.2g}"
     return f"{interval.mean:.4g}{half}"
+
+
+def _axis_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]]:
+    """The values of the keys that are compared over."""
+    return {
+        key: [text_of(row.point[key]) if key in row.point else "–" for row in rows]
+        for key in swept_keys(experiment)
+    }
 
 
 def _budget_column(rows: Sequence[Row]) -> list[str]:
@@ -167,6 +175,7 @@ def cell_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[
     columns = {
         "ε": _budget_column(rows),
         "parties": [str(row["parties"]) for row in rows],
+        **_axis_columns(rows, experiment),
         "strategy": [_name(row, experiment) for row in rows],
         "accuracy %" if accuracy else "loss": [_mean(row) for row in rows],
         "worst party": [_worst(row) for row in rows],
@@ -236,7 +245,13 @@ def _mean(row: Row) -> str:
 
 def _lost(row: Row, rows: Sequence[Row]) -> float | None:
     """The accuracy of the exact joint model, minus this one's; None if it was not computed."""
-    exact = [r for r in rows if r["strategy"] == "pooled" and r["parties"] == row["parties"]]
+    exact = [
+        r
+        for r in rows
+        if r["strategy"] == "pooled"
+        and r["parties"] == row["parties"]
+        and r.point.items() <= row.point.items()
+    ]
     return exact[0].interval.mean - row.interval.mean if exact else None
 
 
@@ -258,10 +273,11 @@ def _markdown(columns: dict[str, list[str]]) -> str:
 def _csv(values: list[dict[str, Any]]) -> str:
     columns = [key for key, value in values[0].items() if not isinstance(value, dict | list)]
     columns = [key for key in columns if key != "confidence_interval"] + ["low", "high"]
+    columns += list(dict.fromkeys(key for row in values for key in row["over"]))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in values:
         low, high = row["confidence_interval"] or (None, None)
-        writer.writerow({**row, "low": low, "high": high})
+        writer.writerow({**row, **row["over"], "low": low, "high": high})
     return text.getvalue()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.intervals import Interval, mean_interval
 from fedpriv.simulations.experiment.budgets import stated
 from fedpriv.simulations.run.metrics import MEASURES
+from fedpriv.simulations.run.training_metrics import TRAINING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ _SHARED = (
 # Keys whose mean over the seeds a row reports.
 _AVERAGED = (
     "loss", *MEASURES, "worst_party", "fairness_gap", "noise_stddev", "clip_fraction", "seconds",
-    "bytes", "majority_accuracy",
+    "bytes", "majority_accuracy", *TRAINING,
 )  # fmt: skip
 
 
@@ -33,18 +34,23 @@ class Row:
         epsilon_budget: ε that was allowed; infinite for a twin without noise, and None for a
             strategy without noise, which is the same at every ε.
         results: the result of every seed, in the order of the seeds.
+        point: by key of `compare.over`, its value; without those that do not concern the strategy.
     """
 
     epsilon_budget: float | None
     results: tuple[Mapping[str, Any], ...]
+    point: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, results: Sequence[Mapping[str, Any]]) -> Row:
+    def of(
+        cls, results: Sequence[Mapping[str, Any]], *, point: Mapping[str, Any] | None = None
+    ) -> Row:
         """Results that differ by their seed only."""
         allowed = results[0]["epsilon_budget"]
         return cls(
             epsilon_budget=None if allowed is None else float(allowed),
             results=tuple(sorted(results, key=lambda result: int(result["seed"]))),
+            point=point or {},
         )
 
     def __getitem__(self, key: str) -> Any:
@@ -96,6 +102,7 @@ class Row:
             "accuracy": self.mean("accuracy"),
             **{key: self.mean(key) for key in _AVERAGED},
             "rounds": round(self.mean("rounds") or 0),
+            "over": dict(self.point),
             "metric": self.metric,
             "mean": interval.mean,
             "confidence_interval": interval.bounds,
@@ -105,12 +112,12 @@ class Row:
 
 
 def sorted_rows(rows: Sequence[Row], labels: Sequence[str]) -> list[Row]:
-    """By parties, by ε (no noise first), then in the order of the experiment."""
+    """By parties, by ε (no noise first), then in the order of the experiment and of its axes."""
     order = {label: place for place, label in enumerate(labels)}
     return sorted(
         rows,
         key=lambda row: (
-            row["parties"],
+            0 if "data.parties" in row.point else row["parties"],
             row.epsilon_budget is not None,
             row.epsilon_budget or 0,
             order[row.label],

@@ -138,7 +138,7 @@ def rebundle(folder: PartyFolder, *, records: int | None = None) -> Member:
             number itself is public, and they are counted.
     """
     file = read_party(folder.policy)
-    stated = _public_count(file, _units(file, releasable_records(file)), records)
+    stated = _public_count(file, units_of(file, releasable_records(file)), records)
     identity = keys.read_identity(folder.identity)
     member = Member(
         name=file.name,
@@ -160,7 +160,7 @@ def releasable_records(file: PartyFile) -> Records:
     return read_table(file.data, schema)[0].train
 
 
-def _units(file: PartyFile, records: Records) -> int:
+def units_of(file: PartyFile, records: Records) -> int:
     """How many records a party has; or persons, if its budget is for those. Private."""
     if file.unit is not Unit.PERSON:
         return len(records)

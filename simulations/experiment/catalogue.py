@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from fedpriv._validate import require_choice
 from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.complaints import complaint
+from fedpriv.simulations.experiment.guest_code import require_complete
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,11 +71,20 @@ def guest_info(guest: guests.Guest) -> StrategyInfo:
 
     holder = guest.value if hasattr(guest.value, "INFO") else guest.module
     info, build = getattr(holder, "INFO", None), getattr(holder, "build", None)
-    if not isinstance(info, StrategyInfo) or not callable(build):
+    if not isinstance(info, StrategyInfo):
+        given = "has none" if info is None else f"has {info!r}"
         raise ValueError(
             f"{guest.title!r} is no strategy: the class, or its file, must have INFO, a "
-            "StrategyInfo, and build(setup, options). docs/own-strategy.md has an example."
+            f"StrategyInfo, and {given}. docs/own-strategy.md has an example."
         )
+    if holder is guest.module and not callable(build):  # INFO of the file, build of the class
+        build = getattr(guest.value, "build", None)
+    if not callable(build):
+        raise ValueError(
+            f"{guest.title!r} is no strategy: a class that does not derive from NoisyGradients, "
+            "which has one, needs build(setup, options)."
+        )
+    require_complete(guest.value, guest.title)
     if info.noise_by not in ("server", "nobody") or info.shares:
         raise ValueError(
             f"{guest.title!r}: INFO must have noise_by = 'server' or 'nobody', and no shares: only "
@@ -105,9 +115,33 @@ def checked(experiment: Experiment) -> Experiment:
             f"strategy.name = {section.name!r} needs a convex problem, and model.name = "
             f"{experiment.model.title!r} is none. Use gradient-perturbation, or a linear model."
         )
+    if experiment.model.start is not None and (info.convex_only or section.name == PARTY_ALONE):
+        raise ValueError(
+            f"model.start is for strategies that descend, got strategy.name = {section.name!r}: a "
+            "minimiser is the same wherever the search for it begins."
+        )
+    if experiment.model.radius is not None:
+        _require_projecting(section.name, info)
     if section.name == PARTY_ALONE and experiment.model.l2 == 0:
         raise ValueError("model.l2 must be positive for party-alone: it makes the minimum unique.")
     return experiment.replaced(strategy=_filled(section, info))
+
+
+def _require_projecting(name: str, info: StrategyInfo) -> None:
+    """Refuse a ball where nothing would stay in it, or no proof speaks of it."""
+    from fedpriv.strategies.common.optimiser import OptimiserOptions
+
+    if info.convex_only or name == PARTY_ALONE:
+        raise ValueError(
+            f"model.radius is for strategies that descend, got strategy.name = {name!r}: a "
+            "minimiser is certified by its gradient, which does not vanish where a ball ends. Its "
+            "length is bounded by model.l2 already."
+        )
+    if not issubclass(info.options, OptimiserOptions):
+        raise ValueError(
+            f"model.radius is for strategies that step by a server optimiser, got strategy.name = "
+            f"{name!r}, which projects nothing. Use gradient-perturbation or adaptive-clipping."
+        )
 
 
 def inheriting(experiment: Experiment, entry: StrategySection) -> Experiment:

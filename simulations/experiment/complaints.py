@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 _RULES = {
     "string_type": "text",
     "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
     "float_type": "a number",
+    "float_parsing": "a number",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
     "list_type": "a list",
     "tuple_type": "a list",
     "dict_type": "a table",
@@ -41,7 +45,10 @@ def complaint(error: ValidationError, model: type[BaseModel], prefix: str = "") 
     path = _path(first, model)
     where = prefix + ".".join(map(str, path))
     if first["type"] == "extra_forbidden":
-        return unknown_key(where, str(path[-1]), _keys(model, path[:-1]))
+        key = str(path[-1])
+        if len(path) == 1 and (tables := tables_with(model, key)):
+            return f"{prefix}{elsewhere(key, tables)}"
+        return unknown_key(where, key, _keys(model, path[:-1]))
     if first["type"] == "missing":
         return f"{where} is missing."
     if first["type"] == "value_error":
@@ -60,6 +67,27 @@ def unknown_key(where: str, key: str, known: Iterable[str]) -> str:
     near = get_close_matches(key, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"{where} is not a known key.{hint} Known here: {', '.join(names) or 'none'}."
+
+
+def tables_with(model: type[BaseModel], key: str) -> list[str]:
+    """The tables of a file that have a key; options of a strategy stand beside its name."""
+    tables = [table for table in _keys(model, []) if key in _keys(model, [table])]
+    if "strategy" in model.model_fields and "strategy" not in tables:
+        from fedpriv.strategies import STRATEGIES  # when something is wrong: it takes a second
+
+        if any(key in info.options.model_fields for info in STRATEGIES.values()):
+            tables.append("strategy")
+    return sorted(tables)
+
+
+def elsewhere(key: str, tables: Iterable[str], value: str = "…") -> str:
+    """The message for a key that was given without its table."""
+    names = [f"{table}.{key}" for table in tables]
+    table = names[0].partition(".")[0]
+    return (
+        f"{key} is a key of a table: {' or '.join(names)}. Write --set {names[0]}={value}, or in "
+        f'Python {table}={{"{key}": {value}}}.'
+    )
 
 
 def _rule(error: ErrorDetails) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -19,10 +20,12 @@ from pydantic import Field, ValidationError, model_validator
 from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.budgets import NO_RELEASE
+from fedpriv.simulations.experiment.compare_section import (
+    CompareSection,  # noqa: TC001 - pydantic
+)
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.sections import (
-    CompareSection,
     DataSection,
     PersonsSection,
     PrivacySection,
@@ -31,6 +34,7 @@ from fedpriv.simulations.experiment.sections import (
     StrategySection,
     TuningSection,
 )
+from fedpriv.simulations.experiment.start_file import pin_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,8 +52,11 @@ _NOT_HASHED = {
     "checkpoint_seconds",
     "secure_aggregation",
     "least_parties",
+    "training_metrics",
+    "start",  # known by its hash, wherever it lies
 }
-_LATER = {"loss", "shape", "options"}
+_BOUNDS = ("feature_norm", "intercept", "scaling")  # whatever they are, the records are the same
+_LATER = {"loss", "shape", "options", "start_sha256", "frozen", "radius"}
 
 
 class Experiment(Section):
@@ -94,6 +101,12 @@ class Experiment(Section):
             raise ValueError(
                 "data.path is missing: a schema without records is for engine = 'deployment'."
             )
+        if deployed and self.model.frozen:
+            raise ValueError(
+                "model.frozen must be empty with engine = 'deployment': every party would have to "
+                "compute with the frozen weights, and one that is deployed reads no file that an "
+                "experiment names."
+            )
         if deployed and self.privacy.noise_free:
             raise ValueError(NO_RELEASE)
         if section.records is not None and self.privacy.sizes_public:
@@ -116,6 +129,12 @@ class Experiment(Section):
             del values["guests"]
         if not self.model.options:
             del values["model"]["options"]
+        if not self.run.training_metrics:
+            del values["run"]["training_metrics"]
+        if self.compare is not None and not self.compare.over:
+            del values["compare"]["over"]
+        if not self.model.frozen:
+            del values["model"]["frozen"]
         return values
 
     @property
@@ -133,6 +152,14 @@ class Experiment(Section):
         ]
 
     @property
+    def start_file(self) -> dict[str, str] | None:
+        """The pretrained model that a run begins with: its file's name, and SHA-256."""
+        section = self.model
+        if section.start is None or section.start_sha256 is None:
+            return None
+        return {"source": Path(section.start).name, "sha256": section.start_sha256}
+
+    @property
     def config_hash(self) -> str:
         """SHA-256 of all that decides what a run computes: no name, no axes, no checkpoints."""
         names = ["data", "model", "strategy", "privacy", "run"]
@@ -142,21 +169,28 @@ class Experiment(Section):
 
     @property
     def run_name(self) -> str:
-        """What its runs are called: strategy and hash, in a deployment the whole of it.
+        """What its runs are called: strategy and hash, in a deployment of the protection as well.
 
         There the name in a query is all that binds a party's peers to the experiment that it was
         shown. Two experiments with 12 digits in common are found in 2²⁵ attempts, and with them a
-        server could have one party answer, and all others say nothing.
+        server could have one party answer, and all others say nothing. Nor may a run that was
+        answered in the clear, or in small sums, have the name of one under masks, or of larger
+        ones: parties sign the statement of a run by its name.
         """
-        digits = None if self.run.engine == "deployment" else 12
-        return f"{guests.title(self.strategy.name)}-{self.config_hash[:digits]}"
+        title = guests.title(self.strategy.name)
+        if self.run.engine != "deployment":
+            return f"{title}-{self.config_hash[:12]}"
+        protected = [self.config_hash, self.run.level, self.run.least_parties]
+        return f"{title}-{_digest(protected)}"
 
     def seed_of(self, purpose: str) -> int:
         """A seed for one purpose that data and ``run.seed`` alone decide, whatever the strategy.
 
-        So strategies of a comparison meet the same parties, and more parties include fewer.
+        So strategies of a comparison meet the same parties, and more parties include fewer; and so
+        do the values of a bound on features: what is compared is the bound, not the split.
         """
-        data = {**self._section_values("data"), "parties": None, "records": None}
+        bounds = {key: DataSection.model_fields[key].default for key in _BOUNDS}
+        data = {**self._section_values("data"), "parties": None, "records": None, **bounds}
         return int(_digest([purpose, self.run.seed, data])[:32], 16)
 
     def _section_values(self, name: str) -> dict[str, Any]:
@@ -212,6 +246,7 @@ def read_experiment(
     _anchor(values, Path.cwd())
     _anchor_protector(values)
     _leave_behind(values, written)
+    pin_start(values)
     return parse_experiment(values)
 
 
@@ -235,9 +270,12 @@ def _find(source: str | Path) -> Path:
     known = built_in_experiments()
     if str(source) in known:
         return known[str(source)]
+    beside = [str(each) for each in path.parent.glob("*.toml")]
+    near = get_close_matches(str(source), [*known, *beside], n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
     raise ValueError(
         f"experiment {str(source)!r} is neither a file nor one of {', '.join(known)}: "
-        "`fedpriv list experiments` shows where these are."
+        f"`fedpriv list experiments` shows where these are.{hint}"
     )
 
 
@@ -251,6 +289,13 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
         for key in ("path", "schema", "root"):
             if isinstance(data.get(key), str):
                 data[key] = str((folder / data[key]).resolve())
+    strategy = values.get("strategy")
+    schedule = strategy.get("schedule") if isinstance(strategy, dict) else None
+    if isinstance(schedule, dict) and str(schedule.get("public")).endswith((".csv", ".parquet")):
+        schedule["public"] = str((folder / schedule["public"]).resolve())
+    model = values.get("model")
+    if isinstance(model, dict) and isinstance(model.get("start"), str):
+        model["start"] = str((folder / model["start"]).resolve())
     guests.anchor(values, folder)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -38,6 +41,50 @@ def imported(point: EntryPoint) -> ModuleType:
         return import_module(point.module)
     except Exception as error:
         raise ValueError(blame(error, point.name, point.module)) from None
+
+
+def require_name_in_file(key: str, reference: str, folder: Path) -> None:
+    """Refuse a file without a name in it, and tell which it defines. Nothing is executed."""
+    if not reference.endswith(".py"):
+        return
+    try:
+        tree = ast.parse((folder / reference).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        names = []
+    else:
+        names = [
+            each.name for each in tree.body if isinstance(each, ast.ClassDef | ast.FunctionDef)
+        ]
+    defined = f"; it defines {', '.join(names)}" if names else ""
+    name = names[-1] if names else "Name"
+    raise ValueError(
+        f"{key} must say what of the file is meant, as in {reference}:{name}; got {reference!r}"
+        f"{defined}."
+    )
+
+
+def require_complete(value: object, title: str) -> None:
+    """Refuse a class that lacks what its base leaves to it, with the name that is near it."""
+    missing = sorted(getattr(value, "__abstractmethods__", ()))
+    if not isinstance(value, type) or not missing:
+        return
+    own = [key for key in vars(value) if not key.startswith("__")]
+    near = {key: get_close_matches(key, own, n=1) for key in missing}
+    hint = "".join(
+        f" It has {found[0]!r}: is {key!r} meant?" for key, found in near.items() if found
+    )
+    raise ValueError(
+        f"{title!r} must define {', '.join(_declared(value, key) for key in missing)}, which "
+        f"{value.__bases__[0].__name__} leaves to it.{hint}"
+    )
+
+
+def _declared(owner: type, key: str) -> str:
+    """A method with its parameters, or the name of what is no method."""
+    method = getattr(owner, key)
+    return (
+        f"{key}({', '.join(list(signature(method).parameters)[1:])})" if callable(method) else key
+    )
 
 
 def blame(error: BaseException, name: str, path: str) -> str:

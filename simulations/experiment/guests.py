@@ -26,7 +26,12 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from fedpriv.simulations.experiment.guest_code import blame, executed, imported
+from fedpriv.simulations.experiment.guest_code import (
+    blame,
+    executed,
+    imported,
+    require_name_in_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -141,6 +146,7 @@ def anchor(values: dict[str, Any], folder: Path) -> None:
     for table, key in KEYS:
         section = values.get(table)
         if isinstance(section, dict) and isinstance(section.get(key), str):
+            require_name_in_file(f"{table}.{key}", section[key], folder)
             section[key] = anchored(section[key], folder)
     for table in ("compare", "tuning"):
         if isinstance(values.get(table), dict):

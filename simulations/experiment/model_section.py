@@ -47,6 +47,13 @@ class ModelSection(Section):
             that of the data set's images; of a module of one's own, what it states as
             ``input_shape``, or else all features in a row.
         options: what a module of one's own is made with, besides features and classes.
+        radius: R of a ball ‖θ‖ ≤ R that strategies which descend project every model into; with it
+            ``squared`` needs no ``l2``.
+        start: a model.npz that fedpriv wrote, relative to the experiment file: where strategies
+            that descend begin. It is taken to be public.
+        start_sha256: of that file; filled in when the experiment is read.
+        frozen: layers of a network that stay as the start has them; gradients, clipping and noise
+            are of all others.
     """
 
     name: Models | Annotated[str, _guest("model")] = "logistic"
@@ -59,6 +66,10 @@ class ModelSection(Section):
     activation: str = "sigmoid"
     shape: Annotated[tuple[Count, ...], Sequence] | None = None
     options: dict[str, Any] = Field(default_factory=dict)
+    radius: Positive | None = None
+    start: str | None = None
+    start_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    frozen: Annotated[tuple[str, ...], Sequence] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -72,6 +83,16 @@ class ModelSection(Section):
             raise ValueError(f"options are for a module of your own, got name = {self.name!r}.")
         if self.shape is not None and self.name != "cnn" and not self.own:
             raise ValueError(f"shape is for 'cnn' and modules of your own, got {self.name!r}.")
+        if (self.start is None) != (self.start_sha256 is None):
+            raise ValueError(
+                "start and start_sha256 belong together: a start is known by its hash."
+            )
+        if self.frozen and self.convex:
+            raise ValueError(
+                f"frozen is for networks, got name = {self.name!r}, which has no layers."
+            )
+        if self.frozen and self.start is None and not self.own:
+            raise ValueError("frozen needs start: layers would stay as they were drawn at random.")
         return self
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import lru_cache
+from inspect import signature
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from fedpriv.learning.losses import (
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import NetworkModel, seeded_module, small_cnn
 from fedpriv.simulations.experiment import guests
+from fedpriv.simulations.experiment.guest_code import require_complete
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,6 +95,8 @@ def _own_model(
     if not callable(guest.value):
         raise ValueError(f"{guest.title!r} must be a class or function, got {guest.value!r}.")
 
+    _require_constructor(guest, section.options)
+
     def make() -> nn.Module:
         made: Any = guest.value(features=width, classes=outputs, **section.options)
         if not isinstance(made, nn.Module):
@@ -105,6 +110,27 @@ def _own_model(
         shape = section.shape or (tuple(map(int, stated)) if stated else (width,))
         _require_width(shape, dataset)
         return NetworkModel(module=module, input_shape=shape, classes=outputs)
+
+
+def _require_constructor(guest: guests.Guest, options: Mapping[str, Any]) -> None:
+    """Refuse a class or function that cannot be called as modules are."""
+    try:
+        takes = signature(guest.value)
+        takes.bind(features=1, classes=1, **options)
+    except TypeError as error:
+        own = [name for name in takes.parameters if name not in ("features", "classes")]
+        near = {
+            key: found[0]
+            for key in options
+            if key not in own and (found := get_close_matches(key, own, n=1))
+        }
+        hint = "".join(f" Did you mean {name!r} by {key!r}?" for key, name in near.items())
+        raise ValueError(
+            f"{guest.title!r} must take features, classes and what model.options has, by name, and "
+            f"takes {takes} ({error}). model.options has: {', '.join(options) or 'nothing'}.{hint}"
+        ) from None
+    except ValueError:  # of what has no signature, a call tells
+        return
 
 
 def _require_same(module: nn.Module, again: nn.Module, title: str) -> None:
@@ -159,6 +185,7 @@ def _own_loss(name: str, pin: str | None, task: Task, outputs: int) -> Loss:
     Kept: a comparison has many runs with one loss, and the search takes a second.
     """
     guest = guests.load("loss", name, {} if pin is None else guests.as_pins("loss", name, pin))
+    require_complete(guest.value, guest.title)
     with guest.blamed():
         loss: Any = guest.value() if callable(guest.value) else guest.value
     if not isinstance(loss, Loss):
@@ -182,8 +209,13 @@ def _built_in_loss(name: str, section: ModelSection, classes: int, headroom: flo
         case "softmax":
             return Softmax(classes=classes)
         case "squared":
+            if section.radius is not None:  # every model that a gradient is taken at lies in it
+                return Squared(radius=section.radius, label_bound=section.label_bound)
             if section.l2 == 0:
-                raise ValueError("model.l2 must be positive for the squared loss: it bounds θ.")
+                raise ValueError(
+                    "model.l2 must be positive for the squared loss, or model.radius given: one of "
+                    "them bounds θ."
+                )
             # ‖θ*‖ ≤ √headroom·label_bound/√λ: the smallest domain that holds every minimiser.
             radius = section.label_bound * (headroom / section.l2) ** 0.5
             return Squared(radius=radius, label_bound=section.label_bound)

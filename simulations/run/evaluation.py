@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from fedpriv.learning.classes import classes_of, classifies
+from fedpriv.learning.crew import Crew, processors
 from fedpriv.learning.losses import Logistic, Softmax
 from fedpriv.learning.threads import one_thread
 from fedpriv.simulations.run import metrics
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
     from fedpriv.learning.losses import Loss
     from fedpriv.learning.models import Model
 
-# A loss that has left the range of numbers; finite, so that means and files can hold it.
-_WORST = 1e100
+WORST = 1e100
+"""A loss that has left the range of numbers; finite, so that means and files can hold it."""
+_PIECES, _FEW, _SMALL = 8, 500, 1 << 23  # most pieces; records and multiplications worth one
 _CHUNK = 1 << 13  # records at a time: the activations of a network are many times their size
 
 
@@ -49,6 +52,7 @@ class Evaluator:
         features: (n, d).
         labels: (n,), as the parties have them.
         unit: What a step of one in the labels of a regression is in the unit of the table.
+        crew: Who shares the work of a score. The numbers are the same for any.
     """
 
     model: Model
@@ -56,6 +60,7 @@ class Evaluator:
     features: Tensor
     labels: Tensor
     unit: float = 1.0
+    crew: Crew = field(default_factory=lambda: Crew(processors()))
 
     @classmethod
     def of(cls, model: Model, loss: Loss, records: Records, *, unit: float = 1.0) -> Evaluator:
@@ -68,19 +73,26 @@ class Evaluator:
             unit=unit,
         )
 
+    def on(self, records: Records) -> Evaluator:
+        """The same on other records."""
+        return replace(self, features=from_dlpack(records.X), labels=from_dlpack(records.y))
+
     def score(self, theta: NDArray[np.float64]) -> Score | None:
         """Metrics of the model with parameters ``theta``; None without test records."""
         if not len(self.labels):
             return None
+        work = partial(self._judge, torch.from_numpy(np.array(theta)))
+        pieces, hands = self._pieces, self.crew.size
+        done = self.crew.each(work, [pieces[hand::hands] for hand in range(hands)][: len(pieces)])
+        judged = [done[index % hands][index // hands] for index in range(len(pieces))]
         with one_thread():
-            scores = self.model.scores(torch.from_numpy(np.array(theta)), self.features)
-            loss = float(self.loss.value(scores, self.labels).mean(dtype=torch.float64))
-        if not loss < _WORST:  # NaN, too
-            loss = _WORST
+            losses = torch.cat([values for values, _ in judged])
+            loss = float(losses.mean(dtype=torch.float64))
+        if not loss < WORST:  # NaN, too
+            loss = WORST
         if not classifies(self.loss):
             return Score(accuracy=None, loss=loss)
-        right = classes_of(scores, self.loss) == self.labels
-        return Score(accuracy=int(right.count_nonzero()) / len(self.labels), loss=loss)
+        return Score(accuracy=sum(right for _, right in judged) / len(self.labels), loss=loss)
 
     def measure(self, theta: NDArray[np.float64], *, loss: float) -> Measures:
         """All metrics of the model ``theta``, whose mean loss is known already."""
@@ -108,6 +120,22 @@ class Evaluator:
             return None
         _, counts = np.unique(self.labels.numpy(), return_counts=True)
         return int(counts.max()) / len(self.labels)
+
+    @property
+    def _pieces(self) -> list[slice]:
+        """The records in pieces that are worth a thread: by the problem alone, not by the crew."""
+        n = len(self.labels)
+        count = max(1, min(_PIECES, n // _FEW, n * self.model.dimension // _SMALL))
+        return [slice(n * k // count, n * (k + 1) // count) for k in range(count)]
+
+    def _judge(self, theta: Tensor, pieces: list[slice]) -> list[tuple[Tensor, int]]:
+        """Of each piece: the loss of every record, and how many are classified right."""
+        judged = []
+        for records in pieces:
+            scores, labels = self.model.scores(theta, self.features[records]), self.labels[records]
+            right = classes_of(scores, self.loss) == labels if classifies(self.loss) else labels[:0]
+            judged.append((self.loss.value(scores, labels), int(right.count_nonzero())))
+        return judged
 
     def _scored(self, theta: NDArray[np.float64]) -> Iterator[tuple[slice, Tensor]]:
         """Scores of so many records at a time that the memory stays bounded."""
@@ -146,7 +174,7 @@ class Evaluator:
     def _errors(self, scores: Tensor, labels: Tensor) -> NDArray[np.float64]:
         """In the unit of the table; what is no number any more counts as the worst."""
         errors = self.unit * (scores.double() - labels.double()).numpy()
-        told: NDArray[Any] = np.nan_to_num(errors, nan=_WORST, posinf=_WORST, neginf=-_WORST)
+        told: NDArray[Any] = np.nan_to_num(errors, nan=WORST, posinf=WORST, neginf=-WORST)
         return told
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.run.evaluation import Score, rounds_between
 from fedpriv.simulations.run.noise import acting_noise
+from fedpriv.simulations.run.training_metrics import TRAINING, TrainingMetrics, TrainingScore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,9 @@ class Round:
     loss: float | None = None
     clipped: float | None = None
     seconds: float | None = None
+    objective: float | None = None
+    excess_risk: float | None = None
+    optimality_gap: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -67,6 +71,10 @@ class Record:
         self._spending: Callable[[int], float] | None = None
         experiment, data = self.prepared.experiment, self.prepared.data.dataset
         every = experiment.run.evaluate_every
+        # Of a release it is refused before a record is read; what is measured here is unpaid.
+        measured = experiment.run.training_metrics and not self.release
+        self.training = TrainingMetrics.of(self.prepared) if measured else None
+        self._training_every = 1 if every == "auto" else every
         self._federation: GridFederation | None = None
         self._received = 0
         self._every = (
@@ -74,6 +82,7 @@ class Record:
             if every == "auto"
             else every
         )
+        self.started = perf_counter()  # finding the minimum is no part of the training
 
     def follow(self, federation: Federation) -> None:
         """Take the bytes from the exchanges of a federation that has real ones."""
@@ -112,6 +121,7 @@ class Record:
         self.bytes_sent += self._sent(query)
         due = self.metrics and not self.release and self.exchanges % self._every == 0
         score = self.score() if due else None
+        training = self._training_score()
         added = Round(
             round=self.exchanges,
             epsilon=self._epsilon(query),
@@ -119,6 +129,7 @@ class Record:
             loss=score.loss if score else None,
             clipped=None if self.release else answer.diagnostics.get("clipped"),
             seconds=self.seconds,
+            **asdict(training),
         )
         if not self.release:
             self.rounds.append(added)
@@ -143,6 +154,21 @@ class Record:
         if self.release and not self.prepared.experiment.data.public_test:
             return None
         return self.prepared.evaluator.score(self.strategy.theta)
+
+    def _training_score(self) -> TrainingScore:
+        """Training metrics of the current model, where a simulation asks for them."""
+        due = self.metrics and self.exchanges % self._training_every == 0
+        if self.training is None or not due:
+            return TrainingScore()
+        return self.training.score(self.strategy.theta)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The columns of metrics.csv; training metrics are among them if they were asked for."""
+        left_out = () if self.training is not None else TRAINING
+        return [
+            {key: value for key, value in asdict(entry).items() if key not in left_out}
+            for entry in self.rounds
+        ]
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs."""

@@ -81,8 +81,9 @@ def require_same_schema(schema: Schema | None, identity: Identity, directory: Pa
 
 
 def experiment_digest(experiment: Experiment) -> str:
-    """SHA-256 of all that an experiment says, but for where its table and its schema lie."""
+    """SHA-256 of all that an experiment says, but for where its table, schema and start lie."""
     values = experiment.to_dict()
+    values["model"].pop("start", None)
     values["data"] = {k: v for k, v in values["data"].items() if k not in _PLACES}
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 

@@ -22,7 +22,7 @@ from fedpriv.privacy.ledger import (
     LedgerMissing,
     fitting_composition,
 )
-from fedpriv.privacy.ledger.composition import RdpComposition
+from fedpriv.privacy.ledger.composition import BasicComposition, RdpComposition
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.experiment.sections import DataSection
+    from fedpriv.simulations.run.prepare import Prepared
     from fedpriv.simulations.run.session import Session
+
+_PRINTED = 0.05  # per cent: less is printed as 0.0
 
 
 def require_ledger(path: Path, *, new: bool) -> None:
@@ -112,14 +115,24 @@ def _too_much(refusal: BudgetRefusal, plan: Plan) -> str:
             "; or, where the strategy has that key, strategy.accountant = 'rdp', which plans as "
             "this ledger adds up"
         )
+    if plan.sampling_rate < 1 and not isinstance(rule, BasicComposition):
+        remedy += (
+            "; or a ledger that is made with composition 'basic', which charges what is planned"
+        )
+    if 100 * spent.left.share < _PRINTED:
+        return (
+            f"privacy.epsilon = {plan.budget.epsilon:g}: the ledger is used up. Of its budget, "
+            f"{spent.budget}, less than 0.1 % is left, which pays for no useful release: nothing "
+            "more can be released of these people under it. Nothing was spent now."
+        )
     limit = rule.limit() if rule else 0.0
     share = asked.total.amount / limit if limit else inf
     return (
         f"privacy.epsilon = {plan.budget.epsilon:g}: the releases that are planned do not fit what "
-        f"is left of the ledger. With them it would have spent {100 * share:.1f} % of its budget, "
-        f"{spent.budget}, and epsilon = {asked.guarantee.epsilon:.6g}, delta = "
-        f"{asked.guarantee.delta:.6g}; {100 * spent.left.share:.1f} % are left, and "
-        f"{spent.left.delta:g} of delta. Nothing was spent. {remedy}."
+        f"is left of the ledger. Of its budget, {spent.budget}, {100 * spent.left.share:.1f} % are "
+        f"left, and {spent.left.delta:g} of delta. With these releases all together would have "
+        f"spent {100 * share:.1f} % of it: epsilon = {asked.guarantee.epsilon:.6g} at delta = "
+        f"{asked.guarantee.delta:.6g}. Nothing was spent. {remedy}."
     )
 
 
@@ -134,7 +147,8 @@ def open_ledger(session: Session) -> Iterator[Ledger | None]:
     """The ledger that the run started with; None if it has none, or needs none any more.
 
     A real release binds it to the records as their owner wrote them down, before schema, split and
-    partition: others are refused, and a changed scale is no others.
+    partition: others are refused, and a changed scale is no others. Who is one person, or party, is
+    as fixed as that.
     """
     if session.identity.ledger is None or session.finished:
         yield None
@@ -148,8 +162,15 @@ def open_ledger(session: Session) -> Iterator[Ledger | None]:
                     f"{experiment.data.title!r} was changed while the run started: what was read "
                     "may be neither the old file nor the new one. Nothing was spent. Start again."
                 )
-            ledger.bind_data(source)
+            ledger.bind_data(source, whom=_whom(session.prepared))
         yield ledger
+
+
+def _whom(prepared: Prepared) -> str | None:
+    """The column that says who is one person, or party, if that is the unit; built-in: none."""
+    schema = prepared.data.dataset.schema
+    columns = {} if schema is None else {Unit.PERSON: schema.person, Unit.PARTY: schema.party}
+    return columns.get(Unit(prepared.experiment.privacy.unit))
 
 
 @contextmanager

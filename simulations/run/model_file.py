@@ -8,7 +8,7 @@ running anything that the file names.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -27,6 +27,8 @@ from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.outcome import MODEL, sift
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from fedpriv.data import Schema
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
 
 NAME = "model.npz"
+# How it was trained: all parameters are in theta.
+_BEGUN = {"start", "start_sha256", "frozen"}
 FORMAT = 1
 """Of the file; another number is another meaning."""
 
@@ -66,6 +70,31 @@ class ModelFile:
         return None if schema is None else schema.label_range
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contents:
+    """A model file as it was read: checked, and nothing made of it that would run code.
+
+    Attributes:
+        theta: The parameters.
+        section: Of the experiment that they were trained by.
+        guests: Hashes of the code that the section names, by place.
+        seed: Of that run.
+        preprocessing: How a raw table becomes features.
+        task: What is learned.
+        classes: As the data set has them.
+        image_shape: Of a record, if it is an image; else empty.
+    """
+
+    theta: NDArray[np.float64]
+    section: ModelSection
+    guests: dict[str, str]
+    seed: int
+    preprocessing: Preprocessing
+    task: Task
+    classes: tuple[str, ...]
+    image_shape: tuple[int, ...]
+
+
 def model_arrays(
     theta: NDArray[np.float64], experiment: Experiment, dataset: Dataset
 ) -> dict[str, Any]:
@@ -77,7 +106,7 @@ def model_arrays(
         {
             "theta": theta,
             "format": FORMAT,
-            "model_settings": json.dumps(experiment.model.model_dump(mode="json")),
+            "model_settings": json.dumps(experiment.model.model_dump(mode="json", exclude=_BEGUN)),
             "guests": json.dumps(experiment.guests),
             "seed": experiment.run.seed,
             "task": dataset.task,
@@ -98,28 +127,48 @@ def read_model(source: str | Path, *, own_code: bool = False) -> ModelFile:
     """Read a model file, or that of a result directory; what does not fit together is refused."""
     path = Path(source)
     path = path / NAME if path.is_dir() else path
-    arrays = _arrays(path)
-    try:
-        return _model(arrays, own_code=own_code)
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{str(path)!r} is not a model that can be used: {error}") from None
-
-
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ValueError(f"model {str(path)!r} cannot be read: {error.strerror}.") from None
+    with usable(path):
+        return _model(_contents(_arrays(content)), own_code=own_code)
+
+
+def parse_contents(content: bytes, path: Path) -> Contents:
+    """What the bytes of a model file say; nothing that the file names is run."""
+    with usable(path):
+        return _contents(_arrays(content))
+
+
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """Name the model file in whatever is wrong with it."""
+    try:
+        yield
+    except _Damaged:
+        raise ValueError(
+            f"{str(path)!r} cannot be read as a model: it is another file, or damaged."
+        ) from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{str(path)!r} is not a model that can be used: {error}") from None
+
+
+class _Damaged(Exception):
+    """The bytes are no arrays."""
+
+
+def _arrays(content: bytes) -> dict[str, NDArray[Any]]:
     with suppress(ValueError, EOFError, BadZipFile, MemoryError, RuntimeError, OverflowError):
         with ZipFile(BytesIO(content)) as entries:
             packed = any(entry.compress_type != ZIP_STORED for entry in entries.infolist())
         if not packed:  # so no more is read into memory than lies on the disk
             with np.load(BytesIO(content), allow_pickle=False) as arrays:
                 return dict(arrays)
-    raise ValueError(f"{str(path)!r} cannot be read as a model: it is another file, or damaged.")
+    raise _Damaged
 
 
-def _model(arrays: dict[str, NDArray[Any]], *, own_code: bool) -> ModelFile:
+def _contents(arrays: dict[str, NDArray[Any]]) -> Contents:
     if arrays.keys() != MODEL.keys():
         raise ValueError(
             "its arrays are not those of a model. party-alone trains one model per party, and "
@@ -127,49 +176,64 @@ def _model(arrays: dict[str, NDArray[Any]], *, own_code: bool) -> ModelFile:
         )
     if int(arrays["format"]) != FORMAT:
         raise ValueError(f"format must be {FORMAT}: the file is of another version of fedpriv.")
-    section = ModelSection.model_validate_json(_text(arrays["model_settings"]))
+    task = cast("Task", _text(arrays["task"]))
+    require_choice(TASKS, task=task)
+    schema = _text(arrays["schema"])
+    return Contents(
+        theta=arrays["theta"],
+        section=ModelSection.model_validate_json(_text(arrays["model_settings"])),
+        guests=json.loads(_text(arrays["guests"])),
+        seed=int(arrays["seed"]),
+        preprocessing=Preprocessing(
+            feature_names=_texts(arrays["features"]),
+            max_norm=float(arrays["max_norm"]),
+            bounds=Bounds(
+                norm=float(arrays["feature_norm"]),
+                intercept=float(arrays["intercept"]),
+                scaling=_text(arrays["scaling"]),  # type: ignore[arg-type]  # checked there
+            ),
+            schema=parse_schema(json.loads(schema)) if schema else None,
+        ),
+        task=task,
+        classes=_texts(arrays["classes"]),
+        image_shape=tuple(map(int, arrays["image_shape"])),
+    )
+
+
+def _model(contents: Contents, *, own_code: bool) -> ModelFile:
+    section, preprocessing = contents.section, contents.preprocessing
     own = guests.is_guest("model", section.name) or guests.is_guest("loss", section.loss)
     if own and not own_code:
         raise ValueError(
             "its model is code of its author, which reading a file does not run. If you trust that "
             "code, give own_code = True (fedpriv predict --own-code)."
         )
-    task = cast("Task", _text(arrays["task"]))
-    require_choice(TASKS, task=task)
-    schema = _text(arrays["schema"])
-    preprocessing = Preprocessing(
-        feature_names=_texts(arrays["features"]),
-        max_norm=float(arrays["max_norm"]),
-        bounds=Bounds(
-            norm=float(arrays["feature_norm"]),
-            intercept=float(arrays["intercept"]),
-            scaling=_text(arrays["scaling"]),  # type: ignore[arg-type]  # checked there
-        ),
-        schema=parse_schema(json.loads(schema)) if schema else None,
-    )
-    classes = _texts(arrays["classes"])
     model, loss = learner(
         section,
-        _facts(preprocessing, task, classes, tuple(map(int, arrays["image_shape"]))),
-        seed=int(arrays["seed"]),
-        pins=json.loads(_text(arrays["guests"])),
+        _facts(preprocessing, contents.task, contents.classes, contents.image_shape),
+        seed=contents.seed,
+        pins=contents.guests,
     )
-    theta = arrays["theta"]
-    if theta.dtype != np.float64 or theta.shape != (model.dimension,):
+    require_parameters(contents.theta, model.dimension)
+    return ModelFile(
+        theta=contents.theta,
+        model=model,
+        loss=loss,
+        preprocessing=preprocessing,
+        task=contents.task,
+        classes=_own_names(contents.classes, preprocessing.schema),
+    )
+
+
+def require_parameters(theta: NDArray[Any], dimension: int) -> None:
+    """Refuse what is no vector of so many finite numbers."""
+    if theta.dtype != np.float64 or theta.shape != (dimension,):
         raise ValueError(
-            f"theta must be {model.dimension} numbers of float64, got {theta.dtype} of shape "
+            f"theta must be {dimension} numbers of float64, got {theta.dtype} of shape "
             f"{theta.shape}."
         )
     if not np.isfinite(theta).all():
         raise ValueError("theta must be finite.")
-    return ModelFile(
-        theta=theta,
-        model=model,
-        loss=loss,
-        preprocessing=preprocessing,
-        task=task,
-        classes=_own_names(classes, preprocessing.schema),
-    )
 
 
 def _facts(

@@ -6,11 +6,10 @@ pays for that in a release.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from torch.utils.dlpack import from_dlpack
 
 from fedpriv.learning.classes import classifies
 
@@ -65,9 +64,7 @@ def party_metrics(prepared: Prepared, theta: NDArray[np.float64]) -> PartyMetric
     dataset, parties = prepared.data.dataset, prepared.data.parties
     tested = dataset.test.party is not None and len(dataset.test) > 0
     records = dataset.test if tested else dataset.train
-    evaluator = replace(
-        prepared.evaluator, features=from_dlpack(records.X), labels=from_dlpack(records.y)
-    )
+    evaluator = prepared.evaluator.on(records)
     wrong, holder = evaluator.wrong(theta), records.party
     counts = np.bincount(holder, minlength=parties)  # type: ignore[arg-type]
     totals = np.bincount(holder, weights=wrong, minlength=parties)  # type: ignore[arg-type]

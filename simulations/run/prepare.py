@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.strategy.joint import JointStrategy
-from fedpriv.federation.task import PersonBounds, Task
+from fedpriv.federation.task import HEADROOM, PersonBounds, Task
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
@@ -15,6 +15,7 @@ from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
 from fedpriv.simulations.run.release_rules import require_every_label
+from fedpriv.simulations.run.start import Beginning, beginning
 from fedpriv.simulations.run.streams import streams
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Prepared:
         data: who holds which records.
         task: the public facts of the learning problem.
         evaluator: of models, on the common test set.
+        begun: where it begins, and which layers stay as they are.
         own_test: whether the test records were set apart by their source, and so can be public;
             those that a hash draws from a table are protected like all others.
     """
@@ -48,6 +50,7 @@ class Prepared:
     data: PartitionedDataset
     task: Task
     evaluator: Evaluator
+    begun: Beginning
     own_test: bool = True
 
     @property
@@ -76,12 +79,13 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
     model, loss = learner(
         resolved.model,
         data.dataset,
-        headroom=holding.headroom,
+        headroom=holding.headroom if persons is None else HEADROOM * holding.headroom,
         seed=resolved.run.seed,
         pins=resolved.guests,
     )
+    begun = beginning(resolved, model, data.dataset)
     task = Task(
-        model=model,
+        model=begun.model,
         loss=loss,
         regulariser=resolved.model.l2,
         feature_bound=resolved.data.feature_norm,
@@ -89,15 +93,31 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         headroom=holding.headroom,
         in_place=holding.in_place,
         persons=persons,
+        start=begun.theta,
+        radius=resolved.model.radius,
     )
-    return Prepared(
+    prepared = Prepared(
         experiment=resolved,
         info=info,
         data=data,
         task=task,
-        evaluator=Evaluator.of(model, loss, data.dataset.test, unit=_label_unit(data.dataset)),
+        evaluator=Evaluator.of(
+            begun.model, loss, data.dataset.test, unit=_label_unit(data.dataset)
+        ),
+        begun=begun,
         own_test=holding.own_test,
     )
+    return with_public_table(prepared)
+
+
+def with_public_table(prepared: Prepared) -> Prepared:
+    """The run; what a schedule measures on a table of the user's own is written down in it."""
+    from fedpriv.simulations.public.probing import is_table, written
+
+    schedule = prepared.experiment.strategy.options.get("schedule")
+    own = isinstance(schedule, dict) and is_table(schedule.get("public"))
+    deployed = prepared.experiment.run.engine == "deployment"
+    return written(prepared) if own or deployed else prepared
 
 
 def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | None:

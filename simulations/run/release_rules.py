@@ -35,6 +35,11 @@ def require_releasable(experiment: Experiment) -> None:
         )
     if experiment.privacy.noise_free:
         raise ValueError(NO_RELEASE)
+    if experiment.run.training_metrics:
+        raise ValueError(
+            "--release computes no run.training_metrics: the training objective is a function of "
+            "private records that nobody pays for. Leave it out, or simulate."
+        )
     if experiment.run.engine == "deployment":  # its parties have rules, journals, keys of their own
         return
     if info.noise_by != "server":
@@ -88,6 +93,12 @@ def _require_public_facts(experiment: Experiment) -> None:
             f"adjacency, got data.parties = {data.parties}: an exchanged record may be another "
             "party's, and two answers change where the noise is for one. Set data.parties = 1, or "
             "use add-remove."
+        )
+    if data.partition == "hashed" and privacy.unit == "party":
+        raise ValueError(
+            "--release with privacy.unit = 'party' needs data.partition = 'natural', got 'hashed': "
+            "parties that a hash makes of one table are nobody's, and if all records of one leave, "
+            "copies of them are dealt out anew. Name the column of the parties in the schema."
         )
     if data.min_records is not None:
         raise ValueError(

@@ -259,11 +259,12 @@ def carry_on(
         return None
     if strategy.plan is not planned:  # with the noise as chosen
         _write_plan(session, strategy.plan)
-    result, rows = summary(record, run=identity.run), [asdict(entry) for entry in record.rounds]
+    result, rows = summary(record, run=identity.run), record.rows()
     if identity.release:
         rows = [sift(row, ROUND) for row in rows]
         write_costs(directory, costs(record))
-    arrays = model_arrays(strategy.theta, prepared.experiment, prepared.data.dataset)
+    released = prepared.begun.whole(strategy.theta)
+    arrays = model_arrays(released, prepared.experiment, prepared.data.dataset)
     write_arrays(directory / "model.npz", **arrays)
     write_metrics(directory, rows)
     write_statement(
@@ -281,10 +282,11 @@ def carry_on(
 
 
 def _write_plan(session: Session, plan: Plan | None) -> None:
-    """Write plan.json, with the hashes of code that is not fedpriv's; nothing without a plan."""
+    """Write plan.json, with the hashes of the code and the start of the run, if there is a plan."""
     if plan is not None:
-        code = session.prepared.experiment.guest_code
-        values = {**plan.to_dict(), **({"guests": code} if code else {})}
+        experiment = session.prepared.experiment
+        named = {"guests": experiment.guest_code, "start": experiment.start_file}
+        values = {**plan.to_dict(), **{key: value for key, value in named.items() if value}}
         write_json(session.directory / "plan.json", values)
 
 

@@ -96,7 +96,7 @@ def _facts(
         data=experiment.data.title,
         simulated=simulated,
         randomness="seeded" if simulated else "operating system",
-        sampler="full batch" if plan.sampling_rate == 1 else "Poisson",
+        sampler=plan.sampler,
         records_per_person=experiment.data.records_per_person,
         person_records=experiment.persons.records,
         person_parties=experiment.persons.parties,
@@ -122,7 +122,7 @@ def _guest_sentence(guest: dict[str, str]) -> str:
 
 def _assumptions(prepared: Prepared) -> tuple[str, ...]:
     """What a guarantee takes from somebody's word."""
-    return (*_of_persons(prepared), *_of_a_loss(prepared))
+    return (*_of_persons(prepared), *_of_a_loss(prepared), *_of_a_start(prepared))
 
 
 def _of_persons(prepared: Prepared) -> tuple[str, ...]:
@@ -148,6 +148,20 @@ def _of_a_loss(prepared: Prepared) -> tuple[str, ...]:
         f"{loss.lipschitz:g}, smoothness {loss.smoothness:g}, convexity) that were declared by its "
         "author and not refuted by a search, which is no proof: if they are wrong, the stated "
         "epsilon does not hold"
+    )
+    return (sentence,)
+
+
+def _of_a_start(prepared: Prepared) -> tuple[str, ...]:
+    """What a guarantee takes for granted of a model that the run began with."""
+    start, section = prepared.experiment.start_file, prepared.experiment.model
+    if start is None:
+        return ()
+    kept = f"; its layers {', '.join(section.frozen)} are in the model unchanged"
+    sentence = (
+        f"the run began with {start['source']}, sha256 {start['sha256']}, which is taken to be "
+        "public: if it was made from the same records, what it tells of them is not in the stated "
+        f"epsilon{kept if section.frozen else ''}"
     )
     return (sentence,)
 

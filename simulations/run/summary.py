@@ -6,12 +6,13 @@ the owner.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import fmean
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import fedpriv
+from fedpriv.learning.crew import Crew
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.budgets import INFINITE
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str, Any]:
     """One of many runs on the same data, without writing anything down; its result."""
     prepared = prepare(experiment, keep=True)
+    if workers is not None:
+        evaluator = replace(prepared.evaluator, crew=Crew(workers))
+        prepared = replace(prepared, evaluator=evaluator)
     if not _tested(prepared):
         raise ValueError(
             "data.test_fraction must be positive to compare settings, got 0: without test records "
@@ -77,6 +81,7 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         **values,
         **_of_simulation(record.prepared),
         **party_metrics(record.prepared, theta).to_dict(),
+        **({} if record.training is None else record.training.summary(theta)),
         "clip_fraction": fmean(clipped) if clipped else None,
         **spent,
     }
@@ -131,6 +136,7 @@ def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any
         "label": experiment.strategy.title,
         "options": experiment.strategy.options,
         "guests": experiment.guest_code or None,
+        "start": experiment.start_file,
         "private": prepared.info.private and not prepared.noise_free,
         "engine": experiment.run.engine,
         "secure_aggregation": _aggregation(prepared, simulated=simulated),
@@ -186,6 +192,8 @@ def _further(result: Mapping[str, Any]) -> list[str]:
         f"{title} {result[key]:.4g}" for key, title in titles.items() if result[key] is not None
     ]
     lines = [", ".join(told)] if told else []
+    if result.get("objective") is not None:
+        lines.append(_trained(result))
     worst, each = result.get("worst_party"), result.get("per_party")
     if worst is not None and each is not None:
         lines.append(
@@ -193,6 +201,18 @@ def _further(result: Mapping[str, Any]) -> list[str]:
             f"worst, {result['fairness_gap']:.4g} between worst and best"
         )
     return lines
+
+
+def _trained(result: Mapping[str, Any]) -> str:
+    """Training metrics, with what the certificate of the minimum leaves open."""
+    told = f"training objective {result['objective']:.6g}"
+    if result["excess_risk"] is None:
+        return f"{told}; its minimum is not known: that needs a linear model and a positive l2"
+    return (
+        f"{told}, excess empirical risk {result['excess_risk']:.4g} (f* certified to "
+        f"{result['excess_risk_error']:.1g}), {result['optimality_gap']:.4g} from the minimiser "
+        f"(to {result['optimality_gap_error']:.1g})"
+    )
 
 
 def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str]:

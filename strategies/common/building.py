@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from fedpriv.federation.strategy.base import Run, SumStrategy
     from fedpriv.federation.task import Task
@@ -22,6 +22,26 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+
+
+UNIT_REASONS: dict[Unit, str] = {
+    Unit.RECORD: (
+        "one record may turn the whole of what its party sends, so that to hide a record takes the "
+        "noise that hides its party"
+    ),
+    Unit.PERSON: "how far all records of a person move what it releases is not proved here",
+    Unit.PARTY: (
+        "a party moves such a sum by all of its records together, and nothing clips that: only "
+        "updates of local training are clipped as a whole"
+    ),
+}
+"""Why a strategy that does not name a unit is refused for it."""
+
+LOCAL_NOISE = (
+    "noise of every party's own covers what that party shows, and not what others show of the same "
+    "person, or of one who takes that person's place elsewhere"
+)
+"""Why strategies in which the parties draw noise by themselves are not for persons."""
 
 
 class Options(BaseModel):
@@ -43,7 +63,9 @@ class StrategyInfo:
             depends on it, so every strategy must say.
         options: What can be set.
         shares: Whether the parties can bring its noise in shares.
-        units: Whose privacy it can protect: what its noise is calibrated to, and proved for.
+        units: Whose privacy it can protect: what its noise is calibrated to, and proved for. By
+            name, as in ("record", "person"), or as `Unit`.
+        because: Why not that of another unit, where there is more to say than in `UNIT_REASONS`.
         guest: What builds a strategy from a file of the user's own; None for those of fedpriv.
     """
 
@@ -54,7 +76,15 @@ class StrategyInfo:
     options: type[BaseModel]
     shares: bool = False
     units: tuple[Unit, ...] = (Unit.RECORD,)
+    because: Mapping[Unit, str] = field(default_factory=dict, hash=False)
     guest: Callable[[Setup, Any], SumStrategy] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "units", tuple(Unit(unit) for unit in self.units))
+
+    def why_not(self, unit: Unit) -> str:
+        """The reason why it is refused for a unit of privacy."""
+        return self.because.get(unit, UNIT_REASONS[unit])
 
     @property
     def private(self) -> bool:

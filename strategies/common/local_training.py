@@ -109,7 +109,7 @@ class LocalOptions(OptimiserOptions):
         match self.optimiser:
             case "sgd" | "debiased-momentum":
                 return 1.0
-            case "momentum":
+            case "momentum" | "nesterov":  # their steps add up to η/(1 − β) of a constant gradient
                 return 1 - self.momentum
         return _ADAPTIVE_RATE
 
@@ -223,6 +223,7 @@ def plan_updates(
         adjacency=setup.adjacency,
         sampling_rate=options.party_rate,
         accountant=accountant,
+        moves=counted,
     )
     if setup.sharing is not None:
         moved = setup.adjacency.sum_sensitivity * norm
@@ -246,10 +247,11 @@ def _require_possible(setup: Setup, options: LocalOptions) -> None:
             f"{setup.adjacency.value!r} and party_rate = {options.party_rate:g}: replacing a party "
             "is two steps of add-remove."
         )
-    if options.party_rate < 1 and setup.sharing is not None:
+    law = "auto" if setup.sharing is None else setup.sharing.law
+    if options.party_rate < 1 and law not in ("auto", "skellam"):
         raise ValueError(
-            f"party_rate must be 1 with noise at the parties, got {options.party_rate:g}: how "
-            "sampling amplifies integer noise is not known here."
+            f"party_rate must be 1 with {law!r} shares, got {options.party_rate:g}: what sampling "
+            "amplifies is proved for Skellam noise."
         )
 
 

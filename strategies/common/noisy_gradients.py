@@ -12,6 +12,7 @@ from dataclasses import replace
 from inspect import getattr_static
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+from warnings import warn
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.strategies.common.building import Count, Options, Positive, Rate
+from fedpriv.strategies.common.forgotten import forgotten, remembered
 from fedpriv.strategies.common.plans import plan_gradients
 from fedpriv.strategies.common.sharing import noisy_sum
 
@@ -87,10 +89,13 @@ class NoisyGradients(SumStrategy):
         if isinstance(plan, FixedPlan):
             plan = replace(plan, strategy=setup.signature or plan.strategy)
         self.__clip = _require_covered(plan, setup)
-        start = setup.task.model.initial(np.random.default_rng(options.seed)).numpy()
+        start = setup.task.initial(options.seed)
         super().__init__(task=setup.task, plan=plan, run=setup.run, start=start)
         self.options: Any = options
         self.__plan = plan
+        self.__start = self._theta.copy()
+        self.__before: dict[str, Any] | None = None
+        self.__base = {*vars(self)}
 
     @classmethod
     def build(cls, setup: Setup, options: Any) -> Self:
@@ -103,6 +108,26 @@ class NoisyGradients(SumStrategy):
             accountant=options.accountant,
         )
         return cls(setup=setup, options=options, plan=plan)
+
+    @property
+    def fixed_clip(self) -> float | None:
+        """The plan's C."""
+        return self.__clip
+
+    @property
+    def noise_stddev(self) -> float:
+        """Standard deviation of the noise on a coordinate of the release that `_update` gets.
+
+        By the plan, of the round that is under way, and public: a strategy may step by it. It is
+        that of the mean over all parties. Where some drop out of a round, the mean is over fewer
+        records, and its noise that much larger. 0 in the twin without noise.
+        """
+        plan = self._planned()
+        if isinstance(plan, NoiseFree):
+            return 0.0
+        current = min(self._round, plan.rounds - 1)
+        count = self.task.gradient_count("proportional", self.task.sizes)
+        return plan.mechanisms[current].noise_stddev / (plan.rate(current) * count)
 
     def _point(self) -> NDArray[np.float64]:
         """Where the next gradient is taken: the model, unless a subclass says otherwise."""
@@ -128,6 +153,34 @@ class NoisyGradients(SumStrategy):
         noisy = noisy_sum(mechanism, answer.total, step=answer.step, stream=self._stream())
         count = self.task.gradient_count("proportional", answer.sizes)
         return noisy / (plan.rate(self._round) * count)
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What `restore` needs; with a warning if the subclass remembers more than that."""
+        saved = super().checkpoint()
+        before = self.__before
+        if before is not None and (lost := forgotten(before, self.__own(), self._state())):
+            warn(
+                f"{type(self).__name__}: {', '.join(lost)} changed since the first round, and "
+                "_state does not give it: a run that is resumed begins with what __init__ makes. "
+                "If rounds depend on it, define _state and _set_state.",
+                stacklevel=2,
+            )
+        return saved
+
+    def _advance(self, release: NDArray[np.float64]) -> None:
+        if self.__before is None:
+            self.__before = remembered(self.__own())
+        super()._advance(release)
+        if self._round == self.releases and np.array_equal(self._theta, self.__start):
+            warn(
+                f"{type(self).__name__}: after {self.releases} rounds the model is where it began. "
+                "Does _update assign the next one to self._theta?",
+                stacklevel=2,
+            )
+
+    def __own(self) -> dict[str, Any]:
+        """What a subclass has set beside all that is set here."""
+        return {key: value for key, value in vars(self).items() if key not in self.__base}
 
     def _planned(self) -> FixedPlan | NoiseFree:
         """The plan that was checked, which must be the one that is paid for."""
@@ -162,7 +215,7 @@ def _require_covered(plan: FixedPlan | NoiseFree, setup: Setup) -> float:
             f"{plan.epsilon:g} at delta = {plan.budget.delta:g}."
         )
     parts = 1 if setup.task.persons is None else setup.task.persons.parties
-    if plan.parts < parts:
+    if plan.parts != parts:  # more of them are cheaper, where they are sampled
         raise ValueError(
             f"plan must count on a person at {parts} parties, as the experiment does, got "
             f"parts = {plan.parts}."

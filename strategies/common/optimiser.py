@@ -12,18 +12,21 @@ from fedpriv.learning.optimisers import (
     Averaged,
     DebiasedMomentum,
     Momentum,
+    Nesterov,
     Optimiser,
+    Projected,
     Sgd,
+    WarmUp,
     Yogi,
 )
-from fedpriv.strategies.common.building import Options, Positive, Share
+from fedpriv.strategies.common.building import Count, Options, Positive, Share
 
 if TYPE_CHECKING:
     from fedpriv.federation.task import Task
 
 _WEIGHT_DECAY = 0.01
 # Optimisers whose steps are linear in the gradients, and so in the noise.
-LINEAR = ("sgd", "momentum", "debiased-momentum")
+LINEAR = ("sgd", "momentum", "nesterov", "debiased-momentum")
 
 
 class OptimiserOptions(Options):
@@ -32,15 +35,17 @@ class OptimiserOptions(Options):
     Attributes:
         learning_rate: η, or "auto" for 1/M with M = B²·c + λ.
         optimiser: The rule.
-        momentum: β of the two momenta.
+        momentum: β of the three momenta.
+        warm_up: W: the first steps grow to the learning rate, step t has η·t/W; None for none.
         averaging: Publish the last iterate, the mean of all, or that of the last half.
     """
 
     learning_rate: Positive | Literal["auto"] = "auto"
     optimiser: Literal[
-        "sgd", "momentum", "debiased-momentum", "adagrad", "adam", "adamw", "yogi"
+        "sgd", "momentum", "nesterov", "debiased-momentum", "adagrad", "adam", "adamw", "yogi"
     ] = "sgd"
     momentum: Share = 0.9
+    warm_up: Count | None = None
     averaging: Literal["last", "mean", "tail"] = "last"
 
 
@@ -70,6 +75,10 @@ def make_optimiser(
     """
     chosen = learning_rate(options, task) if rate is None else rate
     inner = _rule(options, chosen, {} if stability is None else {"stability": stability})
+    if options.warm_up is not None:
+        inner = WarmUp(optimiser=inner, steps=options.warm_up)
+    if task.radius is not None:
+        inner = Projected(optimiser=inner, radius=task.radius)
     if options.averaging == "last":
         return inner
     return Averaged(optimiser=inner, skip=rounds // 2 if options.averaging == "tail" else 0)
@@ -81,6 +90,8 @@ def _rule(options: OptimiserOptions, rate: float, more: dict[str, float]) -> Opt
             return Sgd(learning_rate=rate)
         case "momentum":
             return Momentum(learning_rate=rate, decay=options.momentum)
+        case "nesterov":
+            return Nesterov(learning_rate=rate, decay=options.momentum)
         case "debiased-momentum":
             return DebiasedMomentum(learning_rate=rate, decay=options.momentum)
         case "adagrad":

@@ -10,17 +10,12 @@ from fedpriv._validate import require_choice
 from fedpriv.federation.queries.bounds import (
     finest_grid,
     gradient_sensitivity,
-    headroom,
-    model_sensitivity,
 )
-from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
-from fedpriv.privacy.planning.calibration import optimal_regulariser
 from fedpriv.privacy.planning.gradient import gradient_plan, laplace_gradient_plan
 from fedpriv.privacy.planning.noise_free import NoiseFree
-from fedpriv.privacy.planning.output import output_plan
 from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.sharing import with_shares
@@ -28,8 +23,7 @@ from fedpriv.strategies.common.sharing import with_shares
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fedpriv.federation.task import Task, Weights
-    from fedpriv.privacy.mechanisms.laws import Law
+    from fedpriv.federation.task import Weights
     from fedpriv.privacy.planning.fixed_plan import FixedPlan
     from fedpriv.strategies.common.building import Setup
 
@@ -55,6 +49,7 @@ def plan_gradients(
     calibration: Calibration = "exact",
     accountant: str = "auto",
     law: Literal["gaussian", "l2-laplace", "l1-laplace"] = "gaussian",
+    clip_in: Literal["l2", "l1"] = "l2",
 ) -> FixedPlan | NoiseFree:
     """T noisy sums of clipped gradients; in a noise-free set-up, T sums as they are.
 
@@ -69,17 +64,18 @@ def plan_gradients(
     plan states the ε that it really costs.
 
     Law. The Laplace laws are for δ = 0, where the ε of the rounds add up: `laplace_gradient_plan`.
+    Gradients that are clipped in L1 are for "l1-laplace".
     """
     require_choice(CALIBRATIONS, calibration=calibration)
-    _refuse_study(calibration, setup)
+    refuse_study(calibration, setup)
     if weights == "equal":
         require_replace_one(setup, "equal weights", because=_UNEQUAL)
     if setup.noise_free:
         return noise_free_gradients(setup, rates=(sampling_rate,) * rounds, clip_norm=clip_norm)
     task, budget = setup.task, setup.budget
-    step, moved = gradient_grid(setup, clip_norm=clip_norm)
+    step, moved = gradient_grid(setup, clip_norm=clip_norm, wide=clip_in == "l1")
     if setup.sharing is not None:
-        _require_shareable(setup, calibration, sampling_rate, accountant)
+        require_shareable(setup, calibration, sampling_rate, accountant)
     if law != "gaussian":
         _require_pure(law, setup, calibration, shape, accountant)
         return laplace_gradient_plan(
@@ -92,8 +88,14 @@ def plan_gradients(
             step=step,
             adjacency=setup.adjacency,
             law=law,
+            clip_in=clip_in,
             sampling_rate=sampling_rate,
             unit=setup.unit,
+        )
+    if clip_in == "l1":
+        raise ValueError(
+            "clip_in must be 'l2' with Gaussian noise, got 'l1': it is as large for the shorter "
+            "gradients that an L1 clip leaves. Use law = 'l1-laplace' and delta = 0."
         )
     relative = None
     if calibration != "exact":
@@ -146,78 +148,24 @@ def noise_free_gradients(
     return NoiseFree(step=finest_grid(bound=bound).step, rates=rates, clip_norm=clip_norm)
 
 
-def gradient_grid(setup: Setup, *, clip_norm: float) -> tuple[float, float]:
+def gradient_grid(setup: Setup, *, clip_norm: float, wide: bool = False) -> tuple[float, float]:
     """The grid step of a sum of clipped gradients, and how far one unit moves the sum before it.
 
-    On the grid it moves by √d·step more.
+    On the grid it moves by √d·step more, and in L1, of gradients clipped in L1 (``wide``), by
+    d·step.
     """
     task, adjacency = setup.task, setup.adjacency
     step = FixedPoint.for_sum(
         bound=task.records * clip_norm,
         sensitivity=adjacency.sum_sensitivity * clip_norm,
-        dimension=task.dimension,
+        dimension=task.dimension**2 if wide else task.dimension,
         noise_stddev=0.0,
         parties=task.parties,
     ).step
-    moved = gradient_sensitivity(task, clip_norm=clip_norm, adjacency=adjacency, step=step)
+    moved = gradient_sensitivity(
+        task, clip_norm=clip_norm, adjacency=adjacency, step=step, wide=wide
+    )
     return step, moved
-
-
-def plan_output(
-    setup: Setup,
-    *,
-    law: Law | Literal["auto"],
-    weights: Weights,
-    tolerance: float,
-    joint: bool = False,
-) -> FixedPlan:
-    """One noisy average of the parties' minimisers, or the ``joint`` minimiser with noise.
-
-    A joint fit is the case of one party that holds all records, N of them as the task declares: it
-    moves by 2G/(Nλ), or under add-remove adjacency by G/(Nλ). The law "unsound-laplace" is for
-    study: its plan states the √d·ε that it really costs.
-    """
-    _refuse_study(law, setup)
-    task, budget = setup.task, setup.budget
-    task.require_stable_minimiser("output perturbation")
-    if not joint:
-        require_replace_one(setup, "an average of minimisers", because=UNCERTIFIED)
-    if setup.sharing is not None and (law != "auto" or joint):
-        raise ValueError(
-            "law must be 'auto' and fit 'average' with noise at the parties: the shares have a law "
-            "of their own (share_law), and a joint fit shows the server exact sums."
-        )
-    if law == "auto":
-        law = "gaussian" if budget.delta > 0 else "l2-laplace"
-    moved, exact = (
-        _joint_sensitivity(setup, tolerance=allowed)
-        if joint
-        else _average_sensitivity(task, weights, tolerance=allowed)
-        for allowed in (tolerance, 0.0)
-    )
-    # No average of minimisers is longer than G/λ; a joint one may have more records than N.
-    most = headroom(setup.adjacency, task) if joint else 1.0
-    bound = most * task.lipschitz / task.regulariser
-    plan = output_plan(
-        budget=budget,
-        sensitivity=moved,
-        sizes=task.sizes,
-        dimension=task.dimension,
-        step=FixedPoint.for_sum(
-            bound=bound,
-            sensitivity=exact,
-            dimension=task.dimension,
-            noise_stddev=0.0,
-            parties=task.parties,
-        ).step,
-        law=law,
-        joint=joint,
-        adjacency=setup.adjacency,
-        unit=setup.unit,
-    )
-    if setup.sharing is None:
-        return plan
-    return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
 
 
 def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
@@ -234,46 +182,11 @@ def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
         )
 
 
-def with_optimal_regulariser(setup: Setup, *, radius: float) -> Setup:
-    """The task with the λ that balances bias and noise; it follows from public facts."""
-    task, budget = setup.task, setup.budget
-    regulariser = optimal_regulariser(
-        lipschitz=task.lipschitz,
-        dimension=task.dimension,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        records=task.records,
-        radius=radius,
-    )
-    return replace(setup, task=replace(task, regulariser=regulariser))
-
-
-def _average_sensitivity(task: Task, weights: Weights, *, tolerance: float) -> float:
-    return model_sensitivity(
-        task,
-        regulariser=task.regulariser,
-        tolerance=tolerance,
-        weights=weights,
-        sizes=task.sizes,
-    )
-
-
-def _joint_sensitivity(setup: Setup, *, tolerance: float) -> float:
-    """A joint fit is that of one party which holds all records."""
-    task = setup.task
-    return minimiser_sensitivity(
-        task.loss,
-        feature_bound=task.feature_bound,
-        records=float(task.records),
-        strong_convexity=task.regulariser,
-        tolerance=tolerance,
-        headroom=headroom(setup.adjacency, task),
-        replaced=setup.adjacency is Adjacency.REPLACE_ONE,
-    )
-
-
-def _require_shareable(
-    setup: Setup, calibration: Calibration, sampling_rate: float, accountant: str
+def require_shareable(
+    setup: Setup,
+    calibration: Calibration = "exact",
+    sampling_rate: float = 1.0,
+    accountant: str = "auto",
 ) -> None:
     """Refuse what shares of noise on gradients cannot do, each with its reason."""
     reasons = {
@@ -284,8 +197,10 @@ def _require_shareable(
         "calibration must be 'exact': the textbook rules are for Gaussian noise": (
             calibration != "exact"
         ),
-        "sampling_rate must be 1: how sampling amplifies integer noise is not known here": (
+        "share_law must be 'auto' or 'skellam' with sampling: what that amplifies is proved": (
             sampling_rate != 1
+            and setup.sharing is not None
+            and setup.sharing.law not in ("auto", "skellam")
         ),
         "accountant must be 'auto' or 'rdp': no other prices integer noise": (
             accountant not in ("auto", "rdp")
@@ -323,7 +238,7 @@ def _require_pure(
             raise ValueError(f"with law = {law}, {reason}.")
 
 
-def _refuse_study(choice: str, setup: Setup) -> None:
+def refuse_study(choice: str, setup: Setup) -> None:
     """Refuse a form that is known to be unsound, unless nothing is really released."""
     if choice.startswith("unsound") and setup.released:
         raise ValueError(

@@ -67,8 +67,9 @@ class InfluenceOptions(Options):
     """The best noise for an influence that was measured on public data.
 
     Attributes:
-        public: The data set on which a simulation measures it, before the run, along plain
-            descent: for optimiser "sgd".
+        public: The data set on which it is measured before the run, along plain descent: for
+            optimiser "sgd". A built-in one, or a CSV or Parquet file of the private data's schema.
+            Measured from curvature, or of a network from the decay of its gradients.
         values: q_t of every round, where it is known already; of an optimiser that is linear in
             the gradients, so that harm is q_t·σ_t² at all.
     """
@@ -150,14 +151,35 @@ class ScheduledOptions(OptimiserOptions):
                 "what it derives holds for the last model, not for an average. Change one of them"
                 f"{remedy}."
             )
+        if self.warm_up is not None:
+            raise ValueError(
+                f"warm_up must not be given for schedule = {schedule!r}, got {self.warm_up}: what "
+                f"it derives holds for steps of one size. Change one of them{remedy}."
+            )
 
 
 def relative_noise(options: ScheduledOptions, task: Task) -> tuple[float, ...] | None:
     """The noise of every round, relative to the others; None for uniform noise."""
     if isinstance(options.schedule, tuple):
         return options.schedule
+    if task.radius is not None and _derived(options.schedule):
+        raise ValueError(
+            "schedule must not be one that a theorem gives where models stay in a ball (radius = "
+            f"{task.radius:g}), got {options.schedule!r}: it was derived for steps that nothing "
+            "takes back. Leave out the ball, or state the noise yourself."
+        )
     schedule = _schedule(options, options.schedule, task)
     return None if isinstance(schedule, Uniform) else schedule.shape(options.rounds)
+
+
+def _derived(schedule: Name | ScheduleTable) -> bool:
+    """Whether a schedule follows from a theorem about plain descent, or debiased momentum."""
+    match schedule:
+        case "dynamic" | "momentum" | MomentumOptions() | DynamicOptions(gamma="auto"):
+            return True
+        case InfluenceOptions(public=str()):
+            return True
+    return False
 
 
 def scheduled_rate(options: ScheduledOptions, task: Task) -> float:
@@ -192,8 +214,8 @@ def _schedule(options: ScheduledOptions, choice: Name | ScheduleTable, task: Tas
         case InfluenceOptions(values=values):
             if not values:
                 raise ValueError(
-                    "schedule.values must hold the influence of every round, got none: a "
-                    "simulation measures it on schedule.public, if that names a data set."
+                    "schedule.values must hold the influence of every round, got none: it is "
+                    "measured on schedule.public, if that names a data set or a table."
                 )
             return Measured(influence=values)
 

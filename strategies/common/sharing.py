@@ -59,6 +59,7 @@ def with_shares(
         adjacency=plan.adjacency,
         unit=plan.unit,
         shape=shape,
+        sampling_rate=plan.sampling_rate,
     )
     reach = max(share_reach(mechanism, task) for mechanism in set(mechanisms))
     grid_of(step=plan.step, bound=bound + reach, parties=task.parties)  # refuses what would wrap

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,10 +53,11 @@ class UpdateStrategy(SumStrategy):
         width: int,
     ) -> None:
         self.width = width
-        start = task.model.initial(np.random.default_rng(options.seed)).numpy()
+        start = task.initial(options.seed)
         super().__init__(task=task, plan=plan, run=run, start=start)
         self._plan, self._local, self._training = plan, options, training
         self._clip, self._counting = clip_norm, counting
+        self._expected = nan  # Σ w_j of the latest query
         self._optimiser = make_optimiser(
             options,
             task,
@@ -71,6 +73,11 @@ class UpdateStrategy(SumStrategy):
         """One a round."""
         return self._local.rounds
 
+    @property
+    def fixed_clip(self) -> float | None:
+        """C, unless the counts of a round change it."""
+        return self._clip if self._counting is None else None
+
     def _control(self) -> Vector | None:
         """The control variate that is sent along; None if there is none."""
         return None
@@ -78,7 +85,7 @@ class UpdateStrategy(SumStrategy):
     def _query(self) -> LocalTrainingQuery:
         task, plan, options = self.task, self._plan, self._local
         mechanism = None if plan is None else plan.mechanisms[self._round]
-        return LocalTrainingQuery(
+        query = LocalTrainingQuery(
             run=self._run.name,
             round=self._round,
             grid=update_grid(
@@ -100,6 +107,8 @@ class UpdateStrategy(SumStrategy):
             control=self._control(),
             seed=options.seed,
         )
+        self._expected = query.total_weight(task)
+        return query
 
     def _noisy_sum(self, answer: Sum) -> Vector:
         """In units of the clip norm."""
@@ -112,7 +121,7 @@ class UpdateStrategy(SumStrategy):
 
         Who trained is private, and who was missing from the sum counts as one who did not move.
         """
-        return total * ((self._clip or 1.0) / self._query().total_weight(self.task))
+        return total * ((self._clip or 1.0) / self._expected)
 
     def _move(self, update: Vector) -> None:
         """A step of the server, for which the update is a gradient downhill."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import (
     certain_tolerance,
+    counted_sensitivity,
     gradient_sensitivity,
     headroom,
     model_sensitivity,
@@ -117,6 +118,19 @@ def sampled(task: Task, adjacency: Adjacency) -> Case:
     return replace(query, event=event), sensitivity
 
 
+def counted(task: Task, adjacency: Adjacency, **changes: Any) -> Case:
+    """Adaptive clipping by a quantile: gradients in units of C, and how many were not clipped."""
+    query, _ = gradient(task, adjacency, counting=0.5, **changes)
+    moved = counted_sensitivity(task, counting=0.5, adjacency=adjacency, step=GRID.step)
+    return query, moved / GRID.step + sqrt(task.dimension + 1)
+
+
+def scaled(task: Task, adjacency: Adjacency, **changes: Any) -> Case:
+    """Adaptive clipping by coordinates: (g − a)/b is clipped."""
+    centre, scale = np.array([0.02, -0.1, 0.0]), np.array([0.5, 1.0, 2.0])
+    return gradient(task, adjacency, centre=centre, scale=scale, **changes)
+
+
 def with_own_noise(task: Task, query: GradientQuery | ErmQuery, law: Any, on: Adjacency) -> Case:
     query = replace(query, local=LocalNoise(law=law, relative_noise=20.0, adjacency=on))
     mechanism = query.local_mechanism(task, N)
@@ -136,12 +150,20 @@ def locally_laplace(task: Task, adjacency: Adjacency) -> Case:
     return with_own_noise(task, query, "l2-laplace", adjacency)
 
 
-def with_a_share(task: Task, adjacency: Adjacency) -> Case:
+def with_a_share(task: Task, adjacency: Adjacency, kind: Callable[..., Case] = gradient) -> Case:
     share = NoiseShare(law="skellam", parameter=1e18, minimum=2, colluders=1)
-    query, _ = gradient(task, adjacency, share=share)
+    query, _ = kind(task, adjacency, share=share)
     mechanism = share_mechanism(query, task)
     assert mechanism is not None
     return replace(query, event=mechanism.event()), mechanism.l2_sensitivity
+
+
+def counted_with_a_share(task: Task, adjacency: Adjacency) -> Case:
+    return with_a_share(task, adjacency, counted)
+
+
+def scaled_with_a_share(task: Task, adjacency: Adjacency) -> Case:
+    return with_a_share(task, adjacency, scaled)
 
 
 def minimiser(task: Task, adjacency: Adjacency, **changes: Any) -> Case:
@@ -155,7 +177,7 @@ def minimiser(task: Task, adjacency: Adjacency, **changes: Any) -> Case:
         **changes,
     )
     moved = model_sensitivity(
-        task, regulariser=LAMBDA, tolerance=1e-9, weights=query.weights, sizes=(N,)
+        task, regulariser=LAMBDA, tolerance=1e-9, weights=query.weights, sizes=(N,), step=GRID.step
     )
     return query, moved / GRID.step + sqrt(task.dimension)
 
@@ -180,6 +202,7 @@ def perturbed_minimiser(task: Task, adjacency: Adjacency, *, epsilon: float = 0.
         tolerance=tolerance,
         weights=query.weights,
         sizes=(N,),
+        step=GRID.step,
     )
     return replace(query, event=mechanism.event()), moved / GRID.step + sqrt(task.dimension)
 
@@ -219,12 +242,19 @@ CASES: dict[str, tuple[Callable[[Task, Adjacency], Case], Adjacency, float]] = {
         (gradient, R, 0.9),
         (gradient, A, 0.9),
         (sampled, A, 0.9),
+        (counted, R, 0.9),
+        (counted, A, 0.9),
+        (scaled, R, 0.9),
+        (scaled, A, 0.9),
         (equally_weighted, R, 0.9),
         (locally_gaussian, R, 0.9),
         (locally_gaussian, A, 0.9),
         (locally_laplace, R, 0.9),
         (with_a_share, R, 0.9),
         (with_a_share, A, 0.9),
+        (counted_with_a_share, R, 0.9),
+        (counted_with_a_share, A, 0.9),
+        (scaled_with_a_share, R, 0.9),
         (joint_fit, R, 0.45),
         (joint_fit, A, 0.6),
         (losses, R, 0.6),
@@ -234,4 +264,10 @@ CASES: dict[str, tuple[Callable[[Task, Adjacency], Case], Adjacency, float]] = {
         (perturbed_minimiser, R, 0.05),
     )
 }
-DRAWN = (locally_gaussian, locally_laplace, with_a_share, perturbed_minimiser)
+DRAWN = (
+    locally_gaussian,
+    locally_laplace,
+    with_a_share,
+    counted_with_a_share,
+    perturbed_minimiser,
+)

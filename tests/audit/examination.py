@@ -14,6 +14,7 @@ from fedpriv.privacy.mechanisms import (
     GaussianMechanism,
     L1LaplaceMechanism,
     L2LaplaceMechanism,
+    LaplaceMechanism,
 )
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
 from tests.audit.neighbours import moved, neighbours, public_part, table
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 STRESS = bool(os.environ.get("FEDPRIV_STRESS"))
 """Whether all neighbours are tried, and not a sample."""
 
-ADAPTIVE = ("adaptive-clipping", "agd", "learned-protection")
+ADAPTIVE = ("agd", "learned-protection")
 """Strategies whose plan follows from releases."""
 
 
@@ -76,15 +77,19 @@ def difference(case: Case, one: Watch, other: Watch) -> list[str]:
 
 
 def limit(release: Released) -> float:
-    """The sensitivity that the noise of a release is for, in L2."""
+    """The sensitivity that the noise of a release is for: in L2, of `LaplaceMechanism` in L1."""
     assert isinstance(
-        release.mechanism, GaussianMechanism | L1LaplaceMechanism | L2LaplaceMechanism
+        release.mechanism,
+        GaussianMechanism | L1LaplaceMechanism | L2LaplaceMechanism | LaplaceMechanism,
     )
     return release.mechanism.sensitivity * (1 + 1e-9)
 
 
 def exact_gradients(case: Case, one: Watch, other: Watch) -> list[str]:
-    """Objective perturbation rests on gradients: at every point a sum of them moves by 2G, or G."""
+    """Objective perturbation rests on gradients: at every point a sum of them moves by 2G, or G.
+
+    By p times that for a person at p parties.
+    """
     if case.strategy["name"] != "objective-perturbation":
         return []
     problems = []
@@ -97,7 +102,7 @@ def exact_gradients(case: Case, one: Watch, other: Watch) -> list[str]:
             problems.append(f"what is asked of one is refused by the other: {refusal}")
             continue
         apart = float(np.linalg.norm(here - there))
-        most = 2.0 if case.adjacency == "replace-one" else 1.0
+        most = float(case.changes)
         if apart > most * (1 + 1e-6):  # G = 1 for all losses that are allowed
             problems.append(f"a sum of exact gradients moved by {apart:.4g}, more than {most:g}")
     return problems
@@ -109,7 +114,7 @@ def unlawful(watch: Watch) -> list[str]:
     Standardised, the sum over all draws of a run is gamma-distributed for each law.
     """
     problems = []
-    for kind in (GaussianMechanism, L1LaplaceMechanism, L2LaplaceMechanism):
+    for kind in (GaussianMechanism, L1LaplaceMechanism, L2LaplaceMechanism, LaplaceMechanism):
         total = shape = 0.0
         for release in watch.releases:
             law = release.mechanism
@@ -120,7 +125,7 @@ def unlawful(watch: Watch) -> list[str]:
                 case GaussianMechanism():
                     total += float((noise**2).sum()) / law.stddev**2 / 2
                     shape += noise.size / 2
-                case L1LaplaceMechanism():
+                case L1LaplaceMechanism() | LaplaceMechanism():
                     total += float(np.abs(noise).sum()) / law.scale
                     shape += noise.size
                 case L2LaplaceMechanism() if law.dimension > 1:

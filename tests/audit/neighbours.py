@@ -22,7 +22,7 @@ import numpy as np
 
 from fedpriv._toml import to_toml
 from fedpriv.federation.engines.vectorized import VectorizedFederation
-from fedpriv.privacy.mechanisms import Mechanism
+from fedpriv.privacy.mechanisms import LaplaceMechanism, Mechanism
 from fedpriv.privacy.mechanisms.selection import Selection
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.simulations.run import outcome
@@ -79,6 +79,11 @@ class Case:
         return {"softmax": "classes", "huber-regression": "number", "squared": "number"}.get(
             name, "binary"
         )
+
+    @property
+    def changes(self) -> int:
+        """In how many terms of a sum neighbours differ."""
+        return 2 if self.adjacency == "replace-one" else 1
 
     @property
     def _wards(self) -> list[str]:
@@ -378,5 +383,7 @@ def public_part(watch: Watch, *, adaptive: bool) -> dict[str, Any]:
 
 
 def moved(one: Released, other: Released) -> float:
-    """How far a record moved the exact sum of a release, in L2."""
-    return float(np.linalg.norm((one.total - other.total).astype(np.float64)) * one.step)
+    """How far a record moved the exact sum of a release, in the norm that its noise is for."""
+    order = 1 if isinstance(one.mechanism, LaplaceMechanism) else 2
+    apart = (one.total - other.total).astype(np.float64)
+    return float(np.linalg.norm(apart, order) * one.step)

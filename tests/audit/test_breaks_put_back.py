@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import fedpriv.learning.clipping.clipped_sum
 import fedpriv.simulations.experiment.data
 import fedpriv.simulations.run.identity
 import fedpriv.simulations.run.release_rules
@@ -49,6 +50,19 @@ def test_a_loss_with_no_bound_outside_a_ball_is_found(
     assert any(
         "exact gradients moved" in finding for finding in findings(case, laboratory, tmp_path)
     )
+
+
+def test_an_l2_clip_under_the_noise_of_an_l1_clip_is_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        fedpriv.learning.clipping.clipped_sum,
+        "_clip_in_l1",
+        fedpriv.learning.clipping.clipped_sum._clip_factors,
+    )
+    strategy = {**GRADIENTS, "clip_in": "l1", "clip": 0.3}
+    case = Case(name="clip", strategy=strategy, delta=0.0)
+    assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
 
 
 def test_a_published_number_of_exchanges_is_found(

@@ -6,6 +6,7 @@ by no more than the noise is for. What its owner wrote down is insisted on, what
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fedpriv._toml import to_toml
+from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries.bounds import gradient_sensitivity
-from fedpriv.federation.queries.kinds import GradientQuery
+from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent, PoissonPartsEvent
 from fedpriv.privacy.unit import Unit
@@ -89,6 +92,36 @@ def test_a_deployed_party_shows_a_person_through_its_answer_alone(
             assert 0.8 * CLIP / GRID.step < moved <= limit
 
 
+@pytest.mark.parametrize("adjacency", [R, A])
+def test_a_deployed_party_shows_a_person_through_its_minimiser_alone(
+    adjacency: Adjacency, tmp_path: Path
+) -> None:
+    """Nine records of one person move it no further than one record would."""
+    one = scene(tmp_path, adjacency, queries=["erm"])
+    task, regulariser = one.task, 2.0
+    asked = ErmQuery(
+        run="audit",
+        round=0,
+        grid=GRID,
+        event=GaussianEvent(relative_noise=10.0, adjacency=adjacency, unit=Unit.PERSON),
+        regulariser=regulariser,
+        tolerance=task.certain_tolerance(regulariser),
+    )
+    moved = asked.sensitivity(task, sizes=(task.smallest,), adjacency=adjacency)
+    assert moved is not None
+    limit = moved / GRID.step + sqrt(task.dimension)
+    whole = one.ask((*ROWS[:20], *BUSY, *ROWS[20:]), asked)
+    assert whole.answered
+    other = one.ask(ROWS if adjacency is A else (*ROWS, "other,0,-1,no"), asked)
+    assert (other.said, other.paid, other.kept) == (whole.said, whole.paid, whole.kept)
+    assert whole.exact is not None
+    assert other.exact is not None
+    apart = float(np.linalg.norm((whole.exact - other.exact).astype(np.float64)))
+    assert 0.2 * limit < apart <= limit
+    too_fine = replace(asked, tolerance=asked.tolerance / 2)
+    assert not one.ask(ROWS, too_fine).answered
+
+
 def test_a_sample_is_charged_for_every_party_that_a_person_may_be_at(tmp_path: Path) -> None:
     one = scene(tmp_path, A, parties=2, person_parties=2)
     event = PoissonPartsEvent(
@@ -139,6 +172,20 @@ def test_releases_for_records_are_not_paid_from_a_budget_for_persons(tmp_path: P
     assert any("record" in str(words) for words in refused.said)
 
 
+def test_a_party_pays_for_no_persons_of_another_column(tmp_path: Path) -> None:
+    """Its ledger added up what patients lose, and what visits do, as if they were one unit."""
+    one = replace(scene(tmp_path, A), header="visit,patient,age,dose,sick")
+    one.write(tuple(f"v{place},{row}" for place, row in enumerate(ROWS)))
+    one.join()
+    one.answering(query(A), 0)()
+    schema = one.deployment.home("north") / "schema.toml"
+    schema.write_text(PERSONS.replace('"patient"', '"visit"'))
+    with pytest.raises(QueryRefused, match="LedgerMismatch"):
+        one.answering(query(A), 1)()
+    schema.write_text(PERSONS)
+    one.answering(query(A), 1)()
+
+
 def test_a_party_that_its_only_person_leaves_answers_as_before(tmp_path: Path) -> None:
     """It refused its empty table, and so told that the person had left."""
     one = scene(tmp_path, A)
@@ -147,3 +194,31 @@ def test_a_party_that_its_only_person_leaves_answers_as_before(tmp_path: Path) -
     assert (nobody.said, nobody.paid, nobody.kept) == (whole.said, whole.paid, whole.kept)
     assert nobody.exact is not None
     assert not nobody.exact.any()
+
+
+def test_learned_protection_is_deployed_for_persons(tmp_path: Path) -> None:
+    """Two releases a round, a norm and a gradient, each paid for as one about a person."""
+    tmp_path.chmod(0o700)
+    deployment = Deployment(
+        folder=tmp_path,
+        policy={"strategies": ["learned-protection"], "units": ["person"], "min_noise": 0.001},
+        budget={"epsilon": 20.0, "unit": "person", "composition": "rdp"},
+        experiment={
+            "privacy": {"unit": "person", "epsilon": 8.0},
+            "persons": {"parties": 1, "records": 6},
+            "model": {"l2": 0.05},
+        },
+    )
+    for path in (deployment.server, *map(deployment.home, deployment.names)):
+        (path / "schema.toml").write_text(PERSONS)
+    for name in deployment.names:
+        rows = "\n".join(("patient,age,dose,sick", *ROWS, ""))
+        (deployment.home(name) / "records.csv").write_text(rows)
+    tables = tomllib.loads(deployment.config())
+    tables["strategy"] = {"name": "learned-protection", "horizon": 2, "clip": 0.5}
+    result = deployment.run(deployment.server / "runs" / "a", config=to_toml(tables))
+    for name in deployment.names:
+        with deployment.ledger(name) as ledger:
+            details = [str(row.detail) for row in ledger.rows() if row.kind == "reserved"]
+        assert len(details) == 2 * result["rounds"]
+        assert all("person" in detail for detail in details)

@@ -1,4 +1,4 @@
-"""Attacks on the ledger: a second budget for the same people, by its file or its composition."""
+"""Attacks on the ledger: a second budget for the same people, by file, composition or unit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import Event, GaussianEvent, LaplaceEvent, PureEvent
-from fedpriv.privacy.ledger import Ledger, LedgerError
+from fedpriv.privacy.ledger import Ledger, LedgerError, LedgerMismatch
+from tests.audit.neighbours import write
+from tests.audit.test_neighbouring_persons import STEPS, PersonCase, visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,3 +127,46 @@ def test_no_rule_counts_less_than_a_mixture_of_releases_really_costs(
                     ledger.reserve(event, run="run", round=number)
                     number += 1
         assert ledger.spent().guarantee.epsilon >= least_epsilon(block, 1e-6) * (1 - 1e-9)
+
+
+class Visits(PersonCase):
+    """The same table and unit, but every visit is called a person."""
+
+    def schema(self) -> dict[str, Any]:
+        return {**super().schema(), "person": "visit"}
+
+
+def test_persons_of_another_column_are_not_added_up(
+    fedpriv: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Nine visits, each hidden as a person, are no patient who is hidden.
+
+    The ledger took them for one unit: of a patient it said 2 epsilon, and by group privacy it was
+    up to 10 of them.
+    """
+    rows = [{**row, "visit": str(place)} for place, row in enumerate(visits("binary"))]
+    ledger, codes = tmp_path / "own.ledger", []
+    Ledger.create(ledger, **SETTINGS, unit="person").close()
+    for number, kind in enumerate((PersonCase, Visits, PersonCase)):
+        case = kind(name="persons", strategy=STEPS, epsilon=0.5)
+        study = write(case, rows, tmp_path / str(number))
+        out = tmp_path / str(number) / "out"
+        done = fedpriv("run", study, "--release", "--ledger", ledger, "--out", out)
+        codes.append(done.code)
+        if done.code:
+            assert "column 'patient'" in done.err
+            assert not (out / "result.json").exists()
+    assert codes == [0, 2, 0]
+
+
+def test_a_ledger_keeps_whom_it_counts(tmp_path: Path) -> None:
+    """Also where another column, or none, comes with data that were bound later."""
+    path = tmp_path / "clinic.ledger"
+    with Ledger.create(path, **SETTINGS, unit="person") as ledger:
+        ledger.bind_data(b"records", whom="patient")
+        ledger.add_data(b"more records", reason="patients of 2026")
+        ledger.bind_data(b"more records", whom="patient")
+        for other in ("visit", None):
+            with pytest.raises(LedgerMismatch, match="column 'patient'"):
+                ledger.bind_data(b"more records", whom=other)
+        ledger.verify()

@@ -71,6 +71,12 @@ SAMPLE = [
         data={"test_fraction": 0.0},
         model={"name": "squared"},
     ),
+    Case(
+        name="squared in a ball, one more or less",
+        strategy={**GRADIENTS, "optimiser": "nesterov", "warm_up": 2},
+        adjacency="add-remove",
+        model={"name": "squared", "l2": 0.0, "radius": 0.2},
+    ),
     Case(name="some parties", strategy=GRADIENTS, data={"parties": 2}),
     Case(name="gradients, pure", strategy=GRADIENTS, delta=0.0),
     Case(
@@ -79,6 +85,18 @@ SAMPLE = [
         adjacency="add-remove",
         delta=0.0,
         model={"name": "huber-svm"},
+    ),
+    Case(
+        name="gradients, pure, clipped in L1",
+        strategy={**GRADIENTS, "clip_in": "l1"},
+        delta=0.0,
+        model={"name": "softmax"},
+    ),
+    Case(
+        name="gradients, pure, clipped in L1, one more or less",
+        strategy={**GRADIENTS, "clip_in": "l1", "clip": 0.5},
+        adjacency="add-remove",
+        delta=0.0,
     ),
     Case(name="output", strategy=OUTPUT),
     Case(
@@ -295,13 +313,22 @@ def test_built_in_data_are_no_exception(
         assert difference(case, one, other) == []
 
 
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        GRADIENTS,
+        {"name": "adaptive-clipping", "rule": "quantile", "rounds": 12},
+        {"name": "adaptive-clipping", "rule": "coordinate", "rounds": 12},
+    ],
+    ids=["fixed", "quantile", "coordinate"],
+)
 def test_poisson_samples_hide_a_record_by_its_own_coin(
-    laboratory: Laboratory, tmp_path: Path
+    strategy: dict[str, Any], laboratory: Laboratory, tmp_path: Path
 ) -> None:
     """With the same coins for all others: the last record of the last party has the last coin."""
     case = Case(
         name="sampled",
-        strategy={**GRADIENTS, "sampling_rate": 0.5},
+        strategy={**strategy, "sampling_rate": 0.5},
         adjacency="add-remove",
         data={"test_fraction": 0.0},
     )

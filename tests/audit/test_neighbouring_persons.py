@@ -20,8 +20,9 @@ import fedpriv.simulations.experiment.data
 from fedpriv.data import Persons, partition
 from fedpriv.data.marks import marks
 from fedpriv.learning.clipping.clipped_sum import clipped_gradient_sums
+from fedpriv.learning.erm.problem import ErmProblem
 from tests.audit.examination import difference, unlawful
-from tests.audit.neighbours import GRADIENTS, Case, moved, table
+from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, moved, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +52,11 @@ class PersonCase(Case):
 
     def schema(self) -> dict[str, Any]:
         return {**super().schema(), "person": "patient"}
+
+    @property
+    def changes(self) -> int:
+        parties: int = self.persons.get("parties", 1)
+        return parties * super().changes
 
 
 CASES = [
@@ -98,6 +104,42 @@ CASES = [
             "rounds": 4,
             "learning_rate": 0.1,
         },
+    ),
+    PersonCase(
+        name="learned protection, at two parties",
+        strategy={"name": "learned-protection", "horizon": 3},
+        persons={"parties": 2},
+        adjacency="add-remove",
+    ),
+    PersonCase(
+        name="learned protection, exchanged",
+        strategy={"name": "learned-protection", "horizon": 3},
+    ),
+    PersonCase(
+        name="steps that are selected",
+        strategy={"name": "agd", "splits": 4, "selection": "exponential"},
+        adjacency="add-remove",
+        epsilon=0.5,
+        persons={"parties": 2, "records": 3},
+    ),
+    PersonCase(name="minimisers", strategy=OUTPUT, persons={"records": 4}),
+    PersonCase(
+        name="minimisers at two parties, one more or less",
+        strategy={**OUTPUT, "weights": "equal"},
+        adjacency="add-remove",
+        model={"name": "softmax"},
+        persons={"parties": 2, "records": 9},
+    ),
+    PersonCase(
+        name="the joint minimiser",
+        strategy={**OUTPUT, "fit": "joint", "law": "l1-laplace"},
+        persons={"parties": 2, "records": 9},
+    ),
+    PersonCase(
+        name="a perturbed objective",
+        strategy=OBJECTIVE,
+        persons={"parties": 2, "records": 3},
+        adjacency="add-remove",
     ),
 ]
 
@@ -172,6 +214,26 @@ def test_records_that_are_clipped_one_by_one_are_found(
     assert any("a sum moved by" in what for what in findings(case, laboratory, tmp_path))
 
 
+def test_minimisers_of_records_one_by_one_are_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And for minimisers: nine records in the sum are not one person's mean."""
+    case = PersonCase(
+        name="one by one",
+        strategy=OUTPUT,
+        model={"l2": 2.0},
+        data={"test_fraction": 0.0},
+        persons={"records": 9},
+    )
+    assert findings(case, laboratory, tmp_path / "means") == []
+
+    def one_by_one(**facts: Any) -> ErmProblem:
+        return ErmProblem(**{**facts, "groups": None})
+
+    monkeypatch.setattr(answering, "ErmProblem", one_by_one)
+    assert any("a sum moved by" in w for w in findings(case, laboratory, tmp_path / "sums"))
+
+
 def test_a_split_by_record_is_found(
     laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +285,12 @@ def test_poisson_samples_hide_a_person_by_a_coin_at_each_party(
     ("change", "message"),
     [
         ({"data": {"records": None}}, "needs data.records"),
-        ({"strategy": {"name": "output-perturbation"}}, "unit must be 'record'"),
+        ({"strategy": OUTPUT}, "persons.records must be given for a minimiser"),
+        ({"strategy": OBJECTIVE}, "persons.records must be given for a minimiser"),
+        (
+            {"strategy": OBJECTIVE, "persons": {"records": 2}, "delta": 0.0},
+            "law must be 'gaussian' for persons",
+        ),
         ({"strategy": {**STEPS, "weights": "equal"}}, "unit must be 'record' for equal weights"),
         ({"strategy": {**STEPS, "learning_rate": "auto"}}, "or persons.records"),
     ],

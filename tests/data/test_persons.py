@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,7 +168,7 @@ def test_a_split_that_looked_at_records_would_tear_persons_apart() -> None:
 
 
 @pytest.mark.parametrize("kind", ["hashed", "iid", "sized", "dirichlet"])
-def test_partitions_keep_a_person_together_and_side_by_side(kind: Any) -> None:
+def test_partitions_keep_a_person_together_and_records_in_order(kind: Any) -> None:
     dataset = data([f"p{i % 60}" for i in range(300)])
     more: dict[str, Any] = {"sized": {"exponent": 1.0}, "dirichlet": {"alpha": 0.5}}.get(kind, {})
     parts = partition(dataset, kind=kind, parties=4, rng=np.random.default_rng(0), **more)
@@ -175,7 +176,8 @@ def test_partitions_keep_a_person_together_and_side_by_side(kind: Any) -> None:
     assert train.party is not None
     homes = {(code, home) for code, home in zip(codes(train), train.party, strict=True)}
     assert len(homes) == 60
-    assert (codes(train)[1:] != codes(train)[:-1]).sum() == 59  # nobody is met twice
+    for begin, end in pairwise(parts.offsets):
+        assert (np.diff(parts.order[begin:end]) > 0).all()
     assert parts.persons is not None
     assert parts.persons.sum() == 60
     np.testing.assert_array_equal(dataset.train.X[parts.order], train.X)
@@ -186,8 +188,11 @@ def test_natural_parties_keep_their_records_and_count_a_person_at_each() -> None
     assert parts.persons is not None
     assert parts.persons.tolist() == [2, 1, 1]
     assert parts.sizes.tolist() == [3, 1, 1]
-    bounds = bounds_of_persons(parts.dataset.train.person, parts.offsets)  # type: ignore[arg-type]
-    assert bounds.tolist() == [0, 2, 3, 4, 5]
+    person = parts.dataset.train.person
+    assert person is not None
+    assert person.codes.tolist() == [0, 1, 0, 0, 1]
+    together = person.take(grouped(person, parts.offsets))
+    assert bounds_of_persons(together, parts.offsets).tolist() == [0, 2, 3, 4, 5]
 
 
 def test_nobody_keeps_more_records_than_allowed_whatever_the_others_have() -> None:

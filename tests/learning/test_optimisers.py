@@ -16,8 +16,11 @@ from fedpriv.learning.optimisers import (
     Averaged,
     DebiasedMomentum,
     Momentum,
+    Nesterov,
     Optimiser,
+    Projected,
     Sgd,
+    WarmUp,
     Yogi,
 )
 
@@ -35,6 +38,10 @@ PEERS: list[tuple[Optimiser, Callable[[Any], torch.optim.Optimizer]]] = [
         Momentum(learning_rate=0.05, decay=0.9),
         lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
     ),
+    (
+        Nesterov(learning_rate=0.05, decay=0.9),
+        lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
+    ),
     (AdaGrad(learning_rate=0.3), lambda p: torch.optim.Adagrad(p, lr=0.3)),
     (Adam(learning_rate=0.02), lambda p: torch.optim.Adam(p, lr=0.02)),
     (
@@ -50,6 +57,8 @@ ALL: list[Optimiser] = [
     *(ours for ours, _ in PEERS),
     DebiasedMomentum(learning_rate=0.1, decay=0.8),
     Yogi(learning_rate=0.1),
+    WarmUp(optimiser=Adam(learning_rate=0.1), steps=3),
+    Projected(optimiser=Adam(learning_rate=0.1), radius=9.0),
     Averaged(optimiser=Momentum(learning_rate=0.05, decay=0.9), skip=2, power=3.0),
 ]
 
@@ -96,9 +105,9 @@ def test_debiased_momentum_steps_along_the_weighted_mean_of_all_gradients() -> N
         np.testing.assert_allclose(got, theta, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("make", [Momentum, DebiasedMomentum])
+@pytest.mark.parametrize("make", [Momentum, Nesterov, DebiasedMomentum])
 def test_momentum_without_memory_is_gradient_descent(
-    make: type[Momentum | DebiasedMomentum],
+    make: type[Momentum | Nesterov | DebiasedMomentum],
 ) -> None:
     gradients = _gradients(5)
     plain = _iterates(Sgd(learning_rate=0.1), gradients)
@@ -133,6 +142,48 @@ def test_a_zero_gradient_from_rest_stays_put_but_for_weight_decay(optimiser: Opt
     (theta,) = _iterates(optimiser, np.zeros((1, 4)))
     shrink = 1 - 0.02 * getattr(optimiser, "weight_decay", 0.0)
     np.testing.assert_array_equal(theta, START * shrink)
+
+
+def test_nesterov_reaches_the_published_rate_where_plain_descent_cannot() -> None:
+    """On a quadratic of condition number 10⁴ with β = (√κ - 1)/(√κ + 1): 1 - 1/√κ a step."""
+    curvature = np.array([1e-4, 1.0])
+    last = {}
+    pair: list[Optimiser] = [Nesterov(learning_rate=1.0, decay=99 / 101), Sgd(learning_rate=1.0)]
+    for optimiser in pair:
+        theta, state = np.ones(2), optimiser.start(np.ones(2))
+        for _ in range(2000):
+            theta, state = optimiser.step(theta, curvature * theta, state)
+        last[type(optimiser)] = float(curvature @ theta**2)
+    assert last[Nesterov] <= 2 * (1 - 1e-2) ** 2000 < 1e-8
+    assert last[Sgd] > 6e-5
+
+
+def test_warm_up_shortens_the_first_steps_and_no_others() -> None:
+    gradients = np.ones((6, 4))
+    warm = WarmUp(optimiser=Sgd(learning_rate=0.5), steps=4)
+    steps = -np.diff([START, *_iterates(warm, gradients)], axis=0)[:, 0]
+    np.testing.assert_allclose(steps, 0.5 * np.array([0.25, 0.5, 0.75, 1, 1, 1]))
+
+
+@pytest.mark.parametrize("inner", ALL[:-3], ids=repr)
+def test_one_step_of_warm_up_is_none(inner: Optimiser) -> None:
+    gradients = _gradients(5)
+    warm = WarmUp(optimiser=inner, steps=1)
+    np.testing.assert_array_equal(_iterates(warm, gradients), _iterates(inner, gradients))
+
+
+def test_projected_descent_ends_at_the_constrained_minimum() -> None:
+    """min ½‖θ - a‖² over ‖θ‖ ≤ R is R·a/‖a‖; a ball that holds a changes no step."""
+    target = np.array([3.0, -4.0])
+    for radius, expected in ((2.0, target * 0.4), (9.0, target)):
+        plain: Optimiser = Momentum(learning_rate=0.2, decay=0.5)
+        rule = Averaged(optimiser=Projected(optimiser=plain, radius=radius), skip=150)
+        theta, state = np.zeros(2), rule.start(np.zeros(2))
+        for _ in range(300):
+            theta, state = rule.step(theta, theta - target, state)
+            assert np.linalg.norm(theta) <= radius * (1 + 1e-12)
+        np.testing.assert_allclose(theta, expected, rtol=1e-9)
+        np.testing.assert_allclose(state.average, expected, rtol=1e-6)
 
 
 def _average(skip: int, power: float, gradients: Vector) -> list[Vector]:
@@ -180,6 +231,9 @@ def test_averaging_leaves_the_iterates_alone() -> None:
         (lambda: Momentum(learning_rate=0.1, decay=1.0), "decay"),
         (lambda: DebiasedMomentum(learning_rate=0.1, decay=-0.1), "decay"),
         (lambda: DebiasedMomentum(learning_rate=0.1, decay=float("nan")), "decay"),
+        (lambda: Nesterov(learning_rate=0.1, decay=1.0), "decay"),
+        (lambda: WarmUp(optimiser=Sgd(learning_rate=0.1), steps=0), "steps"),
+        (lambda: Projected(optimiser=Sgd(learning_rate=0.1), radius=0.0), "radius"),
         (lambda: AdaGrad(learning_rate=0.1, stability=0.0), "stability"),
         (lambda: Adam(learning_rate=0.1, mean_decay=1.0), "mean_decay"),
         (lambda: Adam(learning_rate=0.1, squares_decay=2.0), "squares_decay"),

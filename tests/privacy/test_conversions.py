@@ -12,6 +12,7 @@ from fedpriv.privacy.conversions import (
     advanced_composition,
     advanced_composition_step,
     ctcdp_budget,
+    ctcdp_epsilon,
     group_privacy,
     pure_epsilon_before_sampling,
     rdp_epsilon,
@@ -133,6 +134,29 @@ def test_the_ctcdp_budget_is_exactly_epsilon_delta(epsilon: float, delta: float)
     budget = ctcdp_budget(epsilon=epsilon, delta=delta)
     back = tcdp_epsilon(rho=budget.rho, omega=budget.omega * (1 + 1e-12), delta=delta)
     assert back == pytest.approx(epsilon, rel=1e-9)
+
+
+@given(rho=RHOS, delta=DELTAS, omega=st.floats(1.01, 1e4))
+def test_ctcdp_is_the_least_epsilon_whose_budget_holds_rho_and_omega(
+    rho: float, delta: float, omega: float
+) -> None:
+    """Against bisection over the budgets; and never below what truncated CDP proves."""
+
+    def holds(epsilon: float) -> bool:
+        budget = ctcdp_budget(epsilon=epsilon, delta=delta)
+        return rho <= budget.rho and omega >= budget.omega
+
+    low, high = 1e-9, 1e9
+    for _ in range(200):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    found = ctcdp_epsilon(rho=rho, omega=omega, delta=delta)
+    assert found == pytest.approx(high, rel=1e-6)
+    assert found >= tcdp_epsilon(rho=rho, omega=omega, delta=delta)
+    assert ctcdp_epsilon(rho=rho, omega=inf, delta=delta) == zcdp_epsilon_simple(
+        rho=rho, delta=delta
+    )
+    assert ctcdp_epsilon(rho=rho, omega=omega, delta=0.0) == inf
 
 
 @given(rho=RHOS, delta=DELTAS, omega=st.floats(1.01, 1e4))

@@ -16,6 +16,7 @@ from fedpriv.privacy.events import (
     PoissonGaussianEvent,
     PoissonPartsEvent,
     PoissonPureEvent,
+    PoissonSkellamEvent,
     PureEvent,
     SkellamEvent,
     ZcdpEvent,
@@ -33,6 +34,9 @@ EVENTS: list[Event] = [
     BoundedRangeEvent(epsilon=0.3, adjacency=A),
     ZcdpEvent(rho=0.02, adjacency=A),
     SkellamEvent(variance=100, l1_sensitivity=7, l2_sensitivity=3, adjacency=A),
+    PoissonSkellamEvent(
+        variance=100, l1_sensitivity=7, l2_sensitivity=3, sampling_rate=0.1, adjacency=A
+    ),
     DistributedGaussianEvent(
         shares=9, share_stddev=4, l1_sensitivity=7, l2_sensitivity=3, dimension=5, adjacency=A
     ),

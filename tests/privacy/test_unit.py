@@ -130,7 +130,7 @@ def test_a_mechanism_hands_its_unit_to_its_event(mechanism: Mechanism, unit: Uni
 @every_unit
 def test_laplace_noise_on_one_number_hands_on_its_unit(unit: Unit) -> None:
     vectors = [m for m in EVERY if getattr(m, "dimension", None)]
-    assert len(vectors) == 3
+    assert len(vectors) == 4
     assert {replace(m, dimension=1, unit=unit).event().unit for m in vectors} == {unit}  # type: ignore[call-arg]
 
 

@@ -14,7 +14,7 @@ from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import LinearModel, MlpModel
 from fedpriv.learning.network import NetworkModel, seeded_module
-from fedpriv.learning.training.orders import shuffle
+from fedpriv.learning.training.kernels.orders import shuffle
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit

@@ -62,6 +62,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "equal weights": {"weights": "equal"},
     "quantile": {"rule": "quantile"},
     "coordinate": {"rule": "coordinate"},
+    "quantile, sampled": {"rule": "quantile", "sampling_rate": 0.3},
+    "coordinate, sampled": {"rule": "coordinate", "sampling_rate": 0.3},
     "shares": {},
     "parties sampled": {"party_rate": 0.3},
     "C by a quantile": {"clip_quantile": 0.5, "count_noise": 50.0},

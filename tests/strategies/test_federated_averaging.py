@@ -16,7 +16,7 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.federation import Sum
 from fedpriv.federation.party.guard import Policy
 from fedpriv.federation.party.party import Party
-from fedpriv.learning.optimisers import Adam, Momentum, Yogi
+from fedpriv.learning.optimisers import Adam, Momentum, Nesterov, Yogi
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent
@@ -95,6 +95,7 @@ def test_local_momentum_and_the_proximal_term_are_those_of_the_papers(
     ("name", "rule"),
     [
         ("momentum", Momentum(learning_rate=1 - 0.9, decay=0.9)),
+        ("nesterov", Nesterov(learning_rate=1 - 0.9, decay=0.9)),
         ("adam", Adam(learning_rate=0.01, stability=1e-3)),
         ("yogi", Yogi(learning_rate=0.01, stability=1e-3)),
     ],
@@ -246,7 +247,10 @@ def test_a_count_is_paid_for_by_a_little_more_noise(adjacency: str) -> None:
         ({"budget": Budget(epsilon=1.0, delta=0.0)}, "delta must be positive"),
         ({"clip": "none"}, "clip must be a number where privacy is promised"),
         ({"clip_quantile": 0.5, "count_noise": 0.1}, "count_noise must be more than half"),
-        ({"party_rate": 0.5, "sharing": Sharing(parties=4)}, "party_rate must be 1 with noise"),
+        (
+            {"party_rate": 0.5, "sharing": Sharing(parties=4, law="discrete-gaussian")},
+            "party_rate must be 1 with 'discrete-gaussian' shares",
+        ),
         ({"sharing": Sharing(parties=4, law="polya")}, "share_law must not be 'polya'"),
     ],
 )

@@ -225,16 +225,6 @@ def test_other_noisy_views_get_another_treatment(path: str) -> None:
     assert (one.theta != two.theta).any()
 
 
-def test_the_query_states_the_most_that_both_releases_can_cost(path: str) -> None:
-    strategy = with_chooser(learned(path, horizon=40), Says([LEAST_NOISE]))
-    query = strategy.ask()
-    assert query is not None
-    assert query.event is not None
-    strategy.learn(federation().sum(query))
-    spent = strategy.paid.filter.spent
-    assert spent == pytest.approx(query.event.relative_noise**-2)  # type: ignore[attr-defined]
-
-
 def test_a_step_that_is_no_number_is_not_taken_and_ends_the_run(path: str) -> None:
     strategy = with_chooser(learned(path), Says([1.0], step=nan))
     train(strategy, federation())

@@ -351,7 +351,9 @@ def test_local_noise_of_the_engine_is_that_of_the_silent_parties() -> None:
 
 def test_the_tolerance_of_the_solver_is_paid_for() -> None:
     task = linear_task(SIZES, 1, regulariser=LAMBDA)
-    exact = model_sensitivity(task, regulariser=LAMBDA, tolerance=0.0, weights="equal", sizes=SIZES)
+    exact = model_sensitivity(
+        task, regulariser=LAMBDA, tolerance=0.0, weights="equal", sizes=SIZES, step=1.0
+    )
     plan = make("output-perturbation", task, weights="equal", tolerance=1e-2).plan
     assert plan is not None
     sensitivity = plan.mechanisms[0].sensitivity  # type: ignore[attr-defined]

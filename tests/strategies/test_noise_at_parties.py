@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 SIZES, WIDTH = (20, 30, 40, 50, 60, 20, 30, 40, 50, 60), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
 LOST = {"dropout": 0.2, "colluding": 0.1}
-SHARING = ("gradient-perturbation", "output-perturbation")
+SHARING = ("gradient-perturbation", "output-perturbation", "adaptive-clipping")
 OF_PARTIES = ("federated-averaging", "scaffold")  # tested where they are
 CASES = [
     ("gradient-perturbation", {"share_law": "skellam"}, {"rounds": 3}),
     ("gradient-perturbation", {"share_law": "discrete-gaussian"}, {"rounds": 3}),
+    ("adaptive-clipping", {"share_law": "skellam"}, {"rounds": 3}),
     ("output-perturbation", {"share_law": "skellam"}, {}),
     ("output-perturbation", {"share_law": "discrete-gaussian"}, {}),
     ("output-perturbation", {"share_law": "polya"}, {"delta": 0.0}),
@@ -90,9 +91,9 @@ def test_the_server_adds_nothing(name: str, law: dict[str, Any], options: dict[s
     strategy = shared(name, law, options)
     strategy._run = replace(strategy._run, noise=refuse)
     query = strategy.ask()
-    total = np.array([5, -3, 0, 2**20], np.int64)
+    total = np.resize(np.array([5, -3, 0, 2**20], np.int64), query.answer_width(TASK))
     release = strategy._release(Sum(total=total, step=query.grid.step, sizes=SIZES))
-    divisor = sum(SIZES) if name.startswith("gradient") else 1
+    divisor = 1 if name.startswith("output") else sum(SIZES)
     assert (release == total * query.grid.step / divisor).all()
 
 
@@ -118,7 +119,7 @@ def test_the_released_noise_is_that_of_all_parties_and_never_below_the_accounted
 def test_allowed_drop_outs_are_survived(name: str, sizes: tuple[int, ...]) -> None:
     strategy = shared(name, {}, {})
     query = strategy.ask()
-    total = np.full(WIDTH, 1000, np.int64)
+    total = np.full(query.answer_width(TASK), 1000, np.int64)
     strategy.learn(Sum(total=total, step=query.grid.step, sizes=sizes))
     assert strategy.round == 1
     if name == "output-perturbation":
@@ -176,9 +177,9 @@ def test_an_unknown_place_is_refused() -> None:
         ("gradient-perturbation", {}, {"calibration": "textbook"}, "calibration must be 'exact'"),
         (
             "gradient-perturbation",
-            {},
+            {"share_law": "discrete-gaussian"},
             {"sampling_rate": 0.5, "adjacency": "add-remove"},
-            "sampling_rate must be 1",
+            "share_law must be 'auto' or 'skellam' with sampling",
         ),
         ("gradient-perturbation", {}, {"accountant": "gdp"}, "accountant must be"),
         ("gradient-perturbation", {"share_law": "laplace"}, {}, "law must be one of"),

@@ -24,7 +24,8 @@ from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.strategies import NoisyGradients, NoisyOptions, Setup, StrategyInfo, plan_gradients
-from tests.federation.queries.test_person_sensitivity import data, make_task, visits
+from tests.federation.queries.person_scenes import data, visits
+from tests.federation.queries.test_person_sensitivity import make_task
 from tests.federation.worlds import (
     PRIVATE,
     build,

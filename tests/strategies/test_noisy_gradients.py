@@ -12,11 +12,15 @@ from scipy.stats import chi2
 from fedpriv import strategies
 from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.base import Run, SumStrategy
+from fedpriv.federation.task import PersonBounds
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.randomness import RandomStream
+from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.run.noise import acting_noise
+from fedpriv.simulations.run.prepare import train
 from fedpriv.strategies import NoisyGradients, NoisyOptions, Setup, StrategyInfo, plan_gradients
 from tests.federation.worlds import SilentFederation, linear_task, streams
 
@@ -24,6 +28,13 @@ TASK = linear_task((40, 60), 4000)
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 SILENT = SilentFederation(TASK, sampling=streams(0, "parties"))
 FALSE_FAILURE = 1e-9
+PERSONS: dict[str, Any] = {
+    "unit": "person",
+    "adjacency": "add-remove",
+    "options": {"rounds": 3},
+    "noise": lambda round_: RandomStream.seeded(1, round_),
+    "run": "r",
+}
 
 
 class Plain(NoisyGradients):
@@ -48,12 +59,12 @@ def info(build: Any, *, noise_by: Any = "server") -> StrategyInfo:
     )
 
 
-def built(build: Any) -> SumStrategy:
+def built(build: Any, *, adjacency: str = "replace-one") -> SumStrategy:
     return strategies.build(
         info(build),
         task=TASK,
         budget=BUDGET,
-        adjacency="replace-one",
+        adjacency=adjacency,
         options={"rounds": 3},
         noise=lambda round_: RandomStream.seeded(1, round_),
         run="r",
@@ -193,3 +204,125 @@ def test_a_ledger_gets_no_release_without_a_plan() -> None:
 
     with pytest.raises(ValueError, match="plan must be given for a run on a ledger"):
         Bare(task=TASK, plan=None, run=run)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_noise_stddev_is_that_of_what_an_update_gets(rate: float) -> None:
+    """By the plan, round by round, and as reports state it; what is drawn is of that size."""
+    seen: list[tuple[float, Any]] = []
+
+    class Looking(NoisyGradients):
+        def _update(self, release: Any) -> None:
+            seen.append((self.noise_stddev, release))
+            self._theta = release
+
+    def build(setup: Setup, options: NoisyOptions) -> Looking:
+        plan = plan_gradients(
+            setup,
+            rounds=2,
+            clip_norm=1.0,
+            sampling_rate=rate,
+            shape=None if rate < 1 else (2.0, 1.0),
+        )
+        return Looking(setup=setup, options=options, plan=plan)
+
+    strategy = built(build, adjacency="add-remove")
+    assert strategy.plan is not None
+    while (query := strategy.ask()) is not None:
+        strategy.learn(SILENT.sum(query))
+    stated = np.array([stddev for stddev, _ in seen])
+    planned = [m.noise_stddev / (rate * TASK.records) for m in strategy.plan.mechanisms]
+    assert stated == pytest.approx(planned)
+    assert stated[0] == pytest.approx((1 if rate < 1 else 2) * stated[1])
+    column = acting_noise(query_of(strategy), strategy.plan, TASK)
+    assert column == pytest.approx(np.sqrt(np.square(stated).mean()))
+    for stddev, release in seen:
+        square = float(np.square(release / stddev).sum())
+        low, high = (tail(FALSE_FAILURE / 4, release.size) for tail in (chi2.ppf, chi2.isf))
+        assert low <= square <= high
+        assert not low <= square * 0.8**2 <= high  # teeth
+
+
+def query_of(strategy: SumStrategy) -> GradientQuery:
+    """A question of the last round."""
+    strategy.restore({"round": strategy.releases - 1, "theta": strategy.theta})
+    query = strategy.ask()
+    assert isinstance(query, GradientQuery)
+    return query
+
+
+def test_the_twin_without_noise_states_none() -> None:
+    twin = setup(allowance=None, noise_free=True)
+    assert Plain.build(twin, NoisyOptions(rounds=2)).noise_stddev == 0.0
+    assert Plain.build(setup(), NoisyOptions(rounds=2)).noise_stddev > 0.0
+
+
+@pytest.mark.parametrize(
+    ("left", "message"),
+    [
+        (np.zeros(3), r"_update of Wrong must leave a vector of 4000 numbers .* got shape \(3,\)"),
+        (np.zeros((4000, 1)), r"got shape \(4000, 1\) after round 1 of 3"),
+        (None, "_update of Wrong must leave"),
+        ("a model", "got str after round 1"),
+        (np.full(4000, np.nan), r"not finite after round 1 of 3: .* smaller learning rate"),
+    ],
+)
+def test_a_model_that_cannot_be_one_is_refused_after_its_round(left: Any, message: str) -> None:
+    class Wrong(NoisyGradients):
+        def _update(self, release: Any) -> None:
+            self._theta = left
+
+    strategy = built(Wrong.build)
+    query = strategy.ask()
+    assert query is not None
+    with pytest.raises(ValueError, match=rf"^mine.py:Plain \(sha256 1a2b3c4d…\): .*{message}"):
+        strategy.learn(SILENT.sum(query))
+
+
+class Forgetful(NoisyGradients):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._velocity = np.zeros_like(self._theta)
+        self._rate = 0.5
+
+    def _update(self, release: Any) -> None:
+        self._velocity = self._velocity - self._rate * release
+        self._theta = self._theta + self._velocity
+
+
+class Mindful(Forgetful):
+    def _state(self) -> dict[str, Any]:
+        return {"speed": self._velocity}
+
+
+def test_a_checkpoint_without_what_changed_is_warned_about() -> None:
+    for kind in (Forgetful, Mindful):
+        strategy = built(kind.build)
+        strategy.checkpoint()  # nothing has changed yet
+        first_release(strategy)
+        if kind is Mindful:
+            strategy.checkpoint()
+            continue
+        with pytest.warns(UserWarning, match="Forgetful: _velocity changed .* define _state"):
+            strategy.checkpoint()
+
+
+def test_persons_are_declared_by_info_and_the_refusal_says_so() -> None:
+    with pytest.raises(ValueError, match=r'declares record\. .* add units=\("record", "person"\)'):
+        strategies.build(info(Plain.build), task=TASK, budget=BUDGET, **PERSONS)
+    both: Any = ("record", "person")  # as a file of one's own has them
+    declared = replace(info(Plain.build), units=both)
+    task = replace(TASK, in_place=False, persons=PersonBounds(parties=1, records=3))
+    built = strategies.build(declared, task=task, budget=BUDGET, **PERSONS)
+    assert built.plan is not None
+    assert built.plan.unit is Unit.PERSON
+
+
+def test_a_model_that_never_moves_is_warned_about() -> None:
+    class Idle(NoisyGradients):
+        def _update(self, release: Any) -> None:
+            self._thetta = release
+
+    strategy = built(Idle.build)
+    with pytest.warns(UserWarning, match=r"Idle: after 3 rounds .* assign .* self\._theta\?"):
+        train(strategy, SILENT, lambda _query, _answer: True)

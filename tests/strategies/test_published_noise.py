@@ -170,6 +170,7 @@ def test_unsound_forms_are_refused_where_something_is_really_released() -> None:
         ("output-perturbation", LAPLACE),
         ("pathak", LAPLACE),
         ("local-output-perturbation", LAPLACE),
+        ("local-objective-perturbation", LAPLACE),
         ("gradient-perturbation", {"calibration": "unsound-textbook"}),
     ):
         with pytest.raises(ValueError, match="for study in a simulation"):

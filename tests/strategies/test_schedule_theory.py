@@ -114,8 +114,8 @@ def test_the_momentum_schedule_takes_its_beta_and_its_step_from_the_optimiser() 
     assert strategy._optimiser.learning_rate == pytest.approx(limit)  # type: ignore[attr-defined]
 
 
-OPTIMISERS = ("sgd", "momentum", "debiased-momentum", "adagrad", "adam", "adamw")
-LINEAR = OPTIMISERS[:3]
+OPTIMISERS = ("sgd", "momentum", "debiased-momentum", "nesterov", "adagrad", "adam", "adamw")
+LINEAR = OPTIMISERS[:4]
 INFLUENCE = {"name": "influence", "values": [1.0] * 30}
 FITTING: list[tuple[Any, tuple[str, ...]]] = [
     ("uniform", OPTIMISERS),
@@ -152,6 +152,11 @@ def test_a_schedule_is_refused_with_an_optimiser_that_it_was_not_derived_for(
         (
             {"schedule": "momentum", "optimiser": "debiased-momentum", "averaging": "mean"},
             "averaging must be 'last'",
+        ),
+        ({"schedule": "dynamic", "warm_up": 3}, "warm_up must not be given"),
+        (
+            {"schedule": "momentum", "optimiser": "debiased-momentum", "warm_up": 3},
+            "warm_up must not be given",
         ),
         (
             {

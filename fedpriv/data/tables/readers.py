@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from fedpriv.data.errors import DataError, import_optional
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection
 
     from numpy.typing import NDArray
 
@@ -91,7 +92,7 @@ class Source:
 
 def read_source(
     path: Path,
-    wanted: Sequence[str],
+    wanted: Mapping[str, str],
     *,
     delimiter: str,
     missing_values: tuple[str, ...],
@@ -127,7 +128,7 @@ def read_source(
 
 def table_source(
     table: Any,
-    wanted: Sequence[str],
+    wanted: Mapping[str, str],
     *,
     delimiter: str = ",",
     missing_values: tuple[str, ...] = (),
@@ -170,7 +171,7 @@ def _arrow(name: str, values: Any) -> Any:
     return column
 
 
-def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any]:
+def _read_csv(path: Path, wanted: Mapping[str, str], delimiter: str) -> tuple[list[str], Any]:
     pa = import_optional("pyarrow", extra="data")
     # Python decodes some rows with the header. What is not UTF-8 in them is found by column, below:
     # else the place of a byte in a column that nobody reads would decide about the file.
@@ -192,7 +193,7 @@ def _read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> tuple[list[s
 
 
 def _parse_csv(
-    path: Path, header: list[str], wanted: Sequence[str], delimiter: str, *, block: int
+    path: Path, header: list[str], wanted: Mapping[str, str], delimiter: str, *, block: int
 ) -> Any:
     pa = import_optional("pyarrow", extra="data")
     pa_csv = import_optional("pyarrow.csv", extra="data")
@@ -246,25 +247,39 @@ def _check_quotes(path: Path, delimiter: str) -> None:
     )
 
 
-def _read_parquet(path: Path, wanted: Sequence[str], _delimiter: str) -> tuple[list[str], Any]:
+def _read_parquet(path: Path, wanted: Mapping[str, str], _delimiter: str) -> tuple[list[str], Any]:
     parquet = import_optional("pyarrow.parquet", extra="data")
     header = list(parquet.read_schema(path).names)
     _check_header(path.name, header, wanted)
     return header, parquet.read_table(path, columns=list(wanted))
 
 
-def _check_header(file: str, header: list[Any], wanted: Sequence[str]) -> None:
-    """Quote no name that the schema does not hold: a forgotten header makes names of cells."""
+def _check_header(file: str, header: list[Any], wanted: Mapping[str, str]) -> None:
+    """Refuse a header that lacks a column; ``wanted`` says which key of the schema names each.
+
+    Quote no name that the schema does not hold, where a forgotten header may make names of cells.
+    """
     for place, name in enumerate(header):
         if name in header[:place]:
             raise DataError(
                 f"{file}: columns {header.index(name) + 1} and {place + 1} have the same name."
             )
     folded = {str(name).casefold() for name in header}
-    for name in wanted:
+    for name, key in wanted.items():
         if name not in header:
             hint = " Upper and lower case differ." if name.casefold() in folded else ""
-            raise DataError(f"{file}: the header lacks column {name!r} of the schema.{hint}")
+            raise DataError(
+                f"{file}: the header lacks column {name!r} of the schema ({key})."
+                f"{hint or _nearest(name, header, wanted)}"
+            )
+
+
+def _nearest(name: str, header: list[Any], wanted: Collection[str]) -> str:
+    """The nearest of the other columns, if most that the schema has show that this is a header."""
+    if 2 * len(set(wanted).intersection(header)) < len(wanted):
+        return ""
+    near = get_close_matches(name, [str(each) for each in header if each not in wanted], n=1)
+    return f" Is {near[0]!r} meant?" if near else ""
 
 
 def _decoded(column: Any) -> Any:

@@ -192,7 +192,11 @@ class Schema(_Table):
         if self.positive is not None and label is not None:
             values = label.values if isinstance(label, CategoryColumn) else ()
             if self.positive not in values:
-                raise ValueError(f"positive must be one of the values in [columns.{self.label}]")
+                known = f": {', '.join(map(repr, values))}" if values else ", and it has none"
+                raise ValueError(
+                    f"positive must be one of the values in [columns.{self.label}]{known}; got "
+                    f"{self.positive!r}"
+                )
         if label is not None and label.fill is not None:
             raise ValueError(f"[columns.{self.label}]: a label cannot have a fill")
         party = self.columns.get(self.party) if self.party is not None else None
@@ -214,6 +218,13 @@ class Schema(_Table):
             for name, column in self.columns.items()
             if name not in (self.label, self.party)
         }
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The columns that a file must have, each with the key of the schema that names it."""
+        others = ("label", "party", "person", "test_column")
+        keys = {name: key for key in others if (name := getattr(self, key)) is not None}
+        return {name: f"[columns.{name}]" for name in self.features} | keys
 
     @property
     def feature_names(self) -> tuple[str, ...]:

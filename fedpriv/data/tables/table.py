@@ -75,10 +75,9 @@ def read_table(
     """
     path = Path(path)
     features = schema.features
-    others = (schema.label, schema.party, schema.person, schema.test_column)
     source = read_source(
         path,
-        tuple(dict.fromkeys((*features, *(name for name in others if name is not None)))),
+        schema.named,
         delimiter=schema.delimiter,
         missing_values=schema.missing_values,
         empty=empty,
@@ -123,8 +122,12 @@ def encode_features(table: Any, schema: Schema) -> NDArray[np.float32]:
     Every row is kept: a missing value without a fill is refused, whatever the schema does with it
     in training.
     """
-    wanted, codes = tuple(schema.features), schema.missing_values
-    source = table_source(table, wanted, delimiter=schema.delimiter, missing_values=codes)
+    source = table_source(
+        table,
+        {name: key for name, key in schema.named.items() if name in schema.features},
+        delimiter=schema.delimiter,
+        missing_values=schema.missing_values,
+    )
     reader = _Reader(schema.model_copy(update={"missing": "drop"}), source)
     X = reader.features()
     reader.raise_problems()
@@ -282,7 +285,11 @@ class _Reader:
         if self._schema.missing == "drop":
             self.dropped |= absent
         else:
-            remedy = "Correct the file, set missing = 'drop', or give a feature a fill."
+            fill = f", or give [columns.{name}] a fill" if name in self._schema.features else ""
+            remedy = (
+                f"Correct the file{fill}. Outside of a release, missing = 'drop' leaves such "
+                "records out."
+            )
             self._meet_forbidden(name, absent, "missing", remedy)
 
     def _meet_outside(

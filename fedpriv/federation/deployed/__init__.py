@@ -3,6 +3,7 @@
 May import `fedpriv.federation.party`. Start with `signed` (whom it hears), then `party` (the order
 of an answer, each step durable before the next), `guard` (the policy's rules on run, query and
 cost; `party`, `host` and `signed` add their own), `policy` (``party.toml``) and `journal` (what it
-must not forget). What comes after a run: `errands` (it is cancelled, its model is handed over),
-`attesting` (when a party signs a statement) and `verifying` (whether a signed one holds).
+must not forget); `stated_plan` and `paying` are for runs whose plan is signed beforehand. What
+comes after a run: `errands` (it is cancelled, its model is handed over), and in `statements` when a
+party signs one, and whether a signed one holds.
 """

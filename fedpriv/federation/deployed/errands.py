@@ -8,6 +8,9 @@ stay so: that a run was attested is durable before the signature leaves, and no 
 answered from then on. A server that had the statement signed early could go on, at the expense of
 the budget, and the statement would tell of less than the run had cost.
 
+Nor is a run attested that was left when a backup was put back: what was answered after the backup
+is in no ledger, and the signature would tell of fewer releases than there were.
+
 **Cancelled is for good.** The mark that a run was cancelled is durable before its seats are closed
 and its answer is erased, so that whatever fails in between, no query of that run is answered any
 more. What the run has spent stays spent: its releases may have been seen.
@@ -18,9 +21,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.federation.deployed.attesting import attest, require_by_server, require_paid
 from fedpriv.federation.deployed.models import keep_model
-from fedpriv.federation.deployed.statement_document import Unsound, run_of
+from fedpriv.federation.deployed.statements.attesting import (
+    attest,
+    require_by_server,
+    require_paid,
+    require_recomputed,
+)
+from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
+from fedpriv.federation.deployed.statements.statement_document import run_of
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.protocol.errands import (
     Attest,
@@ -37,9 +46,9 @@ from fedpriv.secagg.round import RUN_BYTES
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fedpriv.federation.deployed.attesting import Signatory
     from fedpriv.federation.deployed.journal import Journal
     from fedpriv.federation.deployed.party import DeployedParty
+    from fedpriv.federation.deployed.statements.attesting import Signatory
     from fedpriv.privacy.statement.signed import SignedStatement
     from fedpriv.secagg.round import Bound
 
@@ -80,9 +89,17 @@ class Errands:
 
     def _attest(self, errand: Attest) -> Attested:
         signed = self._read(errand.statement)
+        run = run_of(signed.document)
         with self.party.account() as ledger:
-            said = attest(signed, ledger, self.signatory)
-            self.journal.attest(run_of(signed.document))  # before the signature leaves
+            self.party.require_not_left(ledger, run)
+            said = attest(
+                signed,
+                ledger,
+                self.signatory,
+                planned=self.journal.planned(run),
+                own_noise=self.journal.own_noise(run),
+            )
+            self.journal.attest(run)  # before the signature leaves
         return Attested(
             run=errand.run,
             round=errand.round,
@@ -96,6 +113,7 @@ class Errands:
     def _take_over(self, errand: HandOver) -> HandedOver:
         signed = self._read(errand.statement)
         require_by_server(signed, self.signatory.server)
+        require_recomputed(signed.document)  # it is kept beside the model, for people to read
         with self.party.account() as ledger:
             require_paid(signed.document, ledger)
             digest = keep_model(self.models, run_of(signed.document), signed, errand.model)

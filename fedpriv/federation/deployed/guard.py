@@ -23,6 +23,13 @@ observer that its policy does not trust*:
   the event holds whatever clip norm, grid or number of parties the server had in mind, provided
   that it adds noise in proportion to them.
 
+Samples. Every coin is the party's own, of its own generator, and leaves it in no message: that is
+what amplification by sampling rests on, towards whoever sees releases. Of records it is hidden in
+the party's sum. Where whole parties are sampled, who stays out answers zeros: masks hide that, and
+without them such an event is refused; and it trains all the same, so that the time that it takes
+tells nothing. With noise of the server nothing is promised towards the server itself, sampled or
+not.
+
 Sums over records of several parties: by parallel composition a release costs each party what it
 costs one record anywhere in the sum (McSherry 2009), hence every party is charged the same event.
 """
@@ -34,6 +41,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from fedpriv._collusion import colluders_of
+from fedpriv.federation.deployed.stated_plan import rate_of
 from fedpriv.federation.party.guard import (
     Policy,
     QueryRefused,
@@ -47,23 +55,30 @@ from fedpriv.privacy.events import (
     BoundedRangeEvent,
     DistributedGaussianEvent,
     PoissonPureEvent,
+    PoissonSkellamEvent,
     PureEvent,
     SkellamEvent,
     ZcdpEvent,
 )
-from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
+from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from fedpriv.data import Bounds
     from fedpriv.federation.deployed.policy import PartyPolicy
+    from fedpriv.federation.deployed.stated_plan import StatedPlan
     from fedpriv.federation.protocol.level import Protection
     from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.events import Event
 
 
-_EVENTS_OF_SHARES: tuple[type[Event], ...] = (SkellamEvent, DistributedGaussianEvent)
+_EVENTS_OF_SHARES: tuple[type[Event], ...] = (
+    SkellamEvent,
+    PoissonSkellamEvent,
+    DistributedGaussianEvent,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,6 +92,7 @@ class Engagement:
         bounds: How features become vectors of bounded norm.
         protection: How answers are protected on the way to a sum.
         roster: The digest of the party's own roster: runs and releases belong to one epoch of it.
+        budget: (ε, δ) that the run says it may cost.
     """
 
     strategy: str
@@ -85,6 +101,7 @@ class Engagement:
     bounds: Bounds
     protection: Protection
     roster: bytes
+    budget: Budget
 
 
 def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:
@@ -124,27 +141,70 @@ def check_terms(
     engagement: Engagement,
     policy: PartyPolicy,
     adjacency: Adjacency,
-    unit: Unit = DEFAULT_UNIT,
+    unit: Unit,
 ) -> Event:
     """What the answer to ``query`` costs this party; `QueryRefused` if its policy forbids it."""
     check_engagement(engagement, policy)
-    if query.run != engagement.run and not query.run.startswith(f"{engagement.run}-"):
-        raise QueryRefused("the query is of another run than the one that this party was shown.")
+    _check_run(query.run, engagement)
+    _check_number(query.round, policy)
     guard = Policy(queries=policy.queries, colluding=policy.colluding)
     check_query(query, engagement.task, guard)
     event = query.event
     if event is None:
         raise QueryRefused("this party answers no query that states no privacy event.")
+    _check_adjacency(event, adjacency)
+    _check_unit(event, policy, unit)
+    _check_kind(query, event)
+    _check_bounds(query, event, engagement.task, policy)
+    _check_sum(query, engagement, policy)
+    _check_noise(query, event, engagement.task, policy)
+    if event.unit is Unit.PARTY and rate_of(event) < 1 and not engagement.protection.masked:
+        raise QueryRefused(
+            "the event counts on a coin of this party's that nobody sees, and without masks an "
+            "answer of zeros shows that it stayed out: secure_aggregation must not be 'off'."
+        )
+    return event
+
+
+def check_plan(
+    plan: StatedPlan,
+    engagement: Engagement,
+    policy: PartyPolicy,
+    adjacency: Adjacency,
+    unit: Unit,
+) -> None:
+    """Raise `QueryRefused` if the policy forbids what a plan states of its releases.
+
+    A courtesy before a run is joined: every query is checked by itself, when it comes.
+    """
+    check_engagement(engagement, policy)
+    _check_run(plan.run, engagement)
+    _check_number(plan.rounds - 1, policy)
+    for event, _ in plan.releases:
+        _check_adjacency(event, adjacency)
+        _check_unit(event, policy, unit)
+        _check_least_noise(event, policy)
+
+
+def _check_run(name: str, engagement: Engagement) -> None:
+    if name != engagement.run and not name.startswith(f"{engagement.run}-"):
+        raise QueryRefused("the query is of another run than the one that this party was shown.")
+
+
+def _check_number(release: int, policy: PartyPolicy) -> None:
+    if release >= policy.max_releases:
+        raise QueryRefused(
+            f"release {release} is asked for, counted from 0, and this party answers for at most "
+            f"{policy.max_releases} releases of a run."
+        )
+
+
+def _check_adjacency(event: Event, adjacency: Adjacency) -> None:
     if event.adjacency is not adjacency:
         raise QueryRefused(
             f"the event is stated under {event.adjacency.value!r} adjacency, and the budget of "
             f"this party under {adjacency.value!r}."
         )
-    _check_unit(event, policy, unit)
-    _check_kind(query, event)
-    _check_bounds(query, event, engagement.task, policy)
-    _check_noise(query, event, engagement.task, policy)
-    return event
 
 
 def _check_unit(event: Event, policy: PartyPolicy, unit: Unit) -> None:
@@ -209,13 +269,34 @@ def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -
             "would have to be kept: 'scaffold' runs in simulations."
         )
     check_certain(query, task)
-    counted_on = getattr(event, "sampling_rate", 1.0)
+    counted_on = rate_of(event)
     if counted_on < query.sampling_rate:
         raise QueryRefused(
             f"the event counts on a sample of {counted_on:g} of the data, and the query asks "
             f"for {query.sampling_rate:g} of them."
         )
     check_weighted(query, event.adjacency, event.unit)
+
+
+def _check_sum(query: Query, engagement: Engagement, policy: PartyPolicy) -> None:
+    """A sum without noise must be one of several answers that the server does not know.
+
+    Of a public cohort all others answer zero: the sum over everybody is then one over the cohort,
+    and over a cohort of one that party's answer. Those who may be missing may be of the cohort.
+    Shares of noise are in every answer, and noise of a party's own is its own.
+    """
+    protection, parties = engagement.protection, engagement.task.parties
+    contributors = query.contributors(parties)
+    if contributors == parties or query.noise_by_party or not protection.masked:
+        return
+    masks = protection.parameters(parties)
+    opened = max(masks.minimum, policy.min_parties)
+    least = max(policy.min_parties, masks.colluders + 2)
+    if (there := contributors - (parties - opened)) < least:
+        raise QueryRefused(
+            f"a sum of {opened} parties would have the answers of {max(there, 0)} out of the "
+            f"cohort of {contributors}, and zeros; this party insists on {least} answers."
+        )
 
 
 def _check_noise(query: Query, event: Event, task: Task, policy: PartyPolicy) -> None:
@@ -230,6 +311,10 @@ def _check_noise(query: Query, event: Event, task: Task, policy: PartyPolicy) ->
             f"the {query.kind} query asks for a sum that gets its noise at the server, and this "
             "party answers only where the parties add it."
         )
+    _check_least_noise(event, policy)
+
+
+def _check_least_noise(event: Event, policy: PartyPolicy) -> None:
     if (noise := relative_noise(event)) < policy.min_noise:
         raise QueryRefused(
             f"the release would have noise of {noise:.6g} sensitivities, and this party insists "

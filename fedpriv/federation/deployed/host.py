@@ -7,6 +7,8 @@ To what `PartyHost` insists on, a deployment adds:
 - Every message is held against the policy, and comes under the experiment, the protection and the
   roster that the run was joined under: a sum that was masked against an active server is opened
   against one.
+- A plan that the server states is checked and priced before the run is joined
+  (`fedpriv.federation.deployed.stated_plan`), and every query is held against it.
 - No sum of fewer parties than the policy states is opened.
 - A release whose noise the parties bring is opened over one set of parties only
   (`fedpriv.federation.party.answered`), in whichever runs of the protocol it is asked for: a server
@@ -31,6 +33,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.deployed.guard import check_engagement
+from fedpriv.federation.deployed.stated_plan import StatedPlan
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.host import PartyHost
 from fedpriv.federation.protocol.errands import ERRANDS
@@ -46,9 +49,10 @@ if TYPE_CHECKING:
     from fedpriv.federation.deployed.errands import Errands
     from fedpriv.federation.deployed.guard import Engagement
     from fedpriv.federation.deployed.journal import Journal
+    from fedpriv.federation.deployed.party import DeployedParty
     from fedpriv.federation.deployed.policy import PartyPolicy
     from fedpriv.federation.party.memory import Memory
-    from fedpriv.federation.protocol.wire import Announce
+    from fedpriv.federation.protocol.wire import Announce, Join, Joined
     from fedpriv.secagg import Party as MaskingParty
     from fedpriv.secagg.round import Bound
 
@@ -60,12 +64,14 @@ class DeployedHost(PartyHost):
     """One party of a deployment, ready to be asked.
 
     Attributes:
+        party: Its budget, and its records behind that.
         store: Its journal.
         engagement: The run that asks.
         policy: What it insists on.
         errands: What it does beside its runs, whatever run asks.
     """
 
+    party: DeployedParty
     store: Journal
     engagement: Engagement
     policy: PartyPolicy
@@ -95,6 +101,18 @@ class DeployedHost(PartyHost):
                 "epoch of the roster."
             )
         return replace(memory, terms=terms)
+
+    def _join(self, memory: Memory, message: Join) -> tuple[Memory, Joined]:
+        """Looks, before the run is joined, whether all that is planned can be paid for."""
+        if memory.run and memory.plan != message.plan:
+            raise WrongRound("The run was joined under another plan.")
+        if message.plan and not memory.run:
+            self.party.engage(StatedPlan.from_bytes(message.plan))
+        memory, joined = super()._join(memory, message)
+        return replace(memory, plan=message.plan), joined
+
+    def _respondent(self, memory: Memory) -> DeployedParty:
+        return self.party.under(StatedPlan.from_bytes(memory.plan)) if memory.plan else self.party
 
     def _reply(self, results: tuple[Bound, ...], refusal: str) -> bytes:
         if refusal:

@@ -12,6 +12,8 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
     heard/RUN           the latest instruction of a run: its number and digest
     cancelled/RUN       a run that was cancelled: its name
     attested/RUN        a run whose statement was signed, and which is over: its name
+    planned/RUN         a run that was first answered under a plan: what its releases are known by
+    noised/RUN          a run of which every answer has noise of the party's: its name, else nothing
 
 Seats and answers are kept for the latest runs. Of an older one the name of the seat is left, so
 that it is not joined again, and the ledger's rows, so that no release of it is drawn again. Numbers
@@ -85,6 +87,8 @@ class Journal:
         self._heard = folder / "heard"
         self._cancelled = folder / "cancelled"
         self._attested = folder / "attested"
+        self._planned = folder / "planned"
+        self._noised = folder / "noised"
         self._ledger = folder / "ledger"
         self._left = folder / "left"
 
@@ -191,12 +195,12 @@ class Journal:
 
         Args:
             name: The run, as queries call it.
-            seats: The runs of the protocol that served it, whether they were joined or not; others
-                are found by the name.
+            seats: The runs of the protocol that served it; others are found by the name. Of those
+                that were not joined nothing is kept: a server must not fill the disk with them.
         """
         self._cancelled.mkdir(mode=_FOLDER, exist_ok=True)
         _write(self._cancelled / _key(name), name.encode())
-        closed = {self._seats / seat.hex() for seat in seats}
+        closed = {path for seat in seats if (path := self._seats / seat.hex()).exists()}
         for path in self._seats.glob("[!.]*"):
             data = _read(path)
             if data and Memory.from_bytes(data).name == name:
@@ -215,6 +219,30 @@ class Journal:
         self._attested.mkdir(mode=_FOLDER, exist_ok=True)
         if not self.attested(name):
             _write(self._attested / _key(name), name.encode())
+
+    def planned(self, name: str) -> bytes | None:
+        """What the plan is known by under which a run began; None if none was stated then."""
+        return _read(self._planned / _key(name))
+
+    def own_noise(self, name: str) -> bool:
+        """Whether every answer of a run had noise of this party's in it, from the first one on."""
+        return bool(_read(self._noised / _key(name)))
+
+    def note(self, name: str, *, first: bool, plan: bytes | None, own_noise: bool) -> None:
+        """Remember of a run what its statement must not contradict, before a release is begun.
+
+        Args:
+            name: The run, as queries call it.
+            first: Whether it is the run's first release here.
+            plan: What the plan is known by that it is asked under, if there is one.
+            own_noise: Whether its answer has noise of this party's in it.
+        """
+        for folder in (self._planned, self._noised):
+            folder.mkdir(mode=_FOLDER, exist_ok=True)
+        if first and plan is not None:
+            _write(self._planned / _key(name), plan)
+        if first or not own_noise:
+            _write(self._noised / _key(name), name.encode() if own_noise else b"")
 
     def _answer(self, name: str) -> Path:
         return self._answers / _key(name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.data import require_releasable, table_identity
 from fedpriv.data.tables.files import Version
+from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,3 +49,8 @@ class OwnTable:
         if Version.of(self.path) != self.version:
             raise ValueError("its table was changed while it was read. Ask again.")
         return identity
+
+    def whom(self, unit: Unit) -> str | None:
+        """The column that says who is one person, if persons are the unit: the ledger keeps it."""
+        schema = self.dataset.schema
+        return None if schema is None or unit is not Unit.PERSON else schema.person

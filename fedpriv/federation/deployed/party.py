@@ -2,10 +2,10 @@
 
 The order of an answer; what is written is durable before the next step:
 
-    check the policy, and that the budget would pay
+    check the policy and the plan, and that the budget would pay
     → make sure that the records can be used, are those of the ledger and as many as the roster says
     → draw a secret, from which all randomness of this release follows: into the journal
-    → reserve in the party's ledger
+    → reserve in the party's ledger: the release, or with the first one the whole plan
     → compute → store the answer in the journal, erase the secret → commit its digest in the ledger
     → keep the ledger's head in the journal → the answer leaves, masked
 
@@ -34,15 +34,15 @@ from logging import getLogger
 from typing import TYPE_CHECKING
 
 from fedpriv.data import Files, bound, table_identity
-from fedpriv.federation.deployed.guard import check_terms
+from fedpriv.federation.deployed.guard import check_plan, check_terms
 from fedpriv.federation.deployed.journal import LedgerMark
 from fedpriv.federation.deployed.one_draw import require_one_draw, require_remembered
 from fedpriv.federation.deployed.own_tables import OwnTable
+from fedpriv.federation.deployed.paying import foreseen, plan_to_pay, require_affordable, reserve
+from fedpriv.federation.deployed.stated_plan import require_planned
 from fedpriv.federation.party.answered import SALT_BYTES, Given, recalled
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.party import Party
-from fedpriv.privacy.accountants import UnsupportedEvent
-from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.ledger import Ledger, LedgerError, LedgerMissing, create_if_first
 from fedpriv.privacy.randomness import SECRET_BYTES, RandomStream
 
@@ -53,10 +53,9 @@ if TYPE_CHECKING:
     from fedpriv.federation.deployed.guard import Engagement
     from fedpriv.federation.deployed.journal import Journal
     from fedpriv.federation.deployed.policy import PartyFile
+    from fedpriv.federation.deployed.stated_plan import StatedPlan
     from fedpriv.federation.party.answered import Answers
     from fedpriv.federation.queries.base import Query
-    from fedpriv.privacy.events import Event
-    from fedpriv.privacy.ledger import Reservation
     from fedpriv.privacy.ledger.view import LedgerView
     from fedpriv.secagg.numbers.fixed_point import Ring
 
@@ -85,6 +84,7 @@ class DeployedParty:
         engagement: The run that asks.
         journal: Where answers are kept. It must be held while a query is answered.
         files: Where its records come from: the disk, or what was read from it before.
+        plan: What it joined the run under, where a plan was stated.
     """
 
     def __init__(
@@ -96,7 +96,9 @@ class DeployedParty:
         engagement: Engagement,
         journal: Journal,
         files: Files | None = None,
+        plan: StatedPlan | None = None,
     ) -> None:
+        self._plan = plan
         self._file = file
         self._number = number
         self._size = size
@@ -108,6 +110,32 @@ class DeployedParty:
     def size(self) -> int:
         """n_j, as the roster states it: public, and not read off the records."""
         return self._size
+
+    def under(self, plan: StatedPlan) -> DeployedParty:
+        """The party in a run that it joined under ``plan``."""
+        return DeployedParty(
+            self._file,
+            number=self._number,
+            size=self._size,
+            engagement=self._engagement,
+            journal=self._journal,
+            files=self._files,
+            plan=plan,
+        )
+
+    def engage(self, plan: StatedPlan) -> None:
+        """Look whether all of a plan may be answered and can be paid for, before it is joined.
+
+        Nothing is paid. Where no release is one of a sample, each is looked at when it comes.
+
+        Raises:
+            QueryRefused: The policy or the budget forbids it.
+        """
+        if plan.sampled:
+            file = self._file
+            check_plan(plan, self._engagement, file.policy, file.adjacency, file.unit)
+            with _faults(file.name), self._ledger() as ledger:
+                require_affordable(plan, ledger)
 
     def answer(self, query: Query, answers: Answers | None = None) -> Ring:
         """The answer to ``query``, in fixed point, paid for. It is kept in the journal.
@@ -126,19 +154,27 @@ class DeployedParty:
             raise QueryRefused("this run is over: this party has signed the statement of it.")
         event = check_terms(query, self._engagement, file.policy, file.adjacency, file.unit)
         with _faults(file.name), self._ledger() as ledger:
-            self._require_not_left(ledger, query)
+            if (plan := plan_to_pay(self._plan, ledger, event)) is not None:
+                require_planned(query, plan)
+            self.require_not_left(ledger, query.run)
             roster, last = self._engagement.roster, journal.given(query.run)
             given = recalled(query, last, roster=roster)
-            require_one_draw(query, given, _foreseen(ledger, query, event))
+            require_one_draw(query, given, foreseen(ledger, query, event, plan))
             require_remembered(query, last, ledger)
             if given is not None and not given.pending and not query.joint_fit:
-                reservation, vector = _reserve(ledger, query, event), given.vector
+                reservation, vector = reserve(ledger, query, event, plan), given.vector
             else:
                 records = self._held_out(ledger) if query.held_out else self._checked(ledger)
                 if given is None:
                     given = _begun(query, roster)
+                    journal.note(
+                        query.run,
+                        first=last is None,
+                        plan=None if self._plan is None else self._plan.digest,
+                        own_noise=query.noise_by_party,
+                    )
                     journal.give(query.run, given)
-                reservation = _reserve(ledger, query, event)
+                reservation = reserve(ledger, query, event, plan)
                 party = self._party(records, given.secret if given.pending else None)
                 vector = party.compute(query)
                 if given.pending:
@@ -168,7 +204,7 @@ class DeployedParty:
         self._party(records, None)  # holds them against the task, and draws nothing
         with _unusable(self._file.name):
             identity = self._read.identity()
-        ledger.bind_data(identity)
+        ledger.bind_data(identity, whom=self._read.whom(self._file.unit))
         return records
 
     def _held_out(self, ledger: Ledger) -> Records:
@@ -227,6 +263,7 @@ class DeployedParty:
                 task=self._engagement.task,
                 sampling=lambda _: stream("sample"),
                 noise=lambda _: stream("noise"),
+                coin_hidden=True,
             )
 
     @contextmanager
@@ -248,9 +285,9 @@ class DeployedParty:
             self._require_latest(ledger)
             yield ledger
 
-    def _require_not_left(self, ledger: Ledger, query: Query) -> None:
+    def require_not_left(self, ledger: LedgerView, run: str) -> None:
         """Refuse a run that was left for good: what was answered in it may not be known here."""
-        left, began = self._journal.left, ledger.began(query.run)
+        left, began = self._journal.left, ledger.began(run)
         if left is not None and began is not None and began <= left.rows:
             raise QueryRefused(
                 "this party was put back from a backup, and left all runs that began before it."
@@ -274,32 +311,6 @@ def _begun(query: Query, roster: bytes) -> Given:
     if query.joint_fit:
         return Given.to(query, salt=salt, roster=roster)
     return Given.to(query, salt=salt, secret=os.urandom(SECRET_BYTES), roster=roster)
-
-
-def _foreseen(ledger: Ledger, query: Query, event: Event) -> str:
-    """Whether the release is "new", "reserved" or "committed"; refuses what cannot be paid."""
-    with _unpaid(query, event):
-        return ledger.foresee(event, run=query.run, round=query.round)
-
-
-def _reserve(ledger: Ledger, query: Query, event: Event) -> Reservation:
-    """Pay, or find that it was paid for."""
-    with _unpaid(query, event):
-        return ledger.reserve(event, run=query.run, round=query.round)
-
-
-@contextmanager
-def _unpaid(query: Query, event: Event) -> Iterator[None]:
-    try:
-        yield
-    except BudgetExceeded:
-        raise QueryRefused(
-            f"what is left of this party's budget does not pay for release {query.round}."
-        ) from None
-    except UnsupportedEvent:
-        raise QueryRefused(
-            f"this party's ledger adds up by a rule that has no price for {event.kind} releases."
-        ) from None
 
 
 @contextmanager

@@ -67,6 +67,7 @@ VERSION = 1
 _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
 MOST_SECONDS = 900.0
 MOST_LOCAL_STEPS = 10_000
+MOST_RELEASES = 100_000
 _LEAST_PARTIES = 2
 
 
@@ -79,8 +80,8 @@ class PartyPolicy:
         queries: The kinds of query that it answers.
         min_parties: The least number of parties in a sum that it helps to open.
         max_clip: The largest bound on one record's part in an answer: C of a clipped gradient or
-            loss, √(C² + 1) of a gradient with a count, and where nothing is clipped the bound G on
-            a record's gradient.
+            loss, C·√(1 + κ²/4) of a gradient with a count, C times the largest scale in scaled
+            coordinates, and where nothing is clipped the bound G on a record's gradient.
         min_noise: The least noise of a release, relative to the sensitivity: standard deviation /
             sensitivity of a Gaussian, 1/ε where a release states ε.
         noise_at: "parties": it answers only queries to which the parties bring the noise;
@@ -90,6 +91,7 @@ class PartyPolicy:
         server: The fingerprint of the only certificate authority whose server it talks to.
         server_identity: The fingerprint of the only key whose instructions it carries out.
         max_local_steps: The most steps of local training that it takes for one answer.
+        max_releases: The most releases of one run that it answers for, however many are planned.
         max_seconds: The longest that one message may take here, whatever time the server gives it.
         units: Whose privacy a release may be planned for, so that this party answers.
         person_parties: Under the person unit, at how many parties a person of this one's may have
@@ -108,6 +110,7 @@ class PartyPolicy:
     colluding: float = DEFAULT_COLLUDING
     max_seconds: float = MOST_SECONDS
     max_local_steps: int = MOST_LOCAL_STEPS
+    max_releases: int = MOST_RELEASES
     units: tuple[Unit, ...] = (DEFAULT_UNIT,)
     person_parties: int = 1
 
@@ -129,7 +132,7 @@ class PartyPolicy:
         require_choice(LEVELS, secure_aggregation=self.secure_aggregation)
         require_delta(colluding=self.colluding)
         require_positive(max_seconds=self.max_seconds)
-        require_count(max_local_steps=self.max_local_steps)
+        require_count(max_local_steps=self.max_local_steps, max_releases=self.max_releases)
         _require_fingerprint("of the CA certificate", server=self.server)
         _require_fingerprint("of the server's key", server_identity=self.server_identity)
         if self.noise_at == "parties" and self.secure_aggregation == "off":

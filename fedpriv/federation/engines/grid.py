@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.engines.seals import Seal
     from fedpriv.federation.exchange_report import Report
     from fedpriv.federation.protocol.level import Protection
+    from fedpriv.federation.protocol.openings import Openings
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.task import Task
     from fedpriv.secagg.numbers.fixed_point import Ring
@@ -56,6 +57,8 @@ class GridFederation:
             bytes if there is only one.
         seal: Signs requests, checks replies and knows which party a node is; needed wherever nodes
             are not trusted with that.
+        plan: All releases of the run, as `Join` states them; empty if they are not fixed.
+        openings: Of a release that an earlier server began to open.
     """
 
     def __init__(
@@ -69,6 +72,8 @@ class GridFederation:
         clock: Clock | None = None,
         pipelined: bool = True,
         seal: Seal | None = None,
+        plan: bytes = b"",
+        openings: Openings | None = None,
     ) -> None:
         if protection.masked and len(roster) != task.parties:
             raise ValueError(
@@ -87,7 +92,7 @@ class GridFederation:
                 tally=self._tally,
                 seal=seal,
             ),
-            run=self._run,
+            join=Join(run=self._run, round=0, party=0, plan=plan),
             sizes=task.sizes,
             protection=protection,
             tally=self._tally,
@@ -100,6 +105,7 @@ class GridFederation:
             protection=protection,
             tally=self._tally,
             pipelined=pipelined,
+            openings=openings,
         )
         self._asked = 0
 
@@ -125,6 +131,22 @@ class GridFederation:
         So if a sum has failed for too few parties, another one fails at once unless they are back.
         """
         self._members.recall()
+
+    def gather(self) -> None:
+        """Have the parties join, before anything is asked, or paid for by whoever asks.
+
+        Raises:
+            RoundFailed: Too few of them do for any sum.
+        """
+        self._members.gather()
+        if self._protection.masked:
+            try:
+                self._protection.parameters(len(self._members.present()), roster=self._task.parties)
+            except ValueError as error:
+                raise RoundFailed(
+                    f"too few parties have joined: {error} Nothing was asked. "
+                    f"{self.report.complaint}"
+                ) from None
 
     def sum(self, query: Query) -> Sum:
         """The sum over the parties that answered.
@@ -187,7 +209,7 @@ class _Members:
         self,
         courier: Courier,
         *,
-        run: bytes,
+        join: Join,
         sizes: tuple[int, ...],
         protection: Protection,
         tally: Tally,
@@ -198,20 +220,24 @@ class _Members:
         self._sizes = sizes
         self._level = LEVELS.index(protection.level)
         self._tally = tally
-        self._run = run
-        self._join = Request(messages=(Join(run=run, round=0, party=0),))
+        self._run = join.run
+        self._join = Request(messages=(join,))
         self._nodes: dict[int, int] = {}
         self._seats: Mapping[int, int] | None = None
-        self._asked: set[int] = set()
+        self._replied: set[int] = set()
 
     def gather(self) -> None:
-        """Before the first sum, wait for everybody; later, let in who comes late."""
+        """Before the first sum, wait for everybody; later, let in who comes late.
+
+        Who was asked and gave no reply, since its process was lost with it, is asked again; who is
+        silent, by `recall`, which waits for it.
+        """
         self._reseat()
         if len(self._nodes) == len(self._sizes):
             return
         courier = self._courier
         nodes = courier.nodes() if self._nodes else courier.arrived(len(self._sizes))
-        self._invite([node for node in nodes if node not in self._asked])
+        self._invite([node for node in nodes if node not in self._replied | courier.silent])
         if not self._nodes:
             raise RoundFailed(
                 f"no party has joined: {len(nodes)} nodes are there for {len(self._sizes)} "
@@ -219,8 +245,13 @@ class _Members:
             )
 
     def recall(self) -> None:
-        """Ask everybody who was silent for a sign of life, and wait for it."""
+        """Ask everybody who was silent for a sign of life, and wait for it.
+
+        Who refused to join is asked once more by `gather`: its disk was full, perhaps, or the
+        roster not accepted yet.
+        """
         self._reseat()
+        self._replied &= set(self._nodes.values())
         self._invite(self._courier.returned(self._courier.silent))
 
     def present(self) -> tuple[int, ...]:
@@ -231,10 +262,15 @@ class _Members:
     def exchange(self, step: str, requests: Mapping[int, Request]) -> Iterator[Bound]:
         """The parties' replies, as they come, each message from the party that it names.
 
-        Who has been silent is asked for a sign of life, and not waited for.
+        Who has been silent is asked for a sign of life, and not waited for. Who has left its seat
+        since the round was set up is not asked.
         """
         party_of = {node: party for party, node in self._nodes.items()}
-        outgoing = {self._nodes[party]: request for party, request in requests.items()}
+        outgoing = {
+            self._nodes[party]: request
+            for party, request in requests.items()
+            if party in self._nodes
+        }
         absent = (self._courier.silent & party_of.keys()) - outgoing.keys()
         outgoing |= dict.fromkeys(absent, self._join)
         for node, reply in self._courier.exchange(step, outgoing, unawaited=absent):
@@ -248,9 +284,9 @@ class _Members:
 
     def _invite(self, nodes: list[int]) -> None:
         """Ask nodes who they are: each says it once."""
-        self._asked.update(nodes)
         if nodes:
             for node, reply in self._courier.exchange("join", dict.fromkeys(nodes, self._join)):
+                self._replied.add(node)
                 if len(reply.messages) > 1:
                     self._tally.reject("stranger")
                     continue

@@ -29,6 +29,7 @@ from fedpriv.federation.queries.kinds import GradientQuery, LocalTrainingQuery
 from fedpriv.learning.clipping.linear import in_one_pass
 from fedpriv.learning.crew import Crew, processors
 from fedpriv.learning.models import LinearModel
+from fedpriv.learning.training.trainer import place_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,7 +155,7 @@ class VectorizedFederation:
 
     def _stripes(self, query: Query) -> list[list[_Chunk]]:
         """The chunks of every worker."""
-        return self._even if _place_free(query, self._task, self._most) else self._fixed
+        return self._even if _place_free(query, self._task) else self._fixed
 
     @cached_property
     def _units(self) -> int:
@@ -162,14 +163,10 @@ class VectorizedFederation:
         return int(unit_counts(self._data, self._task).sum())
 
     @cached_property
-    def _most(self) -> int:
-        """The number of records of the largest party. Private."""
-        return int(self._data.sizes.max())
-
-    @cached_property
     def _even(self) -> list[list[_Chunk]]:
-        """As few chunks as the workers need."""
-        return self._dealt(self._crew.size)
+        """As few chunks as the workers need, and the same number for each: none waits long."""
+        size, whole = self._crew.size, self._data.dataset.train.X.nbytes
+        return self._dealt(size * max(1, -(-whole // (CHUNK_BYTES * size))))
 
     @cached_property
     def _fixed(self) -> list[list[_Chunk]]:
@@ -211,12 +208,14 @@ class VectorizedFederation:
         return query.grid.encode_sum(vectors, bound=bound), Counter(answers.counts)
 
 
-def _place_free(query: Query, task: Task, most: int) -> bool:
+def _place_free(query: Query, task: Task) -> bool:
     """Whether no answer depends on which others are computed with it, to the bit.
 
     Sums in float64 do not either, since each party is cut by its own records; they keep the chunks
     that follow from the records, which cost them nothing.
     """
+    if isinstance(query, LocalTrainingQuery):
+        return place_free(task.model, task.loss)
     return (
         isinstance(query, GradientQuery)
         and query.centre is query.scale is None
@@ -224,7 +223,7 @@ def _place_free(query: Query, task: Task, most: int) -> bool:
         and task.model.classes == 1
         and in_one_pass(task.loss)
         and task.persons is None
-        and not summed_in_float64(query, task, records=most)
+        and not summed_in_float64(query, task)
     )
 
 

@@ -11,19 +11,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from math import floor
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from fedpriv.federation.party.counting import right_or_wrong
+from fedpriv.federation.party.counting import PersonTotals, party_sums, right_or_wrong
 from fedpriv.federation.queries.accuracy import MOST_RECORDS, AccuracyQuery
-from fedpriv.federation.queries.bounds import summed_in_float64
+from fedpriv.federation.queries.bounds import most_in_blocks, summed_in_float64
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
 from fedpriv.learning.clipping.dense import filled
+from fedpriv.learning.clipping.one_by_one import sum_one_by_one
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.learning.erm.problem import ErmProblem
 from fedpriv.learning.erm.solver import solve
@@ -107,11 +109,6 @@ class Holdings:
         return replace(answers, vectors=answers.vectors.clip(-bounds, bounds))
 
     @cached_property
-    def _most(self) -> int:
-        """The number of records of the largest of these parties. Private."""
-        return int(self._batch.segments.offsets.diff().max())
-
-    @cached_property
     def _crowded(self) -> bool:
         """Whether a party has more units than its size says, and a sum might exceed its bound.
 
@@ -136,12 +133,12 @@ class Holdings:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not kept
             squares = reduce(mul, [measure.numpy() for measure in measures])
         kept = squares <= query.clip_norm**2
-        if query.counted:
+        if query.counting is not None:
             offsets = self._unit_offsets
             if draws.sample is not None:  # of the sample, which keeps their order
                 offsets = torch.searchsorted(torch.from_numpy(draws.sample), offsets)
-            counts = _party_sums(torch.from_numpy(kept).to(torch.int64), offsets)
-            vectors = np.column_stack([vectors, counts])
+            signs = party_sums(2 * torch.from_numpy(kept).to(torch.int64) - 1, offsets)
+            vectors = np.column_stack([vectors / query.clip_norm, signs * (query.counting / 2)])
         clipped = len(kept) - int(np.count_nonzero(kept))
         return Answers(vectors=vectors, counts={"units": len(kept), "clipped": clipped})
 
@@ -149,16 +146,22 @@ class Holdings:
         """`LossQuery`. Sums of integers: every loss in steps of the grid, rounded down."""
         step, points = query.grid.step, torch.tensor(query.points)
         sums = np.zeros((self._batch.parties, len(points)), np.int64)
+        whose = None if self._persons is None else PersonTotals(self._persons, len(points))
         for parties, part in self._batch.parts(_WIDE_NUMBERS // len(points) + 1):
             losses = self._losses(points, part).double().nan_to_num(nan=query.clip)
             levels = (losses.clamp(0, query.clip) / step).floor().to(torch.int64)
-            sums[parties] += _party_sums(levels, part.segments.offsets)
+            if whose is None:
+                sums[parties] += party_sums(levels, part.segments.offsets)
+            else:
+                whose.add(levels)
+        if whose is not None:
+            sums = whose.sums(most=floor(query.clip / step))
         return Answers(vectors=sums * np.float64(step))
 
     def right_and_wrong(self, query: AccuracyQuery, _draws: Draws) -> Answers:
         """`AccuracyQuery`. Sums of integers."""
         ones = right_or_wrong(query, self._task, self._batch)
-        counts = _party_sums(ones, self._batch.segments.offsets).clip(max=MOST_RECORDS)
+        counts = party_sums(ones, self._batch.segments.offsets).clip(max=MOST_RECORDS)
         return Answers(vectors=counts.astype(np.float64))
 
     def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
@@ -182,13 +185,16 @@ class Holdings:
         """Clipped sums in the precision that the sensitivity of the query is stated for."""
         task, batch = self._task, self._batch
         clipping = Clipping(
-            clip_norm=query.clip_norm, centre=_tensor(query.centre), scale=_tensor(query.scale)
+            clip_norm=query.clip_norm,
+            centre=_tensor(query.centre),
+            scale=_tensor(query.scale),
+            norm=query.clip_in,
         )
         if self._persons is not None:
             return self._person_sums(query, draws, self._persons, clipping)
         if draws.sample is not None:
             batch = batch.select(torch.from_numpy(draws.sample))
-        if summed_in_float64(query, task, records=self._most):
+        if summed_in_float64(query, task):
             return self._wide_sums(query.theta, batch, clipping)
         gradient = self._gradient  # of the full batch: prepared once
         if (
@@ -207,7 +213,13 @@ class Holdings:
         with np.errstate(over="ignore"):  # what is infinite has no gradient
             theta = query.theta.astype(batch.features.numpy().dtype)
         sums = gradient(torch.from_numpy(theta))
-        return sums.value.numpy(), sums.measures
+        vectors = sums.value.numpy()
+        counts = batch.segments.offsets.diff()
+        for party in (counts > most_in_blocks(query, task)).nonzero().flatten().tolist():
+            vectors[party] = sum_one_by_one(
+                task.model, task.loss, torch.from_numpy(theta), batch, clipping, party=party
+            )
+        return vectors, sums.measures
 
     def _person_sums(
         self, query: GradientQuery, draws: Draws, persons: PersonGroups, clipping: Clipping
@@ -227,8 +239,23 @@ class Holdings:
 
     def exact_gradients(self, query: RiskGradientQuery, _draws: Draws) -> Answers:
         """`RiskGradientQuery`. In float64, clipped at twice the bound: where nothing can be."""
+        if self._persons is not None:
+            return self._mean_gradients(query.theta, self._persons)
         clipping = Clipping(clip_norm=2 * self._task.gradient_bound(query.theta))
         return Answers(vectors=self._wide_sums(query.theta, self._batch, clipping)[0])
+
+    def _mean_gradients(self, theta: NDArray[np.float64], persons: PersonGroups) -> Answers:
+        """Sums over persons of the mean of a person's exact gradients, in float64."""
+        from fedpriv.learning.clipping.persons import mean_gradient_sums  # it loads a compiler
+
+        model = self._task.model
+        if not isinstance(model, LinearModel):
+            raise TypeError(f"a joint fit must be of a linear model, got {type(model).__name__}.")
+        size = _WIDE_NUMBERS // model.dimension + 1
+        sums = mean_gradient_sums(
+            model, self._task.loss, torch.tensor(theta), self._batch, persons, size=size
+        )
+        return Answers(vectors=sums.numpy())
 
     def _wide_sums(
         self, theta: NDArray[np.float64], batch: RecordBatch, clipping: Clipping
@@ -263,6 +290,7 @@ class Holdings:
             regulariser=query.regulariser,
             feature_bound=self._task.feature_bound,
             counts=torch.tensor(self._sizes),
+            groups=None if self._persons is None else torch.from_numpy(self._persons.bounds),
             linear=_tensor(draws.linear),
             extra_regulariser=_tensor(draws.extra_regulariser),
         )
@@ -283,12 +311,6 @@ ANSWERED: dict[str, Callable[[Holdings, Any, Draws], Answers]] = {
     AccuracyQuery.kind: Holdings.right_and_wrong,
 }
 """How parties compute the answers to each kind of query, in exact arithmetic up to rounding."""
-
-
-def _party_sums(values: Tensor, offsets: Tensor) -> NDArray[np.int64]:
-    """The sum over each party's records, of integers: exact, in any order."""
-    total = torch.cat([values.new_zeros((1, *values.shape[1:])), values.cumsum(0)])
-    return total[offsets].diff(dim=0).numpy()
 
 
 def _column(values: list[float]) -> NDArray[np.float64]:

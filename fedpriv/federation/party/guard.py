@@ -15,6 +15,7 @@ from fedpriv._collusion import DEFAULT_COLLUDING, known_shares
 from fedpriv._validate import require_choice, require_count, require_delta
 from fedpriv.federation.queries.bounds import fits, share_mechanism
 from fedpriv.federation.queries.kinds import QUERIES
+from fedpriv.privacy.planning.plan import sampled
 from fedpriv.privacy.unit import Unit, sizes_are_public
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
             "knows its own share."
         )
     mechanism = share_mechanism(query, task)
-    if mechanism is None or query.event is None or not _same(mechanism.event(), query.event):
+    with _refusing():  # a law whose amplification is not known
+        event = None if mechanism is None else sampled(mechanism.event(), query.sampling_rate)
+    if mechanism is None or event is None or query.event is None or not _same(event, query.event):
         raise QueryRefused(
             "the event of the query is not that of the shares of noise which the parties add."
         )

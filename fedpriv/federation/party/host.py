@@ -231,12 +231,17 @@ class PartyHost:
         if asked.share is not None:
             _require_sized_for(asked.share, masks)
         try:
-            vector = self.party.answer(asked, self.store)
+            vector = self._respondent(memory).answer(asked, self.store)
         except QueryRefused:
             raise
         except (ValueError, OverflowError, ToleranceNotReachedError) as error:
             raise QueryRefused(f"no answer could be computed: {type(error).__name__}.") from None
         return replace(memory, name=asked.run), vector
+
+    def _respondent(self, memory: Memory) -> Respondent:
+        """Who answers, in this place."""
+        del memory
+        return self.party
 
     def _masking(self, memory: Memory, announced: Announce) -> MaskingParty:
         """The party in a round, with the parameters that its own protection asks for."""

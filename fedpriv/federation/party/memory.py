@@ -51,6 +51,7 @@ class Memory:
         channel: The party's X25519 key for this run. **Secret.**
         terms: SHA-256 of what it joined, where it is held to that; empty elsewhere.
         name: The run as queries call it; empty before the first one.
+        plan: The plan that it joined, where one was stated; empty elsewhere.
         rounds: The latest rounds: as announced, and how far the party has come.
         replies: The latest replies, by the digest of what they answer. What is asked again gets
             the same bytes again: two answers under the same masks would show their difference.
@@ -60,6 +61,7 @@ class Memory:
     channel: bytes = field(default_factory=_channel, repr=False)
     terms: bytes = field(default=b"", repr=False)
     name: str = field(default="", repr=False)
+    plan: bytes = field(default=b"", repr=False)
     rounds: Mapping[int, tuple[Announce, PartyState]] = field(default_factory=dict, repr=False)
     replies: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
 
@@ -92,15 +94,19 @@ class Memory:
         rounds = [part.to_bytes() for pair in self.rounds.values() for part in pair]
         replies = [part for pair in self.replies.items() for part in pair]
         name = self.name.encode()
-        return pack([self.run, self.channel, self.terms, name, pack(rounds), pack(replies)])
+        return pack(
+            [self.run, self.channel, self.terms, name, pack(rounds), pack(replies), self.plan]
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Memory:
         """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
         parts = unpack(data)
-        if len(parts) != 6:
-            raise MalformedMessage("A party's memory has six parts.")
-        run, channel, terms, name, rounds, replies = parts
+        if len(parts) == 6:
+            parts.append(b"")  # written before there were plans
+        if len(parts) != 7:
+            raise MalformedMessage("A party's memory has seven parts.")
+        run, channel, terms, name, rounds, replies, plan = parts
         pairs = [
             (Announce.from_bytes(announced), _read_state(state))
             for announced, state in _pairs(unpack(rounds))
@@ -110,6 +116,7 @@ class Memory:
             channel=channel,
             terms=terms,
             name=name.decode(),
+            plan=plan,
             rounds=MappingProxyType(
                 {announced.round: (announced, state) for announced, state in pairs}
             ),

@@ -14,6 +14,7 @@ from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
 from fedpriv.federation.party.stack import stack_persons
 from fedpriv.federation.party.training import Trainees, Variates, coins
 from fedpriv.federation.queries.local_training import LocalTrainingQuery
+from fedpriv.learning.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,8 @@ class Party:
 
     Guarantee. An answer is finite, of the dimension of the model and within the bound that the
     query implies, in the ring of the query's grid; or there is none. Nothing about a record is in
-    an error.
+    an error. PyTorch computes it on one thread: it cuts records for several threads by how many
+    there are, and where a share ends, the last digits are others.
 
     Args:
         records: Its own.
@@ -62,6 +64,8 @@ class Party:
         noise: The stream of the noise that it adds itself; what is left of that of the sample, if
             not given.
         policy: What it is willing to answer.
+        coin_hidden: Whether the time that an answer takes must not tell its coin, which whoever
+            watches the network could see: it then trains whatever the coin says.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Party:
         coin: Callable[[int], RandomStream] | None = None,
         noise: Callable[[int], RandomStream] | None = None,
         policy: Policy | None = None,
+        coin_hidden: bool = False,
     ) -> None:
         if size is None and len(records) not in task.sizes:
             raise ValueError(
@@ -85,7 +90,8 @@ class Party:
             raise ValueError(f"size must be one that the task states: {task.sizes}, got {size}.")
         self._task = task
         self._sampling = sampling
-        self._coin = coin or sampling
+        self._coin = coin
+        self._coin_hidden = coin_hidden
         self._noise = noise
         self._policy = policy or Policy()
         batch, persons = stack_persons(records, np.array([0, len(records)]), task)
@@ -133,7 +139,8 @@ class Party:
         """The answer to a query that was checked, with noise drawn now: for who keeps it."""
         task, grid = self._task, query.grid
         stream = (self._noise or self._sampling)(query.round)
-        answer = self._exact(query, stream)
+        with one_thread():
+            answer = self._exact(query, stream)
         noise = draw_local_noise(query, task, (self.size,), stream)
         if noise is not None:
             answer += noise.astype(grid.dtype)
@@ -143,7 +150,11 @@ class Party:
         """The answer before any noise; what is drawn for it comes from ``stream``, or apart."""
         task = self._task
         if isinstance(query, LocalTrainingQuery):
-            return self._trainees.answer(query, coins(query, 1, self._coin(query.round)))[0]
+            joins = coins(query, 1, self._coin_stream(query, stream))
+            if not self._coin_hidden or query.remembering:
+                return self._trainees.answer(query, joins)[0]
+            update = self._trainees.answer(query)[0]
+            return update if joins[0] else np.zeros_like(update)
         apart = self._noise is not None and query.sampling_rate < 1
         draws = draw(
             query,
@@ -154,3 +165,9 @@ class Party:
         )
         vectors = self._holdings.answer(query, draws).vectors
         return query.grid.encode_sum(vectors, bound=query.answer_bound(task, self.size))
+
+    def _coin_stream(self, query: Query, stream: RandomStream) -> RandomStream:
+        """What the coin is drawn from: never what the noise is drawn from once more."""
+        if self._coin is not None:
+            return self._coin(query.round)
+        return stream if self._noise is None else self._sampling(query.round)

@@ -138,6 +138,10 @@ class Trainees:
         return ring, {"units": trained, "clipped": trained - kept}
 
     @cached_property
+    def _public_sizes(self) -> Integers:
+        return np.array(self._sizes, np.int64)
+
+    @cached_property
     def _holding(self) -> Mask:
         """Who has records. **Private.** Without, a party is as good as none: it is not counted."""
         holding: Mask = (self._batch.segments.offsets.diff() > 0).numpy()
@@ -176,7 +180,7 @@ class Trainees:
         """Σ of the rounded answers, without a count, and the norms of the updates."""
         task, unit = self._task, query.clip_norm or 1.0
         trainer = self._trainer_for(query.training)
-        weights = np.array([query.weight(task, size) for size in self._sizes])
+        weights = query.party_weights(task, self._public_sizes)
         # Answers are in units of C: so is the grid.
         step, bound = query.grid.step * unit, query.answer_bound(task, task.largest) * unit
         if query.control is None:

@@ -8,17 +8,26 @@ Exchanges of a round, in the steady state (what rides along for the next round i
 The first round, and one whose set-up failed, has `advertise` and `share` as exchanges of their own.
 Mask keys and seeds are fresh in every round. The cohort of a round is fixed one round ahead: who
 misses a step of a set-up sits out the round that it is for.
+
+Who shares a secret so that nobody can open it spoils the sum that it is in: shares are sealed, and
+what they are worth shows when they are revealed. It is left out of later rounds, as long as those
+are possible without it. If somebody else was missing, perhaps it did nothing, and a holder lied
+about its share: then it is left out of the next round only. Nobody can have an honest party left
+out for good, nor hold up a run. Where the parties bring the noise, whoever revealed is bound to the
+set (`openings`): if that party is in it, it stays in, and the release is lost unless it mends.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from fedpriv.federation.protocol.openings import Openings
 from fedpriv.federation.protocol.wire import Announce, Request
 from fedpriv.secagg import Mode, Round, SecureAggregationError, Server
-from fedpriv.secagg.errors import TooFewParties
+from fedpriv.secagg.errors import TooFewParties, WronglyShared
 from fedpriv.secagg.messages import Confirm, MaskedAnswer, Message, Reveal
+from fedpriv.secagg.primitives.keys import KEY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -77,6 +86,7 @@ class MaskedRounds:
         protection: What the parties insist on, too.
         tally: Counts what is rejected.
         pipelined: Whether to set up the next round during this one.
+        openings: Over which parties a release was to be opened, if an earlier server began it.
     """
 
     def __init__(
@@ -88,7 +98,9 @@ class MaskedRounds:
         protection: Protection,
         tally: Tally,
         pipelined: bool,
+        openings: Openings | None = None,
     ) -> None:
+        self._openings = openings or Openings()
         self._line = line
         self._run = run
         self._roster = roster
@@ -96,10 +108,15 @@ class MaskedRounds:
         self._tally = tally
         self._pipelined = pipelined
         self._number = 0
+        self._left_out: set[int] = set()
+        self._in_doubt: set[int] = set()
+        self._channels: dict[bytes, int] = {}  # keys that live for the run, by their owner
         self._ahead: _Ready | None = None
 
     def sum(self, query: bytes, *, dimension: int, bits: int, minimum: int) -> Total:
         """The sum of the answers to ``query`` over at least ``minimum`` parties.
+
+        ``minimum`` is 0 where the parties bring no noise.
 
         Raises:
             SecureAggregationError: Too few parties are left. Nothing was revealed.
@@ -111,20 +128,43 @@ class MaskedRounds:
         server, following = ready.server, self._following(ready)
         active = server.announced.parameters.mode is Mode.ACTIVE
         invited = {} if following is None else _invitations(following)
+        again, asked = None, ready.deliveries
+        if minimum:
+            again = self._openings.to_repeat(query, asked, others=active)
+        if again is not None:
+            asked = {party: asked[party] for party in again}
         state, survivors, advertised = self._answers(
-            ready, {} if active else invited, query=query, dimension=dimension, bits=bits
+            replace(ready, deliveries=asked),
+            {} if active else invited,
+            query=query,
+            dimension=dimension,
+            bits=bits,
         )
+        over = tuple(sorted(survivors))
+        if again is not None and over != again:
+            raise TooFewParties(f"{len(over)} parties answered, of the {len(again)} asked for.")
         end: AnswersCollected | ConsentCollected = state
         opening: Mapping[int, Message] = survivors
         if active:
             sent = self._line.exchange("confirm", _requests(survivors, invited))
             consents = self._sorted_out(sent, Confirm, advertised)
             end, opening = server.collect_consent(state, consents)
+            if len(opening) < (least := server.announced.parameters.threshold):
+                # Nobody would reveal: the set is none that anybody could be bound to.
+                raise TooFewParties(f"{len(opening)} parties signed the set, of {least} required.")
         keyed = self._ahead_keyed(following, advertised)
+        if minimum:
+            self._openings.note(query, over)
         shares: list[Message] = []
         lists = {} if keyed is None else keyed.lists
         sent = self._line.exchange("reveal", _requests(opening, lists))
-        total = server.finish(end, self._sorted_out(sent, Reveal, shares))
+        try:
+            total = server.finish(end, self._sorted_out(sent, Reveal, shares))
+        except WronglyShared as error:
+            self._tally.reject("wrongly shared")
+            if not minimum or error.party not in over:
+                (self._left_out if error.certain else self._in_doubt).add(error.party)
+            raise
         self._count(total.rejected[len(ready.state.rejected) :])
         self._tally.reject("wrong share", len(total.wrong))
         self._ahead = self._ahead_ready(keyed, shares)
@@ -151,19 +191,25 @@ class MaskedRounds:
 
     def _set_up(self, minimum: int) -> _Ready:
         server = self._announced(minimum)
+        self._in_doubt.clear()  # whatever becomes of this round
         sent = self._line.exchange("advertise", _requests(_invitations(server)))
         keyed = self._keyed(server, self._messages(sent))
         sent = self._line.exchange("share", _requests(keyed.lists))
         return self._ready(keyed, self._messages(sent))
 
     def _announced(self, minimum: int) -> Server:
-        cohort = self._line.present()
+        there = self._line.present()
+        cohort = tuple(party for party in there if party not in self._left_out | self._in_doubt)
         self._number += 1
         try:
             parameters = self._protection.parameters(
                 len(cohort), roster=len(self._roster), minimum=minimum
             )
         except ValueError as error:
+            if cohort != there:
+                self._left_out.clear()  # with them, or not at all
+                self._in_doubt.clear()
+                return self._announced(minimum)
             raise TooFewParties(f"{len(cohort)} parties are there: {error}") from None
         return Server(
             announced=Round(
@@ -176,7 +222,8 @@ class MaskedRounds:
         )
 
     def _keyed(self, server: Server, sent: Iterable[Message]) -> _Keyed:
-        state, lists = server.collect_keys(sent)
+        state, lists = server.collect_keys(sent, known=self._channels)
+        self._channels |= {keys[:KEY_BYTES]: party for party, keys in state.keys.items()}
         self._count(state.rejected)
         return _Keyed(server=server, state=state, lists=lists)
 

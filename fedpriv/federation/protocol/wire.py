@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fedpriv.federation.protocol.errands import ERRANDS
 from fedpriv.secagg import messages as protocol
 from fedpriv.secagg.errors import MalformedMessage
-from fedpriv.secagg.primitives.codec import Ids, Layout, Number, Reader, Vector
+from fedpriv.secagg.primitives.codec import Blob, Ids, Layout, Number, Reader, Vector
 from fedpriv.secagg.primitives.kinds import Kind
 from fedpriv.secagg.round import Bound
 
@@ -23,15 +23,24 @@ if TYPE_CHECKING:
 
     from fedpriv.secagg.numbers.fixed_point import Ring
 
+MOST_PLAN = 1 << 20
+"""Bytes of a plan: some eight thousand different releases."""
 _MOST_MESSAGES = 64
 _REFUSAL_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Join(Bound):
-    """Server to node, once: which party are you? ``round`` and ``party`` are 0."""
+    """Server to node, once: which party are you? ``round`` and ``party`` are 0.
+
+    Attributes:
+        plan: All releases of the run, where they are fixed beforehand; empty elsewhere. See
+            `fedpriv.federation.deployed.stated_plan`.
+    """
 
     kind: ClassVar[int] = Kind.JOIN
+    layout: ClassVar[Layout] = {"plan": Blob(MOST_PLAN)}
+    plan: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -48,6 +48,9 @@ ON_A_VECTOR: tuple[type[Event], ...] = (GaussianEvent, ZcdpEvent, PureEvent, Lap
 ARRAY = {"array": True}
 """Metadata of a field that is a float64 array: its numbers follow the header on the wire."""
 
+LATER = {"later": True}
+"""Metadata of a field that came later: its default is not written, so older bytes stay the same."""
+
 _LONGEST_NAME = 200  # it is stored with every release
 _SLACK = 1 + 2.0**-30  # float64 rounding of an answer that sits exactly on its bound
 
@@ -178,6 +181,15 @@ class Query(ABC):
         """How many steps of training the largest party takes on its own, by the public sizes."""
         return 0
 
+    def contributors(self, parties: int) -> int:
+        """How many of so many parties have something to say; of the others all know: zero."""
+        return parties
+
+    @property
+    def wide(self) -> bool:
+        """Whether gradients are added up in float64, whatever the precision of the records."""
+        return False
+
     @property
     def remembering(self) -> bool:
         """Whether an answer depends on what the party kept of earlier rounds."""
@@ -219,8 +231,13 @@ def point(
     """A read-only copy of a finite float64 vector."""
     vector = np.array(theta, dtype=np.float64)
     wrong = vector.ndim != 1 or vector.shape != (shape or vector.shape)
-    if wrong or not np.isfinite(vector).all():
-        raise ValueError(f"{name} must be a finite vector, got shape {vector.shape}.")
+    if wrong:
+        raise ValueError(f"{name} must be a vector, got shape {vector.shape}.")
+    if not np.isfinite(vector).all():
+        raise ValueError(
+            f"{name} must be finite, and some of its {vector.size} numbers are not. A model that "
+            "grows without bound needs a smaller learning rate."
+        )
     vector.flags.writeable = False
     return vector
 

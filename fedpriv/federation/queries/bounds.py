@@ -9,11 +9,12 @@ of this module depends on how many. What a single kind of query states of itself
 from __future__ import annotations
 
 from collections import Counter
-from math import ceil, isinf, log2, sqrt
+from math import ceil, hypot, inf, isinf, log2, sqrt
 from typing import TYPE_CHECKING
 
 import torch
 
+from fedpriv.federation.task import HEADROOM
 from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.learning.rounding_error import rounding_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
@@ -31,13 +32,6 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task, Weights
     from fedpriv.privacy.planning.objective import ObjectiveMechanism, ObjectiveNoise
 
-HEADROOM = 2
-"""So many times its declared number of records a party may hold under add-remove adjacency.
-
-What is proved of rounding, of exact sums and of joint minimisers is proved up to that. Data sets
-beyond it are outside of the guarantee: a declared number must be at least half the true one.
-"""
-
 MAX_CONDITION = 1e7
 """The largest M/λ of a minimiser that is released: beyond it, the records decide how long a solver
 takes, and so whether it gets there within its steps."""
@@ -46,13 +40,19 @@ _MOST_ROUNDING = 0.02  # of the sensitivity: beyond that, float64 is worth its t
 
 
 def headroom(adjacency: Adjacency, task: Task) -> float:
-    """How many times its size a party's records may be: 1 where their number is public.
+    """How many times its size a party's records, or persons, may be: 1 where that is public."""
+    least = task.most_members
+    return least if adjacency is Adjacency.REPLACE_ONE else max(least, HEADROOM * task.headroom)
 
-    Of persons the number is declared, under either adjacency: one who is exchanged for another may
-    be at another party.
+
+def changes(task: Task, adjacency: Adjacency) -> int:
+    """In how many terms of a sum neighbours differ, each bounded by itself: a clip norm, or G.
+
+    A record is one, and two if exchanged for another. A person is one at each of p parties; where
+    exchanged, the other's may be at p other parties.
     """
-    public = adjacency is Adjacency.REPLACE_ONE and task.persons is None
-    return task.headroom * (1 if public else HEADROOM)
+    parties = 1 if task.persons is None else task.persons.parties
+    return parties * int(adjacency.sum_sensitivity)
 
 
 def require_conditioned(task: Task, *, regulariser: float, headroom: float) -> None:
@@ -108,9 +108,16 @@ def finest_grid(*, bound: float) -> FixedPoint:
 
 
 def gradient_sensitivity(
-    task: Task, *, clip_norm: float, adjacency: Adjacency, step: float | None = None
+    task: Task,
+    *,
+    clip_norm: float,
+    adjacency: Adjacency,
+    step: float | None = None,
+    wide: bool = False,
 ) -> float:
-    """How far one unit moves a sum of clipped gradients as computed, in L2, before the grid.
+    """How far one unit moves a sum of clipped gradients as computed, before the grid.
+
+    In L2; or in L1, if that is the norm that C bounds, and then ``wide``: added up in float64.
 
     A record: 2C (replace-one) or C (add-remove), plus what rounding can add in
     `gradient_precision`.
@@ -120,13 +127,29 @@ def gradient_sensitivity(
     is rounded by itself, in floating point and to the grid of width ``step``: all but one of the
     grid's √d·step are part of the result, since whoever plans a release adds that of one answer.
     """
-    rounding = _rounding(task, adjacency, gradient_precision(task, adjacency))
+    precision = torch.float64 if wide else gradient_precision(task, adjacency)
+    rounding = _rounding(task, adjacency, precision)
     if task.persons is None:
         return clip_norm * (adjacency.sum_sensitivity + rounding)
     if step is None:
         raise ValueError("step must be given for persons: several answers are rounded to it.")
-    answers = task.persons.parties * int(adjacency.sum_sensitivity)
+    answers = changes(task, adjacency)
     return answers * clip_norm * (1 + rounding) + (answers - 1) * sqrt(task.dimension) * step
+
+
+def counted_sensitivity(task: Task, *, counting: float, adjacency: Adjacency, step: float) -> float:
+    """How far one unit moves clipped gradients in units of C, with their count, before the grid.
+
+    Gradients and count are one vector, whose blocks move by no more than each alone. The first is
+    `gradient_sensitivity` for C = 1, and one rounding more of every answer that changes, of at most
+    2⁻⁵² times its length before and after: the quotient by C. The second is exact: κ/2 for every
+    unit at every party, joining or leaving, so that b itself, 0 or 1, costs no more than ½.
+    """
+    moved = gradient_sensitivity(task, clip_norm=1.0, adjacency=adjacency, step=step)
+    parties = 1 if task.persons is None else task.persons.parties
+    changed = 1 if task.persons is None else parties * int(adjacency.sum_sensitivity)
+    quotients = 2 * changed * headroom(adjacency, task) * task.largest * 2.0**-52
+    return hypot(moved + quotients, adjacency.sum_sensitivity * parties * counting / 2)
 
 
 def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
@@ -144,17 +167,26 @@ def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
     return torch.float32 if cheap else torch.float64
 
 
-def summed_in_float64(query: Query, task: Task, *, records: int) -> bool:
-    """Whether parties of at most ``records`` add up their gradients in float64.
+def summed_in_float64(query: Query, task: Task) -> bool:
+    """Whether parties compute their clipped gradients in float64: by public facts alone.
 
-    A party with more records than the bound on rounding is proved for does, too: its error is then
-    far below that bound, on both sides of the limit.
+    If the number of records decided, one record more would change the last digits of all others.
     """
     event = query.event
-    if event is None:
-        return False
-    beyond = records > ceil(headroom(event.adjacency, task) * task.largest)
-    return beyond or gradient_precision(task, event.adjacency) is torch.float64
+    if query.wide or event is None:
+        return query.wide
+    return gradient_precision(task, event.adjacency) is torch.float64
+
+
+def most_in_blocks(query: Query, task: Task) -> float:
+    """How many records of a party may be summed in blocks: as many as `_rounding` is proved for.
+
+    A party with more, which a declared number does not rule out, adds them up one by one
+    (`fedpriv.learning.clipping.one_by_one`). Its error is then far below that bound, on both sides
+    of the limit.
+    """
+    event = query.event
+    return inf if event is None else ceil(headroom(event.adjacency, task) * task.largest)
 
 
 def _rounding(task: Task, adjacency: Adjacency, precision: torch.dtype) -> float:
@@ -172,14 +204,29 @@ def _rounding(task: Task, adjacency: Adjacency, precision: torch.dtype) -> float
 
 
 def model_sensitivity(
-    task: Task, *, regulariser: float, tolerance: float, weights: Weights, sizes: Iterable[int]
+    task: Task,
+    *,
+    regulariser: float,
+    tolerance: float,
+    weights: Weights,
+    sizes: Iterable[int],
+    step: float,
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
 ) -> float:
-    """How far one record moves Σ w_jθ_j over the parties of ``sizes``, in L2, before the grid.
+    """How far one unit moves Σ w_jθ_j over the parties of ``sizes``, in L2, before the grid.
 
-    Party j's certified minimiser moves by at most 2G/(n_jλ) + 2·tolerance/λ under replace-one, and
-    the sum by w_j times that; the worst party decides. Where true numbers of records are private,
-    they decide which parties are solved together, and so the last digits of all of them: every
-    party may move by its tolerance.
+    A record. Party j's certified minimiser moves by at most 2G/(n_jλ) + 2·tolerance/λ under
+    replace-one, and the sum by w_j times that; the worst party decides.
+
+    A person, whose records at a party count as their mean: G/(P_jλ) at each of the p parties with
+    records of that person (add-remove), and as much for the other's (replace-one), P_j being the
+    declared number of persons. Each is at most max w_j·G/(P_jλ), so that the sum moves by p times
+    that, or 2p.
+
+    Where true numbers of records are private, they decide which parties are solved together, and so
+    the last digits of all of them: every party may move by its tolerance, and may be rounded to
+    another point of the grid of width ``step``. All but one of these √d·step are part of the
+    result, since whoever plans a release adds that of one answer.
 
     Raises:
         ValueError: The G of the loss is not known to hold at the minimisers.
@@ -193,14 +240,16 @@ def model_sensitivity(
             records=float(size),
             strong_convexity=regulariser,
             tolerance=tolerance,
-            headroom=task.headroom,
+            headroom=task.most_members,
+            changes=changes(task, adjacency),
         )
         for size in counts
     )
     if task.in_place:
         return worst
     weight = sum(count * task.model_weight(weights, size) for size, count in counts.items())
-    return worst + 2 * weight * tolerance / regulariser
+    rounding = (counts.total() - 1) * sqrt(task.dimension) * step
+    return worst + 2 * weight * tolerance / regulariser + rounding
 
 
 def share_mechanism(query: Query, task: Task) -> SharedNoise | None:
@@ -273,7 +322,7 @@ def certain_tolerance(
 def objective_problem(
     task: Task, records: int, *, regulariser: float, tolerance: float
 ) -> ObjectiveProblem:
-    """The facts that objective perturbation of ``records`` records rests on.
+    """The facts that objective perturbation of ``records`` records, or persons, rests on.
 
     Raises:
         ValueError: The rules of objective perturbation do not hold for the loss.
@@ -288,4 +337,6 @@ def objective_problem(
         regulariser=regulariser,
         dimension=task.dimension,
         tolerance=tolerance,
+        person_records=task.most_records // task.largest,
+        person_parties=1 if task.persons is None else task.persons.parties,
     )

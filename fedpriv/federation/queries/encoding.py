@@ -23,7 +23,7 @@ from fedpriv.privacy.events import Event
 if TYPE_CHECKING:
     from fedpriv.federation.queries.base import Query
 
-VERSION = 2
+VERSION = 3
 _MAGIC = b"fedpriv?"
 _PREFIX = struct.Struct(">8sHI")
 
@@ -34,6 +34,8 @@ def to_bytes(query: Query) -> bytes:
     tail = b""
     for field in fields(query):
         value = getattr(query, field.name)
+        if "later" in field.metadata and value == field.default:
+            continue
         if isinstance(value, np.ndarray):
             tail += value.astype("<f8").tobytes()
             value = list(value.shape)

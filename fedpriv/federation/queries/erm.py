@@ -14,6 +14,7 @@ from fedpriv.federation.queries.bounds import (
     certain_tolerance,
     model_sensitivity,
     objective_mechanism,
+    objective_problem,
     require_conditioned,
 )
 from fedpriv.federation.queries.local_noise import LocalNoise
@@ -21,6 +22,7 @@ from fedpriv.federation.task import WEIGHTS
 from fedpriv.learning.erm.problem import require_lipschitz_minimiser
 from fedpriv.privacy.events import ApproximateEvent
 from fedpriv.privacy.planning.objective import ObjectiveNoise
+from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,8 +47,8 @@ class ErmQuery(Query):
 
     kind: ClassVar[str] = "erm"
     events: ClassVar[tuple[type[Event], ...]] = (*ON_A_VECTOR, ApproximateEvent)
+    units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     sampling_rate: ClassVar[float] = 1.0
-    weighted: ClassVar[bool] = True
     joint_fit: ClassVar[bool] = False
     regulariser: float
     tolerance: float
@@ -64,6 +66,11 @@ class ErmQuery(Query):
             raise ValueError(
                 "only one of local, objective and share must be given: one noise per release."
             )
+
+    @property
+    def weighted(self) -> bool:
+        """Of records, certified for at most n_j of them. The number of persons is declared."""
+        return self.event is None or self.event.unit is not Unit.PERSON
 
     @property
     def own_noise(self) -> LocalNoise | ObjectiveNoise | None:
@@ -85,13 +92,15 @@ class ErmQuery(Query):
     def sensitivity(
         self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
     ) -> float | None:
-        """That of the worst party; for replace-one adjacency, as `weighted` says."""
+        """That of the worst parties; of records for replace-one adjacency, as `weighted` says."""
         return model_sensitivity(
             task,
             regulariser=self.regulariser,
             tolerance=self.tolerance,
             weights=self.weights,
             sizes=sizes,
+            step=self.grid.step,
+            adjacency=adjacency,
         )
 
     def local_mechanism(self, task: Task, size: int) -> Mechanism | None:
@@ -104,19 +113,27 @@ class ErmQuery(Query):
         """What a perturbed objective costs, or noise on the answer."""
         if self.objective is None:
             return Query.local_event(self, task)
-        return objective_mechanism(self, self.objective, task, task.smallest).event()
+        size = costliest(
+            task, self.objective, regulariser=self.regulariser, tolerance=self.tolerance
+        )
+        return objective_mechanism(self, self.objective, task, size).event()
 
     def check(self, task: Task) -> None:
         """The loss must be one whose minimiser has a proven sensitivity, or the rule of b."""
         task.require_convex("a minimiser")
+        if task.persons is not None and self.own_noise is not None:
+            raise ValueError(
+                "local and objective must be None for persons: noise of every party's own would "
+                "have to cover what other parties show of the same person."
+            )
         if self.objective is None:
-            require_lipschitz_minimiser(task.loss, self.regulariser)
+            require_lipschitz_minimiser(task.loss, self.regulariser, headroom=task.most_members)
         else:
             objective_mechanism(self, self.objective, task, task.smallest)
 
     def check_certain(self, task: Task) -> None:
         """Every party must reach the tolerance, whatever its records and its noise are."""
-        require_conditioned(task, regulariser=self.regulariser, headroom=task.headroom)
+        require_conditioned(task, regulariser=self.regulariser, headroom=task.most_members)
         certain = certain_tolerance(task, regulariser=self.regulariser, objective=self.objective)
         if not self.tolerance >= certain:
             raise ValueError(
@@ -124,3 +141,22 @@ class ErmQuery(Query):
                 f"{certain:.3g} the records of this party, or its noise, would decide whether it "
                 "answers."
             )
+
+
+def costliest(
+    task: Task, objective: ObjectiveNoise, *, regulariser: float, tolerance: float
+) -> int:
+    """The size of a party whose perturbed objective costs its records most.
+
+    By a sound law all cost the same, and it is the smallest. Each record is at one party, so that
+    the whole costs no more than that.
+    """
+
+    def cost(size: int) -> float:
+        return objective.cost(
+            objective_problem(task, size, regulariser=regulariser, tolerance=tolerance)
+        )
+
+    if objective.law != "unsound-laplace":
+        return task.smallest
+    return max(sorted(task.size_counts), key=cost)

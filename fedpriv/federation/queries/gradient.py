@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import hypot
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv._validate import require_choice, require_positive, require_rate
 from fedpriv.federation.queries.base import (
     ARRAY,
+    LATER,
     ON_A_VECTOR,
     Query,
     point,
@@ -16,9 +17,10 @@ from fedpriv.federation.queries.base import (
     require_point,
     with_terms,
 )
-from fedpriv.federation.queries.bounds import gradient_sensitivity
+from fedpriv.federation.queries.bounds import counted_sensitivity, gradient_sensitivity
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.task import WEIGHTS
+from fedpriv.learning.clipping.clipped_sum import Clipping
 from fedpriv.privacy.events import PoissonGaussianEvent, PoissonPartsEvent, PoissonPureEvent
 from fedpriv.privacy.unit import Unit
 
@@ -51,8 +53,12 @@ class GradientQuery(Query):
         local: Noise that the party adds itself, if any.
         centre: Public a, (d,): (g − a)/b is clipped and summed instead of g; None means zero.
         scale: Public b > 0, (d,); None means one.
-        counted: Whether one number more follows: how many of the records, or persons, have a vector
-            that was not longer than C.
+        counting: κ, if a count follows (Andrew et al. 2021): κ·Σ(b − ½) over records, or persons,
+            with b = 1 for a vector that was not longer than C and 0 for one that was clipped. The
+            sums are then in units of C, Σ clip_C(g)/C, so that one noise covers both: a record's
+            part is one vector of norm √(1 + κ²/4) at most, whatever C is. κ/2 must be a multiple of
+            the grid's step: counts are exact.
+        clip_in: The norm that C bounds: "l2"; or "l1", for Laplace noise by coordinate.
     """
 
     kind: ClassVar[str] = "gradient"
@@ -71,7 +77,8 @@ class GradientQuery(Query):
     local: LocalNoise | None = field(default=None, metadata=read_by(with_terms(LocalNoise)))
     centre: NDArray[np.float64] | None = field(default=None, metadata=ARRAY)
     scale: NDArray[np.float64] | None = field(default=None, metadata=ARRAY)
-    counted: bool = False
+    counting: float | None = None
+    clip_in: Literal["l2", "l1"] = field(default="l2", metadata=LATER)
 
     def __post_init__(self) -> None:
         Query.__post_init__(self)
@@ -79,21 +86,38 @@ class GradientQuery(Query):
         require_positive(clip_norm=self.clip_norm)
         require_rate(sampling_rate=self.sampling_rate)
         require_choice(WEIGHTS, weights=self.weights)
+        require_choice(("l2", "l1"), clip_in=self.clip_in)
+        if self.clip_in == "l1" and (self.noise_by_party or self.counting is not None):
+            raise ValueError(
+                "clip_in must be 'l2' with noise of the parties or a count, got 'l1': their noise "
+                "is for an L2 sensitivity."
+            )
         for name in ("centre", "scale"):
             if (vector := getattr(self, name)) is not None:
                 object.__setattr__(self, name, point(vector, name, shape=self.theta.shape))
         if self.scale is not None and not (self.scale > 0).all():
             raise ValueError("scale must be positive in every coordinate.")
-        if self.counted and (self.noise_by_party or self.weights == "equal"):
-            raise ValueError(
-                "counted must be False with noise of the parties or equal weights, got True."
-            )
+        if self.counting is not None:
+            self._check_counting(self.counting)
         if self.local is not None and self.share is not None:
             raise ValueError("local and share must not both be given: one noise per release.")
-        if self.sampling_rate != 1 and self.noise_by_party:
+        if self.sampling_rate != 1 and self.local is not None:
             raise ValueError(
-                f"sampling_rate must be 1 with noise of the parties, got {self.sampling_rate!r}: "
+                f"sampling_rate must be 1 with noise of a party's own, got {self.sampling_rate!r}: "
                 "how sampling amplifies it is not known here."
+            )
+
+    def _check_counting(self, counting: float) -> None:
+        require_positive(counting=counting)
+        if counting / 2 % self.grid.step:
+            raise ValueError(
+                f"counting must be an even multiple of the grid's step, {self.grid.step!r}, got "
+                f"{counting!r}: counts are exact."
+            )
+        if self.local is not None or self.weights == "equal":
+            raise ValueError(
+                "counting must be None with equal weights or noise of a party's own: what one "
+                "record adds to a count does not depend on its party."
             )
 
     @property
@@ -102,41 +126,57 @@ class GradientQuery(Query):
         return self.local
 
     @property
+    def wide(self) -> bool:
+        """In L1: its norms are exact enough in float64 alone."""
+        return self.clip_in == "l1"
+
+    @property
     def weighted(self) -> bool:
         """With equal weights: n_j divides."""
         return self.weights == "equal"
 
     def record_bound(self, task: Task) -> float:
-        """C, of a record or a person; with a count, to which one adds one, √(C² + 1)."""
-        return hypot(self.clip_norm, 1.0) if self.counted else self.clip_norm
+        """C, of a record or a person, in the units of a gradient: times the largest scale.
+
+        With a count C·√(1 + κ²/4): it is as large a part of the answer.
+        """
+        widest = 1.0 if self.scale is None else float(self.scale.max())
+        return self.clip_norm * widest * hypot(1.0, (self.counting or 0.0) / 2)
 
     def answer_width(self, task: Task) -> int:
         """d, and one more for the count."""
-        return task.dimension + self.counted
+        return task.dimension + (self.counting is not None)
 
     def reach(self, task: Task, size: int) -> float:
-        """n_j·C, or n_j where a larger count follows."""
-        total = size * self.clip_norm * task.gradient_weight(self.weights, size)
-        return max(total, size) if self.counted else total
+        """n_j·C; with a count n_j, in units of C, or n_j·κ/2."""
+        if self.counting is not None:
+            return size * max(1.0, self.counting / 2)
+        return size * self.clip_norm * task.gradient_weight(self.weights, size)
 
     def sensitivity(
         self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
     ) -> float | None:
-        """That of clipped gradients, times the largest weight; None with a count, which adds to it.
-
-        The largest weight is that of the smallest party.
-        """
-        if self.counted:
-            return None
+        """That of clipped gradients, times the largest weight: that of the smallest party."""
+        if self.counting is not None:
+            return counted_sensitivity(
+                task, counting=self.counting, adjacency=adjacency, step=self.grid.step
+            )
         moved = gradient_sensitivity(
-            task, clip_norm=self.clip_norm, adjacency=adjacency, step=self.grid.step
+            task,
+            clip_norm=self.clip_norm,
+            adjacency=adjacency,
+            step=self.grid.step,
+            wide=self.wide,
         )
         return moved * task.gradient_weight(self.weights, min(sizes))
 
     def check(self, task: Task) -> None:
         """The point must be one of the model's; of persons, the event one of all their parts."""
         require_point(self.theta, task)
+        Clipping(clip_norm=self.clip_norm)  # refuses what cannot be clipped with precision
         self._check_parts(1 if task.persons is None else task.persons.parties)
+        if task.persons is not None and self.clip_in == "l1":
+            raise ValueError("clip_in must be 'l2' for persons, got 'l1'.")
         if task.persons is not None and self.local is not None:
             raise ValueError(
                 "local must be None for persons: noise of every party's own would have to cover "

@@ -122,10 +122,10 @@ class LocalTrainingQuery(Query):
         self._check_control()
 
     def _check_sampling(self) -> None:
-        if self.party_rate != 1 and (self.cohort is not None or self.share is not None):
+        if self.party_rate != 1 and self.cohort is not None:
             raise ValueError(
-                f"party_rate must be 1 with a cohort or shares of noise, got {self.party_rate!r}: "
-                "how they go together is not known here."
+                f"party_rate must be 1 with a cohort, got {self.party_rate!r}: how they go "
+                "together is not known here."
             )
         counted_on = getattr(self.event, "sampling_rate", 1.0)
         if counted_on not in (1.0, self.party_rate):
@@ -163,16 +163,21 @@ class LocalTrainingQuery(Query):
         """w_j of a party of ``size``: at most 1."""
         return 1.0 if self.weights == "equal" else size / task.largest
 
+    def party_weights(self, task: Task, sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """w_j of many parties, by their sizes: see `weight`."""
+        return np.ones(len(sizes)) if self.weights == "equal" else sizes / task.largest
+
     def total_weight(self, task: Task) -> float:
         """Σ w_j over those who are meant to train, in expectation: what to divide a sum by.
 
         A public constant, never the realised one. Who is missing from a sum counts as one who did
         not move.
         """
-        weights = [self.weight(task, size) for size in task.sizes]
         if self.cohort is not None:
-            return sum(weights[index] for index in self.trainees(task.parties).nonzero()[0])
-        return self.party_rate * sum(weights)
+            chosen = np.array(task.sizes)[self.trainees(task.parties)]
+            return float(self.party_weights(task, chosen).sum())
+        whole = task.parties if self.weights == "equal" else task.records / task.largest
+        return self.party_rate * whole
 
     def reach(self, task: Task, size: int) -> float:
         """w_j, in units of C, or half of κ; without a bound, the range of an update."""
@@ -202,6 +207,10 @@ class LocalTrainingQuery(Query):
     def local_steps(self, task: Task) -> int:
         """The steps of the largest party, by the public sizes."""
         return self.training.steps_with(task.largest)
+
+    def contributors(self, parties: int) -> int:
+        """The cohort, which is public; coins are not."""
+        return parties if self.cohort is None else min(self.cohort, parties)
 
     @property
     def remembering(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from fedpriv._validate import require_positive
 from fedpriv.federation.queries.base import ARRAY, Query
 from fedpriv.privacy.events import BoundedRangeEvent, PureEvent
+from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,13 +31,18 @@ class LossQuery(Query):
     ``clip``, without a term for rounding; adding one moves none of them down. As for gradients
     (`fedpriv.learning.clipping.clipped_sum`), the losses of all other records must come out alike.
 
+    For the person unit of privacy (`Task.persons`) Σ over its persons: the losses of a person's
+    records, rounded down, are added up, and the sum is clipped. A person at p parties moves each of
+    the k by at most p times the clip.
+
     Attributes:
         points: The k points, float64 (k, d).
-        clip: The bound on one record's loss.
+        clip: The bound on the loss of one record, or person.
     """
 
     kind: ClassVar[str] = "loss"
     events: ClassVar[tuple[type[Event], ...]] = (BoundedRangeEvent, PureEvent)  # of a selection
+    units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     sampling_rate: ClassVar[float] = 1.0
     weighted: ClassVar[bool] = False
     joint_fit: ClassVar[bool] = False

@@ -16,6 +16,7 @@ from fedpriv.federation.queries.base import (
 )
 from fedpriv.federation.queries.bounds import headroom
 from fedpriv.privacy.events import ApproximateEvent
+from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,17 +33,22 @@ if TYPE_CHECKING:
 class RiskGradientQuery(Query):
     """Σ over a party's records of the exact gradient at θ: one exchange of a joint fit.
 
+    For the person unit of privacy (`Task.persons`) Σ over its persons of the *mean* of a person's
+    gradients: none is longer than that of one record.
+
     Nothing is clipped and nothing is noisy: the server learns an exact sum, which it must be
     trusted with. Many exchanges serve the one release at the end.
 
     Attributes:
         theta: The point, float64 (d,).
         exchange: Which exchange of the fit, from 0.
-        headroom: So many times its size a party's records may be, for the bound on the sum.
+        headroom: So many times its size a party's records, or persons, may be, for the bound on the
+            sum.
     """
 
     kind: ClassVar[str] = "risk-gradient"
     events: ClassVar[tuple[type[Event], ...]] = (*ON_A_VECTOR, ApproximateEvent)
+    units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     sampling_rate: ClassVar[float] = 1.0
     weighted: ClassVar[bool] = False
     joint_fit: ClassVar[bool] = True
@@ -80,6 +86,8 @@ class RiskGradientQuery(Query):
     def check(self, task: Task) -> None:
         """With less headroom, how many records there are would decide whether the sum has room."""
         require_point(self.theta, task)
+        if task.persons is not None:
+            task.require_convex("a joint fit")
         event = self.event
         if event is not None and self.headroom < (least := headroom(event.adjacency, task)):
             raise ValueError(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Draw = Callable[[Sum, RandomStream], Vector]
-_HISTORY = "made"
+_HISTORY, _RELEASES = "made", "releases"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,18 +43,21 @@ class Step:
 
     Attributes:
         release: Its noise, and so its cost; None in a `NoiseFree` run, and in no other.
-        query: Whose sum it is made from. A round that proposes the same query object again gets
-            the sum that was asked for already: one exchange, several releases.
+        query: Whose sum it is made from. It states the event of this release, and serves no other:
+            every party pays for every release by itself, before it is made.
         draw: From the sum to the noisy value, at the cost of ``release``: the only place that sees
             the sum.
         part: Empty for the main release of a round; a name for any other, under which the ledger
             keeps it as run/part.
+        same_sum: Whether the sum is that of the step before. It is asked for again in a release,
+            where parties pay; a simulation uses the one that it has.
     """
 
     release: Release | None
     query: Query
     draw: Draw
     part: str = ""
+    same_sum: bool = False
 
 
 Round = Generator[Step, Vector, None]
@@ -68,6 +71,9 @@ class AdaptiveStrategy(SumStrategy):
 
     A crash in mid-round is taken up from the ledger: what was committed is given to the round
     again, and nothing is drawn twice.
+
+    Queries count releases over the whole run, not rounds (`_release_index`): parties answer each of
+    them once, in this order, and keep its price under its number.
 
     Args:
         task: The problem.
@@ -95,6 +101,7 @@ class AdaptiveStrategy(SumStrategy):
         require_count(rounds=rounds)
         super().__init__(task=task, plan=plan, run=run, start=start)
         self._empty, self._most = self.plan, rounds
+        self._release_index = 0
         self._forget()
 
     @abstractmethod
@@ -117,23 +124,25 @@ class AdaptiveStrategy(SumStrategy):
         return self.plan
 
     def learn(self, answer: Sum) -> None:
-        """Make every release of the round that is made from this sum."""
-        asked = self._asked
+        """Make the release that was asked for; in a simulation, all of the round from this sum."""
         super().learn(answer)
-        while self._step is not None and self._step.query is asked:
-            stored = self._reserve()
+        while not self._run.real and self._step is not None and self._step.same_sum:
+            self._reserve()
             if self.stopped:
                 break
-            if stored is not None:
-                self._advance(np.frombuffer(stored, dtype="<f8"))
-            else:
-                self._asked = asked
-                super().learn(answer)
+            self._asked = self._step.query
+            super().learn(answer)
 
     # The hooks of `SumStrategy`, for the release that is proposed now.
 
     def _query(self) -> Query:
-        return self._proposed().query
+        query = self._proposed().query
+        if (query.round, query.event) != (self._release_index, self._event()):
+            raise RuntimeError(
+                "a query must state number and event of the release that it serves, for which "
+                "parties pay. Nothing was asked."
+            )
+        return query
 
     def _event(self) -> Event | None:
         """What the release that is proposed now costs."""
@@ -154,6 +163,7 @@ class AdaptiveStrategy(SumStrategy):
     def _advance(self, release: Vector) -> None:
         self._reservation = None
         self._charged = False
+        self._release_index += 1
         self._update(release)
 
     def _update(self, release: Vector) -> None:
@@ -164,6 +174,7 @@ class AdaptiveStrategy(SumStrategy):
             self._step = self._playing.send(release)
         except StopIteration:
             self._forget()
+            self._theta = self._moved()
             self._round += 1
 
     def _reserve(self) -> bytes | None:
@@ -213,12 +224,18 @@ class AdaptiveStrategy(SumStrategy):
     def checkpoint(self) -> dict[str, Any]:
         """As for every strategy, and every release so far, so that the filter starts from them."""
         history = [] if self.plan is None else self.plan.history()
-        return {**super().checkpoint(), _HISTORY: history, "stopped": self.stopped}
+        return {
+            **super().checkpoint(),
+            _HISTORY: history,
+            _RELEASES: self._release_index,
+            "stopped": self.stopped,
+        }
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
         """Go back to a checkpoint of the same strategy."""
         super().restore(checkpoint)
         if self._empty is not None:
             self.plan = self._empty.replayed(checkpoint[_HISTORY])
+        self._release_index = int(checkpoint[_RELEASES])
         self.stopped = str(checkpoint["stopped"])
         self._forget()

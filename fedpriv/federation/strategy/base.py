@@ -15,6 +15,7 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import require_minimum
 from fedpriv.federation.strategy.flower import FlowerStrategy
+from fedpriv.federation.strategy.moved import moved_model
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.ledger.foresight import paid_by_round
@@ -155,6 +156,14 @@ class SumStrategy(FlowerStrategy):
         return self._unplanned if self.plan is None else self.plan.rounds
 
     @property
+    def fixed_clip(self) -> float | None:
+        """The clip norm of every query; None where there is none, or it changes on the way.
+
+        A strategy that states it is held to it, by parties that are held to its plan.
+        """
+        return None
+
+    @property
     def rounds(self) -> int:
         """How many exchanges to expect; for progress."""
         return self.releases
@@ -271,8 +280,19 @@ class SumStrategy(FlowerStrategy):
 
     def _advance(self, release: NDArray[np.float64]) -> None:
         self._update(release)
+        self._theta = self._moved()
         self._round += 1
         self._reservation = None
+
+    def _moved(self) -> NDArray[np.float64]:
+        """The model that the round under way left, checked."""
+        return moved_model(
+            self._theta,
+            dimension=self.task.dimension,
+            strategy=type(self).__name__ if self.plan is None else self.plan.strategy,
+            owner=type(self).__name__,
+            after=f"after round {self._round + 1} of {self.releases}",
+        )
 
     def _reserve(self) -> bytes | None:
         """Pay for the current release, once; its bytes, if it was made before."""
@@ -291,10 +311,11 @@ class SumStrategy(FlowerStrategy):
     def _pay(self, ledger: Ledger, event: Event) -> Reservation:
         """Round by round where that is exact, so that a run pays for what it uses; else as a whole.
 
-        Sampled rounds compose better together, and some ledgers price no Gaussian alone.
+        Sampled rounds compose better together, and some ledgers price no Gaussian alone. A run with
+        any of them is declared before its first release, though that may be one of everybody.
         """
         run, plan = self._run.name, self._require_plan()
-        if paid_by_round(event):
+        if paid_by_round(event) and plan.least_rate == 1:
             try:
                 return ledger.reserve(event, run=run, round=self._round)
             except UnsupportedEvent:

@@ -3,7 +3,8 @@
 The server learns every exact sum on the way, and must be trusted with it; only the end is released.
 N is the public number of records of the task. Under add-remove adjacency it is a declared one: the
 objective of any data set is divided by it, and bounds that grow with the true number allow for
-`HEADROOM` times as many records. They serve the solver alone.
+`HEADROOM` times as many records. They serve the solver alone. Where the unit is a person it is
+persons who are counted so, and f is the mean over the records of one at a party.
 """
 
 from __future__ import annotations
@@ -276,7 +277,7 @@ def _oracle_error(
     each party's coordinate by half a step.
     """
     reach = (headroom * task.lipschitz + pull + tolerance) / strong_convexity
-    gamma = 1.01 * _U * (headroom * task.largest + task.dimension + 16)
+    gamma = 1.01 * _U * (headroom * task.most_records + task.dimension + 16)
     smooth = task.curvature * gamma * reach
     slopes = task.feature_bound * task.loss.slope_rounding + 8 * gamma * task.lipschitz
     local = gamma * (strong_convexity * reach + pull)

@@ -28,12 +28,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
-from fedpriv._validate import require_count, require_positive
+from fedpriv._validate import require_choice, require_count, require_positive
 from fedpriv.learning.clipping.factors import Factor, Rows
 from fedpriv.learning.clipping.linear import clipped_linear_sums, in_one_pass
 from fedpriv.learning.clipping.norms import LARGEST_SQUARE, NORM_SLACK
@@ -67,13 +67,17 @@ class Clipping:
         clip_norm: C, from 2⁻²⁰ to 2³⁰: the range in which the guarantee above is proved.
         centre: a, (d,); None means zero.
         scale: b > 0, (d,); None means one.
+        norm: In which C bounds a record's vector: "l2"; or "l1", where ‖vᵢ‖₁ ≤ C, for float64 data,
+            in which a sum of absolute values is as good as exact.
     """
 
     clip_norm: float
     centre: Tensor | None = None
     scale: Tensor | None = None
+    norm: Literal["l2", "l1"] = "l2"
 
     def __post_init__(self) -> None:
+        require_choice(("l2", "l1"), norm=self.norm)
         require_positive(clip_norm=self.clip_norm)
         if not _SMALLEST_CLIP <= self.clip_norm <= _LARGEST_CLIP:
             raise ValueError(
@@ -177,6 +181,8 @@ class ClippedGradient:
     def __post_init__(self) -> None:
         require_count(memory_limit=self.memory_limit)
         check_records(self.model, self.loss, self.batch)
+        if self.clipping.norm == "l1" and self.batch.features.dtype != torch.float64:
+            raise ValueError("features must be float64 to clip gradients in L1.")
         for name, vector in self.clipping.vectors:
             check_vector(name, vector, self.model)
         size = self.model.records_at_once(
@@ -223,12 +229,13 @@ class ClippedGradient:
             sums, slopes = clipped_linear_sums(theta, part, self.loss, threshold, self._crew)
             return sums, (slopes, slopes, part.squares)
         factors = self.model.gradient_factors(theta, part, self.loss)
-        return _clip_factors(self.clipping.in_coordinates(factors), part, threshold)
+        clip = _clip_in_l1 if self.clipping.norm == "l1" else _clip_factors
+        return clip(self.clipping.in_coordinates(factors), part, threshold)
 
     @cached_property
     def _closed_form(self) -> bool:
         linear = isinstance(self.model, LinearModel) and self.model.classes == 1
-        return linear and not self.clipping.scaled
+        return linear and not self.clipping.scaled and self.clipping.norm == "l2"
 
 
 def clipped_gradient_sums(
@@ -262,6 +269,20 @@ def _clip_factors(
     weights = squares.clamp(min=threshold**2).rsqrt_().mul_(threshold).to(batch.features.dtype)
     pieces = [sums for factor in factors for sums in factor.weighted_sums(weights, batch.segments)]
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1), (squares,)
+
+
+def _clip_in_l1(
+    factors: tuple[Factor, ...], batch: RecordBatch, threshold: float
+) -> tuple[Tensor, tuple[Tensor]]:
+    """The same in L1, of float64 gradients of any form."""
+    lengths = _total([factor.lengths() for factor in factors])
+    rejected = ~(lengths <= LARGEST_SQUARE**0.5) | batch.squares.isinf()
+    if bool(rejected.any()):
+        lengths = lengths.masked_fill(rejected, inf)
+        factors = tuple(factor.without(rejected) for factor in factors)
+    weights = threshold / lengths.clamp(min=threshold)
+    pieces = [sums for factor in factors for sums in factor.weighted_sums(weights, batch.segments)]
+    return torch.cat(pieces, dim=1), (lengths.square(),)
 
 
 def _total(squares: list[Tensor]) -> Tensor:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from fedpriv.learning.clipping.norms import LARGEST_SQUARE, squared_norms
+from fedpriv.learning.clipping.norms import LARGEST_SQUARE, absolute_norms, squared_norms
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,6 +33,9 @@ class Factor(Protocol):
 
     def rows(self) -> Tensor:
         """The gradients themselves, (n, d)."""
+
+    def lengths(self) -> Tensor:
+        """‖gᵢ‖₁, float64 (n,); maybe not finite."""
 
     def careful_squares(self) -> Tensor:
         """``squares`` in float64 throughout; infinite where a part of a gradient is too long."""
@@ -79,6 +82,10 @@ class Dense:
         outer = (self.errors.unsqueeze(2) * self.inputs.unsqueeze(1)).flatten(1)
         return torch.cat([outer, self.errors], dim=1) if self.bias else outer
 
+    def lengths(self) -> Tensor:
+        """‖δ‖₁·‖a‖₁, or ‖δ‖₁·(‖a‖₁ + 1) with a bias."""
+        return absolute_norms(self.errors) * (absolute_norms(self.inputs) + float(self.bias))
+
     def careful_squares(self) -> Tensor:
         """Long inputs count as not finite even when errors are tiny: see `LARGEST_SQUARE`."""
         inputs = squared_norms(self.inputs.double())
@@ -109,6 +116,9 @@ class Rows:
 
     def rows(self) -> Tensor:
         return self.gradients
+
+    def lengths(self) -> Tensor:
+        return absolute_norms(self.gradients)
 
     def careful_squares(self) -> Tensor:
         return squared_norms(self.gradients.double())

@@ -45,7 +45,7 @@ def layer_plans(module: nn.Module) -> list[LayerPlan]:
 
     That each layer is used once, and that nothing else uses its parameters, only a run can show.
     """
-    layers = [layer for layer in module.modules() if list(layer.parameters(recurse=False))]
+    layers = [layer for layer in module.modules() if _trains(layer)]  # frozen ones need no rule
     owned = [id(parameter) for layer in layers for parameter in layer.parameters(recurse=False)]
     trainable = [id(parameter) for parameter in module.parameters() if parameter.requires_grad]
     if owned != trainable or not all(_has_rule(layer) for layer in layers):
@@ -105,6 +105,10 @@ def patches_size(layer: nn.Module, output: Tensor) -> int:
     if not isinstance(layer, nn.Conv2d):
         return 0
     return layer.weight[0].numel() * output[0, 0].numel()
+
+
+def _trains(layer: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
 
 
 def _has_rule(layer: nn.Module) -> bool:

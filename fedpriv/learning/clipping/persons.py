@@ -140,6 +140,35 @@ def clipped_person_sums(
     )
 
 
+def mean_gradient_sums(
+    model: LinearModel,
+    loss: Loss,
+    theta: Tensor,
+    batch: RecordBatch,
+    persons: PersonGroups,
+    *,
+    size: int,
+) -> Tensor:
+    """Σ over every party's persons of the *mean* of their exact gradients, in float64, (m, d).
+
+    A person adds a vector no longer than one record's gradient. Nothing is clipped: it is for
+    minimisers, whose gradients are bounded by G. Records are added in their order, each divided by
+    its person's number of them, ``size`` records at a time.
+    """
+    weights = torch.from_numpy(np.repeat(1 / persons.sizes, persons.sizes))
+    owners = torch.arange(batch.parties).repeat_interleave(batch.segments.offsets.diff())
+    sums = torch.zeros((batch.parties, model.dimension), dtype=torch.float64)
+    points = theta.to(torch.float64).reshape(model.classes, model.width)
+    for start in range(0, len(batch), size):
+        rows = slice(start, start + size)
+        features = batch.features[rows].to(torch.float64)
+        slopes = filled_slopes(loss, row_scores(features, points), batch.labels[rows])
+        slopes = slopes * weights[rows].unsqueeze(1)
+        gradients = (slopes.unsqueeze(2) * features.unsqueeze(1)).flatten(1)
+        sums.index_add_(0, owners[rows], gradients)
+    return sums
+
+
 def _gradients(
     model: Model, loss: Loss, theta: Tensor, batch: RecordBatch, memory_limit: int
 ) -> Iterator[tuple[int, Floats, Floats]]:

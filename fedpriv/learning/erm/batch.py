@@ -32,7 +32,9 @@ class ErmBatch:
         features: (b, r, d), float64.
         labels: (b, r).
         owner: (b,): the party of a block; None if every party is exactly one block, in order.
+        weights: (b, r), float64: what a record's loss counts, 0 for the filling; None means 1.
         sizes: (m,), float64: the true numbers of records.
+        members: (m,), float64: what the sums run over: records, or groups of them; Σ weights.
         counts: (m,), float64: n_j, the public divisors of the sums over records.
         loss: The loss of a record.
         feature_bound: B, the public bound on ‖x‖₂.
@@ -42,8 +44,10 @@ class ErmBatch:
 
     features: Tensor
     labels: Tensor
+    weights: Tensor | None
     owner: Tensor | None
     sizes: Tensor
+    members: Tensor
     counts: Tensor
     loss: Loss
     feature_bound: float
@@ -64,11 +68,12 @@ class ErmBatch:
         d = problem.features.shape[1]
         length = longest if whole or equal else min(longest, max(_SHORTEST_BLOCK, d))
         blocks = ((sizes + length - 1) // length).clamp(min=1)  # without records, one of filling
-        m, b = len(parties), int(blocks.sum())
+        m, b, weights = len(parties), int(blocks.sum()), problem.weights
         if equal and bool((first.diff() == longest).all()):  # a view, or one conversion
             rows = slice(int(first[0]), int(first[0]) + m * longest)
             features = problem.features[rows].to(torch.float64)
             labels = problem.labels[rows]
+            weights = None if weights is None else weights[rows]
         else:
             within = _ranges(sizes)
             target = (blocks.cumsum(0) - blocks).repeat_interleave(sizes) * length + within
@@ -77,6 +82,8 @@ class ErmBatch:
             features[target] = problem.features[source].to(torch.float64)
             labels = torch.full((b * length,), _ANY_LABEL, dtype=problem.labels.dtype)
             labels[target] = problem.labels[source]
+            if weights is not None:
+                weights = weights.new_zeros(b * length).index_copy_(0, target, weights[source])
         if problem.loss.outputs == 1:
             labels = labels.to(torch.float64)
         linear = None
@@ -86,8 +93,10 @@ class ErmBatch:
         return cls(
             features=features.reshape(b, length, d),
             labels=labels.reshape(b, length),
+            weights=None if weights is None else weights.reshape(b, length),
             owner=None if b == m else torch.arange(m).repeat_interleave(blocks),
             sizes=sizes.to(torch.float64),
+            members=problem.members[parties].to(torch.float64),
             counts=counts,
             loss=problem.loss,
             feature_bound=problem.feature_bound,
@@ -134,20 +143,22 @@ class ErmBatch:
     # The loss at given scores.
 
     def slopes(self, scores: Tensor) -> Tensor:
-        """The loss's slope, (b, k, r)."""
-        return self._turn(self.loss.slope(self._turn(scores), self._targets))
+        """The loss's slope, times the record's weight, (b, k, r)."""
+        return self._weighted(self._turn(self.loss.slope(self._turn(scores), self._targets)))
 
     def curved(self, scores: Tensor, direction: Tensor) -> Tensor:
-        """The loss's second derivative applied to a direction of the scores, (b, k, r)."""
+        """The loss's weighted second derivative applied to a direction of the scores, (b, k, r)."""
         turned = self._turn(direction)
-        return self._turn(self.loss.curvature_product(self._turn(scores), self._targets, turned))
+        product = self.loss.curvature_product(self._turn(scores), self._targets, turned)
+        return self._weighted(self._turn(product))
 
     # The objective and its derivatives.
 
     def value(self, theta: Tensor) -> Tensor:
         """J_j(θ), (m,)."""
         values = self.loss.value(self._turn(self.scores(theta)), self._targets)
-        mean = self.mean(values.reshape(self.labels.shape).where(self.real(), 0.0).unsqueeze(1))
+        values = values.reshape(self.labels.shape).where(self.real(), 0.0)
+        mean = self.mean(self._weighted(values.unsqueeze(1)))
         theta = theta.expand(self.shape)
         total = mean + self.strong_convexity * theta.square().sum((1, 2)) / 2
         return total if self.linear is None else total + (self.linear * theta).sum((1, 2))
@@ -171,6 +182,9 @@ class ErmBatch:
         curved = self.curved(scores, self.scores(direction))
         smooth = self.combine(curved) / self.counts.view(-1, 1, 1)
         return smooth + self.strong_convexity.view(-1, 1, 1) * direction
+
+    def _weighted(self, per_record: Tensor) -> Tensor:
+        return per_record if self.weights is None else per_record * self.weights.unsqueeze(1)
 
     @property
     def _targets(self) -> Tensor:

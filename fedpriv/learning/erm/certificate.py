@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _U = 2.0**-53
 # More than squares and products that vanish can hide in a norm of 2⁷⁰ coordinates: √(2⁷⁰·2⁻¹⁰⁷⁴).
 _VANISHING = 2.0**-500
+# Roundings of a slope beside those of its evaluation and of the sum, with some to spare.
+_SINGLE = 10
 
 
 class ToleranceNotReachedError(RuntimeError):
@@ -68,9 +70,9 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
 
     With γ_k = ku/(1 - ku), u = 2⁻⁵³, and sums in any order (Higham 2002, ch. 3): a score is off by
     at most γ_d‖x‖‖θ‖, hence a slope by c·γ_d‖x‖‖θ‖ plus its own evaluation error; a sum of n terms
-    slope·x by γ_n Σ|slope|‖x‖; the rest are single operations. What underflows is less than
-    `_VANISHING`. Assumes ‖x‖ ≤ B and elementary functions to 2 ulp. The number of terms is the true
-    one, the divisor the public one.
+    slope·x by γ_n Σ|slope|‖x‖; the rest are single operations, a weight and its product among
+    them. What underflows is less than `_VANISHING`. Assumes ‖x‖ ≤ B and elementary functions to 2
+    ulp. The number of terms is the true one, the divisor the public one.
     """
     loss, bound = batch.loss, batch.feature_bound
     slopes = batch.slopes(batch.scores(theta))
@@ -85,7 +87,7 @@ def gradient_norm_bound(batch: ErmBatch, theta: Tensor) -> Tensor:
     steepness = torch.linalg.vector_norm(slopes, dim=1).where(batch.real(), 0.0)
     slope = batch.mean(steepness.unsqueeze(1))
     each = loss.smoothness * _gamma(d) * bound * theta_norm + loss.slope_rounding
-    slope_error = each * (batch.sizes / batch.counts) + 8 * _U * slope
+    slope_error = each * (batch.members / batch.counts) + _SINGLE * _U * slope
     error = bound * (slope_error + _gamma(batch.sizes + 8) * slope) + 8 * _U * pull + _VANISHING
     total: Tensor = (norm * (1 + _gamma(k * d + 8)) + error) * (1 + 64 * _U)
     return total
@@ -113,7 +115,7 @@ def certain_tolerance(
         loss: Of a record.
         feature_bound: B.
         strong_convexity: Λ.
-        records: n, the divisor of the objective, or more.
+        records: n, the divisor of the objective, or more: r·n of them are added up at most.
         features: d.
         linear: A bound on ‖b‖/n, of the linear term of the objective.
         headroom: r ≥ 1: there are at most r·n records.
@@ -127,7 +129,7 @@ def certain_tolerance(
     slope_error = (
         headroom
         * (loss.smoothness * _gamma(features) * feature_bound * theta_norm + loss.slope_rounding)
-        + 8 * _U * slope
+        + _SINGLE * _U * slope
     )
     error = feature_bound * (slope_error + _gamma(headroom * records + 8) * slope)
     error += 8 * _U * (reach + 2 * linear) + _VANISHING

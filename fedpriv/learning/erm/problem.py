@@ -8,6 +8,10 @@ where the bracket serves objective perturbation. J_j is Λ_j-strongly convex, Λ
 divisor n_j is a *public constant*: as many as there are records where their number is public, and
 otherwise a declared number, with more records in the sum, or fewer, or none. J_j is then
 (r_j·c + Λ_j)-smooth, where r_j is the true number over n_j.
+
+Where records come in groups, those of one person each, a group counts as one: f is then the *mean*
+over its records, the sum runs over groups, and n_j and r_j count them. A group's gradient is no
+longer than G, however many records it has, and whatever is proved of one record holds of a group.
 """
 
 from __future__ import annotations
@@ -45,6 +49,8 @@ class ErmProblem:
         regulariser: λ > 0.
         feature_bound: B, the public bound on ‖x‖₂.
         counts: (m,) integers of at least 1: n_j; None if the true numbers are public, and n_j.
+        groups: (P+1,) integers from 0 to N, increasing: group i owns records groups[i] …
+            groups[i+1]-1, all of one party. None means that every record is one.
         linear: bⱼ as rows (m, d), or (m, k, d) for k classes; None means zero.
         extra_regulariser: Δ_j ≥ 0, shape (m,); None means zero.
     """
@@ -56,6 +62,7 @@ class ErmProblem:
     regulariser: float
     feature_bound: float = 1.0
     counts: Tensor | None = None
+    groups: Tensor | None = None
     linear: Tensor | None = None
     extra_regulariser: Tensor | None = None
 
@@ -64,6 +71,8 @@ class ErmProblem:
         _check_records(self.features, self.labels, self.feature_bound)
         self.loss.check_labels(self.labels)
         _check_offsets(self.offsets, len(self.labels))
+        if self.groups is not None:
+            _check_groups(self.groups, self.offsets)
         _check_counts(self.divisors, self.parties)
         _check_optional("extra_regulariser", self.extra_regulariser, (self.parties,))
         if self.extra_regulariser is not None and bool((self.extra_regulariser < 0).any()):
@@ -83,9 +92,24 @@ class ErmProblem:
         return self.offsets.diff()
 
     @property
+    def members(self) -> Tensor:
+        """How many records, or groups of them, every party has: what its sum runs over."""
+        if self.groups is None:
+            return self.sizes
+        return torch.searchsorted(self.groups, self.offsets).diff()
+
+    @property
+    def weights(self) -> Tensor | None:
+        """One over the number of records of its group, for every record; None means 1."""
+        if self.groups is None:
+            return None
+        sizes = self.groups.diff()
+        return (1 / sizes.to(torch.float64)).repeat_interleave(sizes)
+
+    @property
     def divisors(self) -> Tensor:
         """n_j of every party: public."""
-        return self.sizes if self.counts is None else self.counts
+        return self.members if self.counts is None else self.counts
 
     @property
     def strong_convexity(self) -> Tensor:
@@ -122,7 +146,7 @@ class ErmProblem:
                 f"linear must be None for {type(self.loss).__name__}, whose minimiser a linear "
                 "term can push out of the bounded domain; use HuberRegression."
             )
-        excess = max(1.0, float((self.sizes / self.divisors).max()))
+        excess = max(1.0, float((self.members / self.divisors).max()))
         require_lipschitz_minimiser(self.loss, self.strong_convexity.min().item(), headroom=excess)
 
 
@@ -151,15 +175,16 @@ def minimiser_sensitivity(
     strong_convexity: Number,
     tolerance: float,
     headroom: float = 1.0,
-    replaced: bool = True,
+    changes: int = 2,
 ) -> Number:
-    """How far one record moves a minimiser known to a gradient norm of ``tolerance``.
+    """How far ``changes`` members of a sum move a minimiser known to a norm of ``tolerance``.
 
-    ``replaced`` by another, 2G/(nΛ) + 2·tolerance/Λ in L2: the gradients of the two objectives
+    A record, or a person whose records count as their mean. One that is replaced is two changes, it
+    leaves and another joins: 2G/(nΛ) + 2·tolerance/Λ in L2. The gradients of the two objectives
     differ by at most 2G/n at either minimiser, so by strong convexity these lie within 2G/(nΛ) of
     one another, and each computed point within tolerance/Λ of its own (Chaudhuri, Monteleoni and
-    Sarwate 2011, and the triangle inequality). If it joins or leaves, the gradients differ by G/n,
-    and G/(nΛ) takes the place of 2G/(nΛ).
+    Sarwate 2011, and the triangle inequality). Each change moves the gradients by G/n, hence
+    G/(nΛ) + 2·tolerance/Λ for one that joins or leaves.
 
     Assumes the same n and the same linear term on both sides, so that n is a declared number where
     records join and leave; and at most ``headroom``·n records, which matters where G holds inside a
@@ -176,7 +201,7 @@ def minimiser_sensitivity(
     least = float(torch.as_tensor(strong_convexity, dtype=torch.float64).min())
     require_lipschitz_minimiser(loss, least, headroom=headroom)
     lipschitz = loss.lipschitz_for(feature_bound)
-    return ((2 if replaced else 1) * lipschitz / records + 2 * tolerance) / strong_convexity
+    return (changes * lipschitz / records + 2 * tolerance) / strong_convexity
 
 
 def _check_records(features: Tensor, labels: Tensor, feature_bound: float) -> None:
@@ -210,6 +235,18 @@ def _check_offsets(offsets: Tensor, records: int) -> None:
         )
     if bool((offsets.diff() < 0).any()):
         raise ValueError("offsets must not decrease.")
+
+
+def _check_groups(groups: Tensor, offsets: Tensor) -> None:
+    if groups.ndim != 1 or groups.is_floating_point() or len(groups) < 1:
+        raise ValueError("groups must be a vector of integers.")
+    if int(groups[0]) != 0 or groups[-1] != offsets[-1] or bool((groups.diff() < 1).any()):
+        raise ValueError(
+            f"groups must increase from 0 to the number of records, {int(offsets[-1])}: each has "
+            "one at least."
+        )
+    if not bool(torch.isin(offsets, groups).all()):
+        raise ValueError("groups must begin and end with parties: a group is at one of them.")
 
 
 def _check_counts(counts: Tensor, parties: int) -> None:

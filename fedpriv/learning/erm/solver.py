@@ -128,10 +128,11 @@ def _dual_is_accurate(problem: ErmProblem, tolerance: float) -> Tensor:
     """Where rounding in dual coordinates stays well below the tolerance.
 
     Opposing records have large α of opposite signs, Σ|α| ≤ rG/(ΛB), with r the true number of
-    records over n: scores Kα are off by up to γ·B·rG/Λ, and slopes by c times that. The scores of
-    -b/(nΛ) are off by γ_d·B·‖b‖/(nΛ) more. In the mean over n all of it counts r times.
+    records, or of groups, over n: scores Kα are off by up to γ·B·rG/Λ, and slopes by c times that.
+    The scores of -b/(nΛ) are off by γ_d·B·‖b‖/(nΛ) more. In the mean over n all of it counts r
+    times.
     """
-    excess = problem.sizes.to(torch.float64) / problem.divisors
+    excess = problem.members.to(torch.float64) / problem.divisors
     worst = problem.sizes * problem.radius * excess
     if problem.linear is not None:
         length = torch.linalg.vector_norm(problem.linear.flatten(1), dim=1, dtype=torch.float64)

@@ -16,6 +16,7 @@ from fedpriv.learning.protector.checkpoint import (
 )
 from fedpriv.learning.protector.evaluation import final_models
 from fedpriv.learning.protector.network import Memory
+from fedpriv.learning.protector.network_task import NetworkTask
 from fedpriv.learning.protector.protector import (
     LEAST_NOISE,
     MOST_NOISE,
@@ -38,6 +39,7 @@ __all__ = [
     "Horizon",
     "Memory",
     "MetaTraining",
+    "NetworkTask",
     "Protector",
     "ProtectorFileError",
     "Recipe",

@@ -34,6 +34,9 @@ class Look(NamedTuple):
 class AuxiliaryTask:
     """An auxiliary task: public records for a linear model with one score.
 
+    With `Logistic` it is logistic regression, with `HuberHinge` a support vector machine, and with
+    `Squared` a quadratic problem; `NetworkTask` is a perceptron.
+
     Attributes:
         features: (n, d), each row at most one long.
         labels: (n,).
@@ -72,11 +75,19 @@ class AuxiliaryTask:
         chosen = torch.randperm(n, generator=generator)[:records]
         return replace(self, features=self.features[chosen], labels=self.labels[chosen])
 
+    def start(self, runs: int, generator: torch.Generator) -> Tensor:
+        """Models to start from, (runs, d): zero, as a linear model does."""
+        return torch.zeros(runs, self.dimension)
+
+    def scores(self, theta: Tensor) -> Tensor:
+        """Scores of every record by every model, (n, runs)."""
+        return self.features @ theta.T
+
     def look(self, theta: Tensor) -> Look:
         """Loss and gradients at the models ``theta``, (runs, d)."""
         with torch.no_grad():
             n, runs = len(self.labels), len(theta)
-            scores = self.features @ theta.T
+            scores = self.scores(theta)
             labels = self.labels[:, None]
             slopes = self.loss.slope(scores, labels)
             lengths = torch.linalg.vector_norm(self.features, dim=1)[:, None] * slopes.abs()
@@ -89,5 +100,5 @@ class AuxiliaryTask:
     def accuracy(self, theta: Tensor) -> Tensor:
         """Share of right signs, (runs,)."""
         with torch.no_grad():
-            right = torch.sign(self.features @ theta.T) == self.labels[:, None]
+            right = torch.sign(self.scores(theta)) == self.labels[:, None]
             return right.to(torch.float32).mean(0)

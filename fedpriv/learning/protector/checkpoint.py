@@ -108,7 +108,7 @@ def from_bytes(data: bytes, *, source: str = "the file") -> Trained:
             f"{source}: card or weights do not have the hash that the file states. It was changed "
             "or damaged: get it again, or train it again."
         )
-    protector = Protector()
+    protector = Protector(gated=_is_gated(values["weights"]))
     expected = {name: tuple(tensor.shape) for name, tensor in protector.state_dict().items()}
     try:
         card = _card(values["card"])
@@ -117,6 +117,14 @@ def from_bytes(data: bytes, *, source: str = "the file") -> Trained:
         raise ProtectorFileError(f"{source}: {error}") from None
     protector.load_state_dict(weights)
     return Trained(protector.requires_grad_(False), card, values["sha256"])
+
+
+def _is_gated(weights: Any) -> bool:
+    """Whether the file says that its projector answers twice; shapes are checked afterwards."""
+    try:
+        return bool(weights["projector.readout.bias"]["shape"] == [2])
+    except (TypeError, KeyError):
+        return False
 
 
 def load(path: Path) -> Trained:

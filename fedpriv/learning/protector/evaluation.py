@@ -30,7 +30,7 @@ def final_models(
 
     Every round costs something, whatever the protector chooses, so that this ends.
     """
-    position = beginning(protector, task, runs=runs)
+    position = beginning(protector, task, runs=runs, generator=generator)
     final, active = position.theta, torch.ones(runs, dtype=torch.bool)
     with torch.no_grad():
         while bool(active.any()):

@@ -18,13 +18,16 @@ import torch
 from torch import Tensor
 
 from fedpriv._validate import require_count, require_positive
-from fedpriv.learning.protector.network import CoordinateLstm, Memory
+from fedpriv.learning.protector.network import CoordinateLstm, Memory, seeded
 
 LEAST_NOISE, MOST_NOISE = 0.25, 2.0
 """The range of a scheduler, relative to the reference."""
 
 OUTPUT_SCALE = 0.05
 """What an answer of one moves a parameter by."""
+
+FIRST_GATE = 1.0
+"""The factor on a gradient, over its root mean square, that a gated projector starts with."""
 
 Number = TypeVar("Number", float, Tensor)
 _WIDEST = 5.0  # a coordinate of a gradient, in its own root mean squares: the rest is an outlier
@@ -63,12 +66,32 @@ class State(NamedTuple):
 
 
 class Protector(torch.nn.Module):
-    """Scheduler σ(·) and projector π(·) of L2P (Hong, Wang, Wang and Zhou 2021)."""
+    """Scheduler σ(·) and projector π(·) of L2P (Hong, Wang, Wang and Zhou 2021).
 
-    def __init__(self) -> None:
+    A *gated* projector answers twice: a step of its own, and a factor on the noisy gradient, which
+    is added to it. The networks squash what they see, and a squashed sum of noisy gradients has
+    more noise than the sum; through the gate it passes as it is. It starts as plain gradient
+    descent, at `FIRST_GATE`, where one without a gate starts from not moving at all.
+    """
+
+    def __init__(self, *, gated: bool = False) -> None:
         super().__init__()
         self.scheduler = CoordinateLstm(features=5, outputs=1)
-        self.projector = CoordinateLstm(features=5, outputs=1)
+        self.projector = CoordinateLstm(features=5, outputs=2 if gated else 1)
+
+    @property
+    def gated(self) -> bool:
+        """Whether the projector answers with a factor on the gradient, too."""
+        return self.projector.readout.out_features == 2
+
+    def seeded(self, generator: torch.Generator) -> Protector:
+        """Itself, as a training starts with it."""
+        seeded(self.scheduler, generator)
+        seeded(self.projector, generator)
+        if self.gated:
+            with torch.no_grad():
+                self.projector.readout.bias[1] = FIRST_GATE
+        return self
 
     def start(self, dimension: int, *, runs: int = 1) -> State:
         """Before the first round of ``runs`` runs at once."""
@@ -120,9 +143,10 @@ class Protector(torch.nn.Module):
             state: As `schedule` left it.
         """
         size = gradient.norm(dim=1, keepdim=True) / sqrt(around.dimension) + 1e-12
+        relative = (gradient / size).clamp(-_WIDEST, _WIDEST)
         rows = torch.stack(
             (
-                (gradient / size).clamp(-_WIDEST, _WIDEST),
+                relative,
                 _logarithm(size).expand_as(gradient),
                 torch.full_like(gradient, elapsed),
                 noise.log()[:, None].expand_as(gradient),
@@ -131,8 +155,10 @@ class Protector(torch.nn.Module):
             dim=2,
         )
         answer, memory = self.projector(rows.flatten(0, 1), state.projector)
-        step = -OUTPUT_SCALE * answer[:, 0].reshape(gradient.shape)
-        return step, state._replace(projector=memory)
+        step = answer[:, 0].reshape(gradient.shape)
+        if self.gated:
+            step = step + answer[:, 1].reshape(gradient.shape) * relative
+        return -OUTPUT_SCALE * step, state._replace(projector=memory)
 
 
 def _logarithm(value: Tensor) -> Tensor:

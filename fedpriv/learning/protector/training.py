@@ -1,7 +1,7 @@
 """Meta-training: a protector learns on public problems how to spend a budget.
 
     for every epoch, for every unroll of it:
-        draw a budget, a horizon T, a regulariser and a sample of the public records
+        draw a task, a budget, a horizon T, a regulariser and a sample of the public records
         for every batch of at most 20 steps of the T:
             unroll; the batch may spend its share of what is left
             5 times out of 6: move the projector along its derivative of the expected loss
@@ -27,7 +27,6 @@ from fedpriv._validate import (
     require_positive,
 )
 from fedpriv.learning.protector.lagrangian import AugmentedLagrangian, expected_loss
-from fedpriv.learning.protector.network import seeded
 from fedpriv.learning.protector.protector import Protector
 from fedpriv.learning.protector.tensors import from_text, to_text
 from fedpriv.learning.protector.unroll import Allowance, beginning, unroll
@@ -59,10 +58,12 @@ class Recipe:
         steps: In a batch.
         runs: Unrolled at once, with noise of their own.
         records: Drawn for every unroll.
+        minibatch: Of those, drawn for every step; None means all.
         projector_rate: Learning rate, which falls to a tenth.
         scheduler_rate: Likewise.
         ratio: Updates of the projector for one of the scheduler.
         penalty: κ of the Lagrangian.
+        gated: Whether the projector has a factor on the gradient, and starts as plain descent.
         seed: Of everything random.
     """
 
@@ -75,10 +76,12 @@ class Recipe:
     steps: int = 20
     runs: int = 2
     records: int = 1000
+    minibatch: int | None = None
     projector_rate: float = 3e-3
     scheduler_rate: float = 3e-3
     ratio: int = 5
     penalty: float = 1.0
+    gated: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -104,6 +107,7 @@ class Recipe:
             steps=self.steps,
             runs=self.runs,
             records=self.records,
+            minibatch=1 if self.minibatch is None else self.minibatch,
             ratio=self.ratio,
         )
         if min(map(self.batches_of, self.horizons)) > self.batches:
@@ -140,20 +144,20 @@ class EpochReport:
 
 
 class MetaTraining:
-    """Meta-training of a protector on ``task``; it can stop and go on after every epoch.
+    """Meta-training of a protector on public ``tasks``; it can stop and go on after every epoch.
 
     Deterministic: weights after every epoch follow from recipe and records, on one thread of one
     kind of machine to the last bit, whether or not the training was interrupted.
     """
 
-    def __init__(self, recipe: Recipe, task: AuxiliaryTask) -> None:
+    def __init__(self, recipe: Recipe, *tasks: AuxiliaryTask) -> None:
+        if not tasks:
+            raise ValueError("tasks must hold at least one public problem, got none.")
         self.recipe = recipe
-        self.task = task
+        self.tasks = tasks
         self.epoch = 0
         generator = torch.Generator().manual_seed(_seed(recipe.seed, 0))
-        self.protector = Protector()
-        seeded(self.protector.scheduler, generator)
-        seeded(self.protector.projector, generator)
+        self.protector = Protector(gated=recipe.gated).seeded(generator)
         self._lagrangian = AugmentedLagrangian(penalty=recipe.penalty)
         self._updates = 0
         self._adam = {
@@ -170,7 +174,7 @@ class MetaTraining:
         self._set_rate("scheduler", recipe.scheduler_rate * fallen)
         losses, costs = [], []
         for allowance, task in self._unrolls():
-            position = beginning(self.protector, task, runs=recipe.runs)
+            position = beginning(self.protector, task, runs=recipe.runs, generator=generator)
             while position.step < allowance.horizon:
                 position, loss, cost = self._batch(allowance, task, position, generator)
                 losses.append(loss)
@@ -197,7 +201,9 @@ class MetaTraining:
             allowance = Allowance(noise=noise, horizon=horizon, norm_share=recipe.norm_share)
             regulariser = recipe.regularisers[rng.integers(len(recipe.regularisers))]
             draw = torch.Generator().manual_seed(int(rng.integers(2**62)))
-            sample = self.task.sample(recipe.records, draw)
+            # One task is not drawn, so that more of them change nothing for trainings on one.
+            which = rng.integers(len(self.tasks)) if len(self.tasks) > 1 else 0
+            sample = self.tasks[which].sample(recipe.records, draw)
             yield allowance, replace(sample, regulariser=regulariser)
 
     def _batch(
@@ -213,7 +219,13 @@ class MetaTraining:
         left = (allowance.horizon - position.spent) / (allowance.horizon - position.step)
         budget = left.clamp(min=0.5) * steps
         after, trace = unroll(
-            self.protector, task, allowance, position, steps=steps, generator=generator
+            self.protector,
+            task,
+            allowance,
+            position,
+            steps=steps,
+            generator=generator,
+            minibatch=self.recipe.minibatch,
         )
         spent = trace.cost.cumsum(0)
         objective = expected_loss(trace.loss, spent, budget)

@@ -89,10 +89,12 @@ class Trace(NamedTuple):
     cost: Tensor
 
 
-def beginning(protector: Protector, task: AuxiliaryTask, *, runs: int) -> Position:
-    """The first position: models of zero, nothing spent."""
+def beginning(
+    protector: Protector, task: AuxiliaryTask, *, runs: int, generator: torch.Generator
+) -> Position:
+    """The first position: fresh models, nothing spent."""
     return Position(
-        theta=torch.zeros(runs, task.dimension),
+        theta=task.start(runs, generator),
         state=protector.start(task.dimension, runs=runs),
         spent=torch.zeros(runs),
         step=0,
@@ -107,8 +109,12 @@ def unroll(
     *,
     steps: int,
     generator: torch.Generator,
+    minibatch: int | None = None,
 ) -> tuple[Position, Trace]:
-    """Unroll ``steps`` steps of learning.
+    """Unroll ``steps`` steps of learning, on all records of the task or on minibatches.
+
+    With ``minibatch``, every step sees so many records, drawn anew, and its loss is that on the
+    records of the next step, which did not move it.
 
     Derivatives reach the protector through its own answers and through the noise that it chose.
     The gradient of the problem is taken as a constant: its own derivative, a second derivative of
@@ -117,7 +123,11 @@ def unroll(
     around = allowance.around(task.dimension)
     theta, state, spent, first = position
     losses, costs = [], []
-    look = task.look(theta)
+
+    def seen() -> AuxiliaryTask:
+        return task if minibatch is None else task.sample(minibatch, generator)
+
+    look = seen().look(theta)
     for step in range(first, first + steps):
         elapsed = min(1.0, step / allowance.horizon)
         norm = look.clipped.norm(dim=1)
@@ -134,7 +144,7 @@ def unroll(
         theta = theta + move
         cost = allowance.cost(noise)
         spent = spent + cost
-        look = task.look(theta)
+        look = seen().look(theta)
         losses.append(_log_loss(look.loss, look.slope, theta))
         costs.append(cost)
     trace = Trace(torch.stack(losses), torch.stack(costs))

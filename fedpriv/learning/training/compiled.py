@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.learning.training.steps import Group, Records, Rules
+from fedpriv.learning.training.kernels.steps import Group, Records, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from fedpriv.learning.training.parties import Parties
     from fedpriv.learning.training.settings import LocalSgd
 
-_NEAR = 1 << 20  # bytes of updates that are written before they are added up: they stay in a cache
+_NEAR = 1 << 21  # bytes of updates that are written before they are added up: they stay in a cache
+_LINE = 64  # bytes of a line of the processor's caches
 
 
 class CompiledTraining(ABC):
@@ -39,10 +40,13 @@ class CompiledTraining(ABC):
         chosen: NDArray[np.int64],
         shift: Tensor | None,
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """Updates of some parties, a few at a time, with their indices; valid until the next."""
+        """Updates of some parties, a few at a time, with their indices; valid until the next.
+
+        Rows may be longer than the updates.
+        """
         number = self._records.features.dtype
         together = max(1, _NEAR // (number.itemsize * self._dimension))
-        rows = np.empty((min(together, len(chosen)), self._dimension), number)
+        rows = _aligned(min(together, len(chosen)), self._dimension, number)
         for some in self._alike(chosen):
             for first in range(0, len(some), together):
                 group = some[first : first + together]
@@ -84,3 +88,15 @@ class CompiledTraining(ABC):
     def _steps(self) -> NDArray[np.int64]:
         counts = [self._settings.steps_with(int(size)) for size in self._parties.sizes]
         return np.array(counts, np.int64)
+
+
+def _aligned(rows: int, width: int, number: np.dtype[Any]) -> NDArray[Any]:
+    """An empty matrix, at least so wide, every row of which begins a line of the cache.
+
+    Vector instructions that write across the end of a line take twice as long.
+    """
+    line = _LINE // number.itemsize
+    wide = -(-width // line) * line
+    room = np.empty(rows * wide + line, number)
+    first = -room.ctypes.data % _LINE // number.itemsize
+    return room[first : first + rows * wide].reshape(rows, wide)

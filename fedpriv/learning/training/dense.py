@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.learning.training.compiled import CompiledTraining
-from fedpriv.learning.training.direct import train_directly
-from fedpriv.learning.training.gram import LANES, fill_grams, train_on_grams
-from fedpriv.learning.training.slopes import ACTIVATION_CODES, loss_code
+from fedpriv.learning.training.kernels.direct import train_directly
+from fedpriv.learning.training.kernels.gram import LANES, fill_grams, train_on_grams
+from fedpriv.learning.training.kernels.slopes import ACTIVATION_CODES, loss_code
 from fedpriv.learning.training.stacks import dense_stack
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from torch.func import vjp, vmap
 
 from fedpriv.learning.clipping.dense import slopes
 from fedpriv.learning.network import NetworkModel
-from fedpriv.learning.training.orders import schedule
+from fedpriv.learning.training.kernels.orders import schedule
 from fedpriv.learning.training.stacks import dense_stack
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.learning.training.compiled import CompiledTraining
+from fedpriv.learning.training.kernels.sequential import train_sequence
+from fedpriv.learning.training.kernels.slopes import loss_code
 from fedpriv.learning.training.sequence import sequence_of
-from fedpriv.learning.training.sequential import train_sequence
-from fedpriv.learning.training.slopes import loss_code
 
 if TYPE_CHECKING:
     import numpy as np

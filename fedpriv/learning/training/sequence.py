@@ -14,7 +14,7 @@ import numpy as np
 from torch import nn
 
 from fedpriv.learning.network import NetworkModel
-from fedpriv.learning.training.slopes import ACTIVATION_CODES
+from fedpriv.learning.training.kernels.slopes import ACTIVATION_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +40,10 @@ class Sequence:
 
     Attributes:
         table: (L, columns) int64. Of every layer: its kind; the twelve sizes of
-            `fedpriv.learning.training.images`; where its weights and its bias begin among the
-            parameters (-1: none); the code of an activation; where its inputs and its outputs begin
-            among the values of a batch; where its patches, or the places of its maxima, begin;
-            of an activation, whether its values are images.
+            `fedpriv.learning.training.kernels.images`; where its weights and its bias begin among
+            the parameters (-1: none); the code of an activation; where its inputs and its outputs
+            begin among the values of a batch; where its patches, or the places of its maxima,
+            begin; of an activation, whether its values are images.
         rooms: Records that there is room for; numbers of inputs and outputs of all layers, of
             patches, of places of maxima; scores per record; whether records are images.
     """

@@ -37,8 +37,8 @@ class RoundedSum:
             clipping.
         weights: (m,), at most 1.
         step: The distance of grid points.
-        bound: The largest coordinate of a weighted update. Without clipping a larger one is an
-            error.
+        bound: The largest coordinate of a weighted update: at least C, or, without clipping, such
+            that a larger one is an error.
     """
 
     def __init__(
@@ -52,6 +52,11 @@ class RoundedSum:
     ) -> None:
         if clip_norm is not None:
             require_clip_norm(clip_norm)
+            if bound < clip_norm:
+                raise ValueError(
+                    f"bound must be at least clip_norm = {clip_norm!r}, got {bound!r}: a clipped "
+                    "update may have one coordinate as large as that."
+                )
         self.total = np.zeros(dimension, np.int64)
         self.norms = np.zeros(len(weights))
         self._partial = np.zeros(dimension)
@@ -62,7 +67,7 @@ class RoundedSum:
         self._most = max(1, int(_EXACT // max(1.0, self._limit)))
 
     def add(self, parties: NDArray[np.int64], rows: NDArray[Any]) -> None:
-        """Add the updates, (k, d), of the parties with the given indices."""
+        """Add the updates, (k, ≥ d), of the parties with the given indices."""
         for first in range(0, len(rows), self._most):
             chosen = parties[first : first + self._most]
             if self._pending + len(chosen) > self._most:
@@ -117,10 +122,11 @@ def _add_clipped(
     norms: NDArray[np.float64],
 ) -> bool:
     """Add up rounded updates; false if a coordinate does not fit although nothing is clipped."""
-    slack = 1 + (rows.shape[1] + 16) * 2.0**-52
+    d = len(partial)
+    slack = 1 + (d + 16) * 2.0**-52
     fits = True
     for i in range(len(rows)):
-        row, party = rows[i], parties[i]
+        row, party = rows[i, :d], parties[i]
         norm = np.sqrt(squared_norm(row))
         if not norm < inf:
             norms[party] = inf
@@ -132,8 +138,8 @@ def _add_clipped(
                 factor *= clip / (norm * slack)
             factor *= scale
             for k in range(len(row)):
-                # No clipped coordinate is beyond a bound of C, but by a rounding.
-                partial[k] += np.rint(min(max(factor * row[k], -limit), limit))
+                # No longer than w·C, so no coordinate is beyond the bound.
+                partial[k] += np.rint(factor * row[k])
         else:
             factor *= scale
             for k in range(len(row)):

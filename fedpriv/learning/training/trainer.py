@@ -16,9 +16,12 @@ from fedpriv.learning.clipping.clipped_sum import check_records, check_vector
 from fedpriv.learning.training.compiled import CompiledTraining
 from fedpriv.learning.training.dense import DenseTraining
 from fedpriv.learning.training.general import GeneralTraining
+from fedpriv.learning.training.kernels.orders import checked_key
+from fedpriv.learning.training.kernels.slopes import loss_code
 from fedpriv.learning.training.networks import SequentialTraining
-from fedpriv.learning.training.orders import checked_key
 from fedpriv.learning.training.parties import Parties
+from fedpriv.learning.training.sequence import sequence_of
+from fedpriv.learning.training.stacks import dense_stack
 from fedpriv.learning.training.summed import RoundedSum
 
 if TYPE_CHECKING:
@@ -106,7 +109,7 @@ class LocalTrainer:
         point, chosen = self._point(theta), self._chosen(joining)
         number = checked_key(key)
         for group, rows in self._training.updates(point, key=number, chosen=chosen, shift=shift):
-            updates[group] = rows
+            updates[group] = rows[:, : self.model.dimension]
         return updates
 
     def clipped_sum(
@@ -132,8 +135,8 @@ class LocalTrainer:
             clip_norm: C; None for no clipping, which bounds nothing.
             weights: (m,), from 0 to 1.
             step: The distance of grid points.
-            bound: The largest coordinate of a clipped and weighted update, less than 2⁶³ steps;
-                without clipping, a larger one is an error.
+            bound: The largest coordinate of a clipped and weighted update, less than 2⁶³ steps and
+                at least C; without clipping, a larger one is an error.
             joining: (m,), who takes part; None for all. The others add nothing; their norms are 0.
 
         Raises:
@@ -175,6 +178,12 @@ class LocalTrainer:
                 )
             some &= joining
         return np.flatnonzero(some)
+
+
+def place_free(model: Model, loss: Loss) -> bool:
+    """Whether trainers of a model and a loss are `LocalTrainer.place_free`."""
+    known = dense_stack(model) is not None or sequence_of(model, records=1) is not None
+    return known and loss_code(loss) is not None
 
 
 def _check_weights(weights: NDArray[np.float64], parties: int) -> None:

@@ -16,7 +16,7 @@ from fedpriv.privacy.accountants.choice import (
 from fedpriv.privacy.accountants.gdp import GdpAccountant
 from fedpriv.privacy.accountants.pld import PldAccountant
 from fedpriv.privacy.accountants.rdp import DEFAULT_ORDERS, RdpAccountant
-from fedpriv.privacy.accountants.tcdp import TcdpAccountant
+from fedpriv.privacy.accountants.tcdp import CtcdpAccountant, TcdpAccountant
 from fedpriv.privacy.accountants.zcdp import SimpleZcdpAccountant, ZcdpAccountant
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Accountant",
     "AdvancedAccountant",
     "BasicAccountant",
+    "CtcdpAccountant",
     "GdpAccountant",
     "PldAccountant",
     "RdpAccountant",

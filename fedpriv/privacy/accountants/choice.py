@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from fedpriv._validate import require_choice, require_delta
@@ -12,7 +12,7 @@ from fedpriv.privacy.accountants.basic import AdvancedAccountant, BasicAccountan
 from fedpriv.privacy.accountants.gdp import GdpAccountant
 from fedpriv.privacy.accountants.pld import PldAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
-from fedpriv.privacy.accountants.tcdp import TcdpAccountant
+from fedpriv.privacy.accountants.tcdp import CtcdpAccountant, TcdpAccountant
 from fedpriv.privacy.accountants.zcdp import SimpleZcdpAccountant, ZcdpAccountant
 from fedpriv.privacy.planning.releases import on_levels
 
@@ -29,6 +29,7 @@ ACCOUNTANTS: dict[str, type[Accountant]] = {
         SimpleZcdpAccountant,
         ZcdpAccountant,
         TcdpAccountant,
+        CtcdpAccountant,
         RdpAccountant,
         PldAccountant,
         GdpAccountant,
@@ -62,14 +63,26 @@ def best_accountant(releases: Releases, *, delta: float) -> type[Accountant]:
 
 
 def account(releases: Releases, *, delta: float, accountant: str = "auto") -> Report:
-    """ε of ``releases`` at ``delta``, by the named accountant or the tightest sound one."""
+    """ε of ``releases`` at ``delta``, by the named accountant or the tightest sound one.
+
+    A loss distribution is rounded up to a grid. Of a few pure releases the sum of their ε can then
+    be the smaller bound, by a hair that decides whether a budget is kept.
+    """
     require_delta(delta=delta)
     require_choice([*ACCOUNTANTS, "auto"], accountant=accountant)
     if not releases:
         raise ValueError("releases must name at least one event, got none.")
-    chosen = (
-        best_accountant(releases, delta=delta) if accountant == "auto" else ACCOUNTANTS[accountant]
-    )
+    if accountant != "auto":
+        return _report(ACCOUNTANTS[accountant], releases, delta)
+    report = _report(best_accountant(releases, delta=delta), releases, delta)
+    if not all(_supports(BasicAccountant, event) for event, _ in releases):
+        return report
+    simple = _report(BasicAccountant, releases, 0.0)  # finite for pure releases alone
+    epsilon = inf if report.epsilon is None else report.epsilon
+    return simple if simple.epsilon is not None and simple.epsilon < epsilon else report
+
+
+def _report(chosen: type[Accountant], releases: Releases, delta: float) -> Report:
     leveled = on_levels(releases, most=chosen.most_levels)
     composed = chosen(adjacency=releases[0][0].adjacency, unit=releases[0][0].unit).compose_all(
         leveled

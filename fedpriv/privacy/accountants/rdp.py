@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from fedpriv.privacy.accountants.base import Accountant, squared, unsupported
+from fedpriv.privacy.accountants.sampled_shares import sampled_divergence
 from fedpriv.privacy.conversions import rdp_epsilon
 from fedpriv.privacy.events import (
     BoundedRangeEvent,
@@ -21,6 +22,7 @@ from fedpriv.privacy.events import (
     PoissonGaussianEvent,
     PoissonPartsEvent,
     PoissonPureEvent,
+    PoissonSkellamEvent,
     PureEvent,
     SkellamEvent,
     ZcdpEvent,
@@ -104,6 +106,8 @@ class RdpAccountant(Accountant):
                         _randomized_response(order, event.epsilon),
                     )
                 )
+            case PoissonSkellamEvent():
+                return self._each(lambda order: _poisson_skellam(ceil(order), event))
             case SkellamEvent():
                 return self._each(lambda order: _skellam(order, event))
             case DistributedGaussianEvent():
@@ -156,6 +160,12 @@ def _skellam(order: float, event: SkellamEvent) -> float:
     l1, l2, variance = event.l1_sensitivity, event.l2_sensitivity, event.variance
     excess = min(((2 * alpha - 1) * l2**2 + 6 * l1) / (4 * variance**2), 3 * l1 / (2 * variance))
     return alpha * l2**2 / (2 * variance) + excess
+
+
+@lru_cache(maxsize=4096)
+def _poisson_skellam(order: int, event: PoissonSkellamEvent) -> float:
+    """At the next integer order, too."""
+    return sampled_divergence(order, event.sampling_rate, lambda each: _skellam(each, event))
 
 
 def _distributed_gaussian(order: float, event: DistributedGaussianEvent, tau: float) -> float:

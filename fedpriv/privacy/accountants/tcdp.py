@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from fedpriv.privacy.accountants.base import Accountant, UnsupportedEvent, squared
 from fedpriv.privacy.accountants.zcdp import zcdp_cost
-from fedpriv.privacy.conversions import TruncatedBudget, tcdp_epsilon, tcdp_subsampled
+from fedpriv.privacy.conversions import (
+    TruncatedBudget,
+    ctcdp_epsilon,
+    tcdp_epsilon,
+    tcdp_subsampled,
+)
 from fedpriv.privacy.events import PoissonGaussianEvent
 
 if TYPE_CHECKING:
@@ -44,3 +49,22 @@ class TcdpAccountant(Accountant):
         if self.rho == inf:
             return inf
         return tcdp_epsilon(rho=self.rho, omega=self.omega, delta=delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CtcdpAccountant(TcdpAccountant):
+    """ctCDP: the same releases held against the tCDP budget (ρ_a, ω_a) that is (ε, δ)-DP.
+
+    As learned protection has it (AAAI 2021), whose print inverts ρ_a. A baseline: for full batches
+    it is the simple rule of zCDP, and on samples it asks for more orders than (ε, δ) needs; where
+    these decide, more releases cost nothing more for a while.
+    """
+
+    name: ClassVar[str] = "ctcdp"
+    method: ClassVar[str] = "converted truncated CDP"
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε whose budget holds what was spent."""
+        if self.rho == inf:
+            return inf
+        return ctcdp_epsilon(rho=self.rho, omega=self.omega, delta=delta)

@@ -4,6 +4,10 @@ The first data are bound without a question. Any others are its owner's decision
 cannot tell a corrected record from another person. The remedy offered is always to go on with the
 same ledger: then nobody's loss is above what it says. Another ledger for people who have one would
 be a second budget.
+
+Where the unit is a person or a party, a column of the table says who is one, and the ledger keeps
+its name: what is spent on patients, and what is spent on single visits that a schema calls persons,
+are losses of two units, which do not add up.
 """
 
 from __future__ import annotations
@@ -21,20 +25,24 @@ if TYPE_CHECKING:
     from fedpriv.privacy.ledger.fingerprint import Part
     from fedpriv.privacy.ledger.storage.store import Store
 
+_WHOM = "whom"
+
 
 def bound_fingerprints(store: Store) -> list[str]:
     """The fingerprints of all data that are bound, in order."""
     return [str(json.loads(row.detail)["fingerprint"]) for row in store.bindings()]
 
 
-def bind_first(store: Store, *parts: Part, name: str) -> None:
-    """Bind ``parts`` if nothing is bound yet; else refuse any that are not."""
+def bind_first(store: Store, *parts: Part, name: str, whom: str | None) -> None:
+    """Bind ``parts`` if nothing is bound yet; else refuse any that are not, or another ``whom``."""
     own = fingerprint(store.salt(), *parts)
     with store.writing():
         if not bound_fingerprints(store):
-            detail = canonical_json({"fingerprint": own})
+            named = {} if whom is None else {_WHOM: whom}
+            detail = canonical_json({"fingerprint": own, **named})
             store.append(store.tail(), kind=Kind.DATA, detail=detail)
     _require(store, own, name)
+    _require_whom(store, whom)
 
 
 def bind_more(store: Store, *parts: Part, reason: str) -> None:
@@ -66,4 +74,19 @@ def _require(store: Store, presented: str, name: str) -> None:
             "another format), they go on with this ledger, and what was spent stays spent: "
             "`fedpriv ledger bind LEDGER --data FILE --reason TEXT`. Else name the ledger that "
             "these people have."
+        )
+
+
+def _require_whom(store: Store, whom: str | None) -> None:
+    """Refuse another column than the first data were bound with; older ledgers name none."""
+    first = next(iter(store.bindings()))
+    bound = json.loads(first.detail).get(_WHOM)
+    if bound is not None and bound != whom:
+        given = "no column" if whom is None else f"column {whom!r}"
+        raise LedgerMismatch(
+            f"this ledger adds up losses of those whom column {bound!r} names, and the schema "
+            f"names them by {given}: whoever is one there may be many here, and what they lose "
+            f"does not add up. Let the schema name {bound!r} again; or make a ledger of its own "
+            "for the others, with `fedpriv ledger init`: whoever is in the data then loses at most "
+            "what both ledgers say together."
         )

@@ -20,11 +20,12 @@ from fedpriv.privacy.ledger.binding import (
     bind_first,
     bind_more,
 )
+from fedpriv.privacy.ledger.charges import Charges
 from fedpriv.privacy.ledger.choice import AUTO, default_composition, fixed_composition
 from fedpriv.privacy.ledger.errors import LedgerConflict, LedgerMismatch
 from fedpriv.privacy.ledger.fingerprint import SALT_BYTES
 from fedpriv.privacy.ledger.reservations import Declaration, Reservation, event_json, merged
-from fedpriv.privacy.ledger.settings import Settings, require_name
+from fedpriv.privacy.ledger.settings import Settings, require_name, require_terms
 from fedpriv.privacy.ledger.storage.chain import Kind, canonical_json
 from fedpriv.privacy.ledger.storage.store import Store
 from fedpriv.privacy.ledger.view import LedgerView
@@ -135,19 +136,17 @@ class Ledger(LedgerView):
             timeout: seconds to wait for other processes that write.
         """
         require_non_negative(timeout=timeout)
-        relation = None if adjacency is None else Adjacency(adjacency)
         store = Store(Path(path), read_only=read_only, timeout=timeout)
         try:
             ledger = cls(store)
             _require_own("budget", budget, ledger.settings.budget)
-            _require_own("adjacency", relation, ledger.settings.adjacency)
-            _require_unit(None if unit is None else Unit(unit), ledger.settings.unit)
+            require_terms(ledger.settings, adjacency=adjacency, unit=unit)
         except BaseException:
             store.close()
             raise
         return ledger
 
-    def bind_data(self, *parts: Part) -> None:
+    def bind_data(self, *parts: Part, whom: str | None = None) -> None:
         """Record the fingerprint of the data set, once; later calls only check it.
 
         Bind the records as their owner wrote them down, never what was computed from them: the same
@@ -155,8 +154,10 @@ class Ledger(LedgerView):
 
         Args:
             parts: the whole data set: bytes or arrays, in an order that never changes.
+            whom: the column that says who is one person, or party, where that is the unit: as fixed
+                as the unit itself. None for records, and where no column says it.
         """
-        bind_first(self._store, *parts, name=self._settings.data_name)
+        bind_first(self._store, *parts, name=self._settings.data_name, whom=whom)
 
     def add_data(self, *parts: Part, reason: str) -> None:
         """The owner's word that ``parts`` hold people of this ledger: from now on it covers both.
@@ -235,17 +236,26 @@ class Ledger(LedgerView):
         *,
         run: str,
         round: int,  # noqa: A002 (its name everywhere)
+        declaring: Iterable[tuple[Event, int]] | None = None,
+        delta: float | None = None,
     ) -> Literal["new", "reserved", "committed"]:
         """What `reserve` would find; raises what it would raise. Nothing is written.
 
-        For who must know that a release can be paid for before it is fit to pay for it.
+        For who must know that a release can be paid for before it is fit to pay for it; with
+        ``declaring``, after `declare` with these releases and this ``delta``.
         """
         require_name(run=run)
         _require_round(round)
+        block = None if declaring is None else merged(declaring)
+        if block is not None:
+            self._charges.rehearse(run, block, delta)
         known, release = False, None
         with suppress(_Undone), self._store.writing():
+            charges = Charges(self._store, self._settings)  # what it remembers is undone with it
+            if block is not None:
+                charges.declare(run, block, delta)
             known = self._store.row(Kind.RESERVED, run, round) is not None
-            release, _ = self._charges.reserve(event, run, round)
+            release, _ = charges.reserve(event, run, round)
             raise _Undone
         if release is not None:
             return "committed"
@@ -310,18 +320,6 @@ def _require_own(name: str, expected: object, own: object) -> None:
         raise LedgerMismatch(
             f"{name} of this ledger is {own}, not {expected}: it is fixed for the life of a data "
             "set."
-        )
-
-
-def _require_unit(expected: Unit | None, own: Unit) -> None:
-    if expected not in (None, own):
-        raise LedgerMismatch(
-            f"unit of this ledger is {own.value!r}, not {expected.value!r}: it is fixed for the "
-            f"life of a data set, and a guarantee for {own.words} and one for {expected.words} do "
-            f"not add up. Let privacy.unit, or budget.unit of a deployment, be {own.value!r}; or "
-            f"make a ledger of its own for {expected.words}, with `fedpriv ledger init --unit "
-            f"{expected.value}`: whoever is in the data then loses at most what both ledgers say "
-            "together."
         )
 
 

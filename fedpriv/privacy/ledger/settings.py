@@ -8,6 +8,7 @@ from typing import Any
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger.choice import require_composition
+from fedpriv.privacy.ledger.errors import LedgerMismatch
 from fedpriv.privacy.unit import Unit
 
 
@@ -56,6 +57,34 @@ def settings_from_dict(values: dict[str, Any]) -> Settings:
     release could be made then. The same holds for the events in its rows.
     """
     return Settings(**{"unit": Unit.RECORD, **values, "budget": Budget(**values["budget"])})
+
+
+def require_terms(
+    own: Settings, *, adjacency: Adjacency | str | None, unit: Unit | str | None
+) -> None:
+    """Refuse a ledger of another unit or adjacency than a run's: all that differs, and a remedy."""
+    whose = own.unit if unit is None else Unit(unit)
+    relation = own.adjacency if adjacency is None else Adjacency(adjacency)
+    asked = {"unit": (own.unit, whose), "adjacency": (own.adjacency, relation)}
+    wrong = {key: pair for key, pair in asked.items() if pair[0] != pair[1]}
+    if not wrong:
+        return
+    differing = ", and ".join(
+        f"{key} of this ledger is {had.value!r}, not {wanted.value!r}"
+        for key, (had, wanted) in wrong.items()
+    )
+    keys = " and ".join(f"privacy.{key} = {had.value!r}" for key, (had, _) in wrong.items())
+    both = (
+        "whoever is in the data then loses at most what both ledgers say together, of a guarantee "
+        f"for {own.unit.words} and one for {whose.words}"
+        if own.adjacency is relation
+        else "neither of the two then tells the whole loss of whoever is in the data"
+    )
+    raise LedgerMismatch(
+        f"{differing}: fixed for the life of a data set, because guarantees of two kinds do not "
+        f"add up. Let {keys} (in a deployment, of its budget); or make a ledger of its own, with "
+        f"`fedpriv ledger init --unit {whose.value} --adjacency {relation.value}`: {both}."
+    )
 
 
 def require_name(**parameters: object) -> None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.ledger.binding import bound_fingerprints, require_bound
 from fedpriv.privacy.ledger.charges import Charges
 from fedpriv.privacy.ledger.errors import LedgerTampered
@@ -94,6 +95,11 @@ class LedgerView:
         before = self._store.row_before(run)
         return None if before is None else before.seq + 1
 
+    def declared(self, run: str) -> dict[str, Any] | None:
+        """What ``run`` was charged for as a whole, as its row records it; None if it was not."""
+        row = self._store.row(Kind.DECLARED, run)
+        return None if row is None else json.loads(row.detail)
+
     def copy_to(self, path: Path) -> None:
         """Copy the ledger as it is at one moment, its log included, into a file that is not there.
 
@@ -110,6 +116,19 @@ class LedgerView:
     def fingerprint(self) -> str | None:
         """Of the data bound last; None until `bind_data`. It reveals nothing about records."""
         return next(reversed(bound_fingerprints(self._store)), None)
+
+    def prices(self, event: Event) -> bool:
+        """Whether the rule of this ledger has a price for a release that was not declared.
+
+        Where the first charge decides on the rule, it is one that has.
+        """
+        rule = self.spent().composition
+        if rule is not None:
+            try:
+                rule.price(event)
+            except UnsupportedEvent:
+                return False
+        return True
 
     def require_price(
         self, releases: Iterable[tuple[Event, int]], *, delta: float | None = None

@@ -13,6 +13,7 @@ from fedpriv.privacy.mechanisms.integer import (
 from fedpriv.privacy.mechanisms.laplace import (
     L1LaplaceMechanism,
     L2LaplaceMechanism,
+    LaplaceMechanism,
     UnsoundLaplaceMechanism,
 )
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
@@ -23,6 +24,7 @@ __all__ = [
     "GaussianMechanism",
     "L1LaplaceMechanism",
     "L2LaplaceMechanism",
+    "LaplaceMechanism",
     "Mechanism",
     "SkellamMechanism",
     "UnsoundLaplaceMechanism",

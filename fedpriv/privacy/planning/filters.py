@@ -199,6 +199,24 @@ class RdpFilter(PrivacyFilter):
         return f"Rényi divergence of order {self.order:g}"
 
 
+def fresh_filter(
+    name: str, *, budget: Budget, adjacency: Adjacency, unit: Unit = DEFAULT_UNIT
+) -> PrivacyFilter:
+    """The filter of this name with nothing spent; a Rényi filter at the order for Gaussians.
+
+    Its order follows from the budget: it was not chosen afterwards.
+    """
+    if name == GdpFilter.name:
+        return GdpFilter(budget=budget, adjacency=adjacency, unit=unit)
+    if name == RdpFilter.name:
+        return RdpFilter.for_gaussians(budget=budget, adjacency=adjacency, unit=unit)
+    raise ValueError(f"name must be {GdpFilter.name!r} or {RdpFilter.name!r}, got {name!r}.")
+
+
+FILTERS = (GdpFilter.name, RdpFilter.name)
+"""The names of all filters: what a plan of noise that is chosen on the way is accounted by."""
+
+
 def _rdp_limit(order: float, budget: Budget) -> float:
     """The inverse of the conversion in `conversions.rdp_epsilon`, at one order."""
     if budget.delta == 0:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from fedpriv._validate import require_count, require_positive
 from fedpriv.privacy.adjacency import Adjacency
@@ -11,6 +12,7 @@ from fedpriv.privacy.mechanisms import (
     GaussianMechanism,
     L1LaplaceMechanism,
     L2LaplaceMechanism,
+    LaplaceMechanism,
 )
 from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
@@ -117,6 +119,7 @@ def laplace_gradient_plan(
     step: float,
     adjacency: Adjacency | str,
     law: PureLaw,
+    clip_in: Literal["l2", "l1"] = "l2",
     sampling_rate: float = 1.0,
     unit: Unit | str = DEFAULT_UNIT,
 ) -> FixedPlan:
@@ -130,22 +133,31 @@ def laplace_gradient_plan(
     independent coordinates for Δ₁ ≤ √d·Δ₂: noise of √(d + 1)·Δ₂/ε_t or √(2d)·Δ₂/ε_t a coordinate.
     The radius of the first is a float64: T releases are within about T·d·2^-48 of their laws.
 
+    Clipped in L1, with ``sensitivity`` in L1, "l1-laplace" has the scale Δ₁/ε_t itself, d·step for
+    the grid being part of Δ₁: √2·Δ₁/ε_t a coordinate. It is less where a gradient of norm C₂ is no
+    longer than √(d/2)·C₂ in L1, as those of records with few categories are.
+
     Args: as `gradient_plan`, with the same noise in all rounds.
     """
     require_count(rounds=rounds)
     relation, whose = Adjacency(adjacency), Unit(unit)
-    moved = _moved(sensitivity, clip_norm, dimension, step, relation)
+    # In L1 every coordinate adds its rounding, as √(d²) of them would in L2.
+    rounded = dimension if clip_in == "l2" else dimension**2
+    moved = _moved(sensitivity, clip_norm, rounded, step, relation)
+    if clip_in == "l1" and law != "l1-laplace":
+        raise ValueError(f"law must be l1-laplace with clip_in = 'l1', got {law!r}.")
     if budget.delta != 0:
         raise ValueError(f"delta must be 0 with law = {law}, got {budget.delta!r}. Use gaussian.")
     epsilon = pure_epsilon_before_sampling(
         epsilon=budget.epsilon / rounds, sampling_rate=sampling_rate
     )
-    mechanism = _LAPLACE[law](
+    kind = LaplaceMechanism if clip_in == "l1" else _LAPLACE[law]
+    mechanism = kind(
         sensitivity=moved, epsilon=epsilon, dimension=dimension, adjacency=relation, unit=whose
     )
     # What cannot be drawn is refused now, and not after a release was paid for.
     require_scale(largest=_MOST_STEPS, noise_stddev=mechanism.noise_stddev / step)
-    return _plan(
+    plan = _plan(
         budget,
         (mechanism,) * rounds,
         sizes=sizes,
@@ -155,6 +167,7 @@ def laplace_gradient_plan(
         sampling_rate=sampling_rate,
         accountant="auto",
     )
+    return plan if clip_in == "l2" else replace(plan, query=f"{plan.query}, clipped in L1")
 
 
 def _moved(

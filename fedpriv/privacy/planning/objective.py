@@ -14,6 +14,12 @@ where the theorems speak of a density: rounding b moves the minimiser by at most
 each of the two. With the Gaussian law both releases share one (ε, δ) by the integral of
 `fedpriv.privacy.objective_profile`, and the second has a fixed share of the squared μ; with the
 Laplace law their ε add up.
+
+**By coordinates**, for study ("unsound-laplace"; Jayaraman, Wang, Evans and Gu 2018): ε′ and Δ of
+the pure rule, but every coordinate of b is a Laplace variable of scale 2G/ε′, as if 2G were an L1
+sensitivity; the noise on the point found likewise. The gradients of neighbours differ by √d·2G in
+L1, so that b costs √d·ε′ and not ε′, and the noise on the point √d times its share of ε. The rest
+of ε is what the Jacobian costs. Together that is ε + (√d - 1)·(ε′ + share·ε).
 """
 
 from __future__ import annotations
@@ -32,7 +38,12 @@ from fedpriv._validate import (
 )
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import ApproximateEvent, Event, PureEvent
-from fedpriv.privacy.mechanisms import GaussianMechanism, L2LaplaceMechanism, Mechanism
+from fedpriv.privacy.mechanisms import (
+    GaussianMechanism,
+    L2LaplaceMechanism,
+    Mechanism,
+    UnsoundLaplaceMechanism,
+)
 from fedpriv.privacy.planning.objective_rules import gaussian_rule, pure_rule, solver_mu
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
@@ -43,8 +54,9 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
     from fedpriv.privacy.randomness import RandomStream
 
-ObjectiveLaw = Literal["l2-laplace", "gaussian"]
-OBJECTIVE_LAWS: tuple[ObjectiveLaw, ...] = ("l2-laplace", "gaussian")
+ObjectiveLaw = Literal["l2-laplace", "gaussian", "unsound-laplace"]
+OBJECTIVE_LAWS: tuple[ObjectiveLaw, ...] = ("l2-laplace", "gaussian", "unsound-laplace")
+_LAPLACE = {kind.name: kind for kind in (L2LaplaceMechanism, UnsoundLaplaceMechanism)}
 
 _FINE = 2.0**-32  # the grid of b, relative to its standard deviation
 _REACH_BITS = 60  # a longer b than `linear_reach` has a probability of 2⁻⁶⁰
@@ -99,6 +111,17 @@ class ObjectiveMechanism(Mechanism):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnsoundObjectiveMechanism(ObjectiveMechanism):
+    """Objective perturbation without its Jacobian, or by coordinates. **Not what it claims**.
+
+    For study only. Guarantee. (``epsilon``, ``delta``)-DP, ``epsilon`` being what it really costs.
+    """
+
+    name: ClassVar[str] = "unsound-objective"
+    sound: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveNoise:
     """How much objective perturbation may spend, and by which law; the rest follows from n.
 
@@ -106,15 +129,15 @@ class ObjectiveNoise:
     differ in their number, and share the n that is declared.
 
     Attributes:
-        law: "l2-laplace" for pure ε, "gaussian" for (ε, δ).
-        epsilon: ε of the release.
-        delta: δ of the release; 0 with "l2-laplace".
+        law: "l2-laplace" for pure ε, "gaussian" for (ε, δ); "unsound-laplace" for study.
+        epsilon: ε of the release; what is claimed, if the law is unsound: see `cost`.
+        delta: δ of the release; 0 with the Laplace laws.
         adjacency: "add-remove" with the Gaussian law only.
-        solver_share: What pays for an inexact minimiser: this share of ε with "l2-laplace", and of
+        solver_share: What pays for an inexact minimiser: this share of ε with Laplace laws, and of
             the squared μ of both releases with "gaussian". A hundredth costs half a hundredth more
             noise on b, and what it buys is small beside the effect of b even where the curvature of
             the records, and not Λ, holds the minimiser in place.
-        unit: Whose presence is hidden; the rules here are those of one record.
+        unit: Whose presence is hidden: a record's, or a person's by the facts of the problem.
     """
 
     law: ObjectiveLaw
@@ -131,9 +154,9 @@ class ObjectiveNoise:
         require_open_unit(solver_share=self.solver_share)
         if self.law == "gaussian" and self.delta == 0:
             raise ValueError("delta must be positive with the Gaussian law. Use law = l2-laplace.")
-        if self.law == "l2-laplace" and self.delta != 0:
-            raise ValueError(f"delta must be 0 with law = l2-laplace, got {self.delta!r}.")
-        if self.law == "l2-laplace" and self.adjacency is not Adjacency.REPLACE_ONE:
+        if self.law != "gaussian" and self.delta != 0:
+            raise ValueError(f"delta must be 0 with law = {self.law}, got {self.delta!r}.")
+        if self.law != "gaussian" and self.adjacency is not Adjacency.REPLACE_ONE:
             raise ValueError(
                 "adjacency must be 'replace-one' for pure objective perturbation (Chaudhuri et al. "
                 "2011), got 'add-remove'. Use the Gaussian law with delta > 0."
@@ -147,21 +170,35 @@ class ObjectiveNoise:
         rounding = sqrt(problem.dimension) * linear_step(linear) / problem.records
         apart = weight * (2 * problem.tolerance + rounding) / (problem.regulariser + extra)
         apart += sqrt(problem.dimension) * step
-        return ObjectiveMechanism(
+        kind = ObjectiveMechanism if linear.sound else UnsoundObjectiveMechanism
+        return kind(
             adjacency=self.adjacency,
             unit=self.unit,
-            epsilon=self.epsilon,
+            epsilon=self.cost(problem),
             delta=self.delta,
             linear=linear,
             extra_regulariser=extra,
             output=self._output(linear, apart, problem.dimension),
         )
 
+    def cost(self, problem: ObjectiveProblem) -> float:
+        """What the release really costs: ε, or more by a law that is unsound."""
+        if self.law != "unsound-laplace":
+            return self.epsilon
+        rate, _ = pure_rule(self._exact_epsilon, problem)
+        by_coordinates = rate + (self.epsilon - self._exact_epsilon)
+        return self.epsilon + (sqrt(problem.dimension) - 1) * by_coordinates
+
+    @property
+    def _exact_epsilon(self) -> float:
+        """What the exact minimiser has of ε, with a Laplace law."""
+        return (1 - self.solver_share) * self.epsilon
+
     def perturbation(self, problem: ObjectiveProblem) -> tuple[Mechanism, float]:
         """The law of b, and Δ: neither depends on the solver's tolerance."""
-        if self.law == "l2-laplace":
-            rate, extra = pure_rule((1 - self.solver_share) * self.epsilon, problem)
-            pure = L2LaplaceMechanism(
+        if self.law != "gaussian":
+            rate, extra = pure_rule(self._exact_epsilon, problem)
+            pure = _LAPLACE[self.law](
                 sensitivity=2 * problem.lipschitz,
                 epsilon=rate,
                 dimension=problem.dimension,
@@ -173,7 +210,7 @@ class ObjectiveNoise:
             self.epsilon, self.delta, problem, self.adjacency, solver_share=self.solver_share
         )
         gaussian = GaussianMechanism(
-            sensitivity=self.adjacency.sum_sensitivity * problem.lipschitz,
+            sensitivity=self.adjacency.sum_sensitivity * problem.person_parties * problem.lipschitz,
             stddev=stddev,
             adjacency=self.adjacency,
             unit=self.unit,
@@ -182,9 +219,9 @@ class ObjectiveNoise:
 
     def _output(self, linear: Mechanism, sensitivity: float, dimension: int) -> Mechanism:
         if not isinstance(linear, GaussianMechanism):
-            return L2LaplaceMechanism(
+            return _LAPLACE[self.law](
                 sensitivity=sensitivity,
-                epsilon=self.epsilon - (1 - self.solver_share) * self.epsilon,
+                epsilon=self.epsilon - self._exact_epsilon,
                 dimension=dimension,
                 adjacency=self.adjacency,
                 unit=self.unit,
@@ -208,14 +245,15 @@ def linear_reach(linear: Mechanism, dimension: int) -> float:
 
     With x = 60·ln 2, so that e^-x = 2⁻⁶⁰. Gaussian: ‖b‖/σ exceeds √d + √(2x) no more often, because
     the norm is 1-Lipschitz and its mean at most √d. Laplace: ‖b‖·ε/Δ₂ is a Gamma(d, 1), which
-    exceeds d + √(2dx) + x no more often (Boucheron, Lugosi and Massart 2013, Thm. 5.6 and §2.4).
+    exceeds d + √(2dx) + x no more often (Boucheron, Lugosi and Massart 2013, Thm. 5.6 and §2.4);
+    by coordinates ‖b‖₁·ε/Δ₂ is, and ‖b‖₂ no longer.
     Rounding to the grid adds at most √d/2 of its steps.
     """
     d, x = dimension, _REACH_BITS * log(2)
     match linear:
         case GaussianMechanism():
             length = linear.stddev * (sqrt(d) + sqrt(2 * x))
-        case L2LaplaceMechanism():
+        case L2LaplaceMechanism() | UnsoundLaplaceMechanism():
             length = linear.sensitivity / linear.epsilon * (d + sqrt(2 * d * x) + x)
         case _:
             raise ValueError(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from scipy.optimize import brentq
 
 from fedpriv._validate import require_count, require_open_unit, require_positive
-from fedpriv.privacy.objective_profile import ObjectiveProfile
+from fedpriv.privacy.objective_profile import ObjectiveProfile, jacobian_cost
 
 if TYPE_CHECKING:
     from fedpriv.privacy.adjacency import Adjacency
@@ -37,10 +37,12 @@ class ObjectiveProblem:
         curvature_rank: The largest rank of a record's Hessian; it must be 1.
         one_sided: Whether a record's slope has one sign at every θ: the Gaussian rule needs less
             noise then.
-        records: n, a public constant: under add-remove adjacency a declared one.
+        records: n, a public constant: under add-remove adjacency, and of persons, a declared one.
         regulariser: Λ.
         dimension: d.
         tolerance: γ, the gradient norm to which the solver certifies its point.
+        person_records: k: most records of a person at a party, which count as their mean.
+        person_parties: p: at how many parties a person has records.
     """
 
     lipschitz: float
@@ -52,6 +54,8 @@ class ObjectiveProblem:
     regulariser: float
     dimension: int
     tolerance: float
+    person_records: int = 1
+    person_parties: int = 1
 
     def __post_init__(self) -> None:
         require_positive(
@@ -61,6 +65,7 @@ class ObjectiveProblem:
             tolerance=self.tolerance,
         )
         require_count(records=self.records, dimension=self.dimension)
+        require_count(person_records=self.person_records, person_parties=self.person_parties)
         if not self.lipschitz_everywhere:
             raise ValueError(
                 "objective perturbation needs a loss that is Lipschitz everywhere: its random term "
@@ -83,6 +88,11 @@ def pure_rule(epsilon: float, problem: ObjectiveProblem) -> tuple[float, float]:
     Replace-one adjacency.
     """
     require_positive(epsilon=epsilon)
+    if problem.person_records * problem.person_parties > 1:
+        raise ValueError(
+            "law must be 'gaussian' for persons with several records: the rule of the Laplace law "
+            "is that of one record."
+        )
     n, c = problem.records, problem.curvature
     rate = epsilon - 2 * log1p(c / (n * problem.regulariser))
     if rate > 0:
@@ -102,14 +112,17 @@ def gaussian_rule(
 
     δ(ε) is that of `ObjectiveProfile`, where theorem and proof are, and falls as σ grows. The noise
     on the point found is Gaussian of μ₂ = `solver_mu`. Δ is the least that makes the Jacobian cost
-    ln(1 + c/(n(Λ + Δ))) ≤ ε/2; where it costs more than ε/10, a larger Λ is worth a try.
+    kp·ln(1 + c/(kn(Λ + Δ))) ≤ ε/2, with k = p = 1 for records; where it costs more than ε/10, a
+    larger Λ is worth a try.
     """
     require_positive(epsilon=epsilon)
     require_open_unit(delta=delta)
-    n, c = problem.records, problem.curvature
-    # 1/(e^(ε/2) - 1), without the overflow of a large ε.
-    extra = max(0.0, c * exp(-epsilon / 2) / (n * -expm1(-epsilon / 2)) - problem.regulariser)
-    jacobian = log1p(c / (n * (problem.regulariser + extra)))
+    k, p = problem.person_records, problem.person_parties
+    n, c, each = problem.records, problem.curvature, epsilon / (2 * k * p)
+    # 1/(e^each - 1), without the overflow of a large ε.
+    extra = max(0.0, c * exp(-each) / (k * n * -expm1(-each)) - problem.regulariser)
+    steep = c / (n * (problem.regulariser + extra))
+    jacobian = jacobian_cost(steep, records=k, parties=p)
 
     def spent(stddev: float) -> float:
         profile = ObjectiveProfile(
@@ -117,8 +130,10 @@ def gaussian_rule(
             jacobian=jacobian,
             one_sided=problem.one_sided,
             adjacency=adjacency,
+            records=k,
+            parties=p,
         )
-        moved = adjacency.sum_sensitivity * problem.lipschitz / stddev
+        moved = p * adjacency.sum_sensitivity * problem.lipschitz / stddev
         return profile.delta_beside(epsilon, mu=solver_mu(moved, share=solver_share))
 
     low = high = problem.lipschitz

@@ -46,26 +46,28 @@ def output_plan(
     """One noisy weighted average of the parties' minimisers (Jayaraman et al. 2018).
 
     Guarantee. That of the law, calibrated to ``sensitivity`` plus √d·step for the grid, if one
-    record moves the average by no more. How far it moves is the theorem of
-    `fedpriv.learning.erm.problem.minimiser_sensitivity`. Averages are for replace-one adjacency:
-    how well each minimiser is known rests on how many records its party has.
+    unit moves the average by no more. How far it moves is the theorem of
+    `fedpriv.learning.erm.problem.minimiser_sensitivity`. Averages over records are for replace-one
+    adjacency: how well each minimiser is known rests on how many records its party has. Persons
+    have a declared number, under either.
 
     Args:
         budget: (ε, δ); δ = 0 with a Laplace law.
-        sensitivity: how far one record moves the average, in L2, before the grid.
-        sizes: n_j of the parties.
+        sensitivity: how far one unit moves the average, in L2, before the grid.
+        sizes: n_j of the parties, in records or persons.
         dimension: d.
         step: grid width of the sum.
         law: of the noise. "unsound-laplace" is for study: its plan has the √d·ε that it really
             costs as its budget.
         joint: whether it is the minimiser of all records together, and no average.
-        adjacency: which data sets are compared; "add-remove" for a joint minimiser only.
+        adjacency: which data sets are compared; "add-remove" for a joint minimiser, or persons.
         unit: whose records ``sensitivity`` is stated for.
     """
     require_choice(LAWS, law=law)
     require_sizes(sizes)
     moved = grid_sensitivity(sensitivity, dimension=dimension, step=step)
-    if not joint and adjacency is not Adjacency.REPLACE_ONE:
+    averaged = not joint and Unit(unit) is not Unit.PERSON
+    if averaged and adjacency is not Adjacency.REPLACE_ONE:
         raise ValueError(
             f"adjacency must be 'replace-one' for an average of minimisers, got "
             f"{adjacency.value!r}. Use the joint minimiser."

@@ -93,6 +93,7 @@ def party_plan(
     adjacency: Adjacency | str,
     sampling_rate: float = 1.0,
     accountant: str = "auto",
+    moves: bool = False,
 ) -> FixedPlan:
     """T noisy sums of the parties' clipped updates within a budget, the unit a party.
 
@@ -113,6 +114,7 @@ def party_plan(
         adjacency: whether a party joins or leaves, or all its records are exchanged.
         sampling_rate: Poisson rate of the parties; 1 is everybody.
         accountant: name, or "auto".
+        moves: whether C follows counts of updates that were not clipped: then no C is the plan's.
     """
     relation = Adjacency(adjacency)
     require_sizes(sizes)
@@ -124,9 +126,11 @@ def party_plan(
         adjacency=relation,
         unit=Unit.PARTY,
     )
+    later = f", {clip_norm:g} in the first round, which follows what was released" if moves else ""
     return FixedPlan(
         strategy=strategy,
-        query="what local training made of the model, clipped as a whole, in units of the clip",
+        query="what local training made of the model, clipped as a whole, in units of the clip"
+        + later,
         released="every round's noisy sum of updates, hence every model of the run",
         budget=budget,
         mechanisms=(mechanism,) * rounds,
@@ -135,7 +139,7 @@ def party_plan(
         smallest_party=min(sizes),
         dimension=dimension,
         step=step,
-        clip_norm=clip_norm,
+        clip_norm=None if moves else clip_norm,
         sampling_rate=sampling_rate,
         accountant=accountant,
     )

@@ -22,7 +22,9 @@ from fedpriv.privacy.events import (
     PoissonGaussianEvent,
     PoissonPartsEvent,
     PoissonPureEvent,
+    PoissonSkellamEvent,
     PureEvent,
+    SkellamEvent,
 )
 
 if TYPE_CHECKING:
@@ -142,6 +144,16 @@ class Plan(ABC):
     def rate(self, index: int) -> float:
         """The sampling rate of release ``index``."""
         return self.sampling_rate
+
+    @property
+    def least_rate(self) -> float:
+        """The least sampling rate of a release: below 1 the accounting rests on Poisson samples."""
+        return self.sampling_rate
+
+    @property
+    def sampler(self) -> str:
+        """How the accounting assumes that records were chosen."""
+        return "Poisson" if self.least_rate < 1 else "full batch"
 
     @property
     def releases(self) -> Releases:
@@ -273,6 +285,8 @@ def sampled(event: Event, sampling_rate: float, *, parts: int = 1) -> Event:
                 adjacency=event.adjacency,
                 unit=event.unit,
             )
+        case SkellamEvent():
+            return PoissonSkellamEvent(**asdict(event), sampling_rate=sampling_rate)
         case _:
             raise ValueError(
                 f"sampling_rate must be 1 with {event.kind} releases, got {sampling_rate!r}: "

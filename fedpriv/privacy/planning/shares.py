@@ -17,6 +17,7 @@ from fedpriv.privacy.mechanisms.shares import (
     ShareLaw,
 )
 from fedpriv.privacy.planning.calibration import noise_within
+from fedpriv.privacy.planning.plan import sampled
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def shared_noise(
     adjacency: Adjacency,
     unit: Unit = DEFAULT_UNIT,
     shape: Sequence[float] = (1.0,),
+    sampling_rate: float = 1.0,
 ) -> tuple[SharedNoise, ...]:
     """The least noise in shares, one mechanism per release, within a budget.
 
@@ -103,6 +105,8 @@ def shared_noise(
         adjacency: What the sensitivities are stated for.
         unit: Whose records they are stated for.
         shape: The noise of each release relative to the others.
+        sampling_rate: Poisson rate of the units of every release, each on a secret coin of the
+            party that has it; 1 is all of them. Skellam shares only.
 
     Raises:
         ValueError: The budget cannot be met, or the shares would be too narrow or too wide to draw.
@@ -141,7 +145,10 @@ def shared_noise(
 
     def releases(noise: float) -> Releases:
         parts = Counter(part * noise for part in shape)
-        return [(mechanism(part).event(), count) for part, count in parts.items()]
+        return [
+            (sampled(mechanism(part).event(), sampling_rate), count)
+            for part, count in parts.items()
+        ]
 
     least = noise_within(
         releases,

@@ -17,8 +17,14 @@ from fedpriv.privacy.mechanisms import (
     GaussianMechanism,
     L1LaplaceMechanism,
     L2LaplaceMechanism,
+    LaplaceMechanism,
     Mechanism,
     SkellamMechanism,
+)
+from fedpriv.privacy.mechanisms.selection import (
+    ExponentialMechanism,
+    ReportNoisyMax,
+    Selection,
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare, SharedNoise
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
@@ -27,14 +33,17 @@ from fedpriv.privacy.planning.plan import sampled
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_KNOWN: tuple[type[Mechanism], ...] = (
+_KNOWN: tuple[type[Mechanism | Selection], ...] = (
     GaussianMechanism,
     L1LaplaceMechanism,
     L2LaplaceMechanism,
+    LaplaceMechanism,
     DiscreteGaussianMechanism,
     DiscreteLaplaceMechanism,
     SkellamMechanism,
     SharedNoise,
+    ExponentialMechanism,
+    ReportNoisyMax,
 )
 
 
@@ -48,7 +57,7 @@ def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
         ValueError: A mechanism is not known, or not possible.
         KeyError: A part is missing.
     """
-    mechanisms = [(_event(each), int(each["count"])) for each in plan["mechanisms"]]
+    mechanisms = [(_event(each), count) for each, count in releases_of(plan)]
     rates = plan.get("rates")
     if rates is None:
         rate, parts = float(plan["sampling_rate"]), int(plan["parts"])
@@ -59,6 +68,16 @@ def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
     if len(mechanisms) != 1 or len(rates) != mechanisms[0][1]:
         return None
     return Counter(sampled(mechanisms[0][0], float(rate)) for rate in rates)
+
+
+def releases_of(plan: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], int]]:
+    """The noise of every release of a written plan, with how many have it.
+
+    Of noise that was chosen on the way every release stands for itself, selections among them.
+    """
+    if "made" in plan:
+        return [(each, 1) for each in plan["made"]]
+    return [(each, int(each["count"])) for each in plan["mechanisms"]]
 
 
 def _event(written: Mapping[str, Any]) -> Event:

@@ -4,7 +4,8 @@ Noise of standard deviation σ_t in round t, in units of the clip norm, spends 1
 GDP parameter, and harms the result by q_t·σ_t². The q_t are called influence.
 
 Lemma. Among all σ with Σσ_t⁻² = R, Σq_tσ_t² is least, (Σ√q_t)²/R, at σ_t² = (1/R)·Σ_i√(q_i/q_t).
-Proof: Cauchy–Schwarz on √q_t·σ_t and 1/σ_t; equality where √q_t·σ_t² is constant.
+Proof: Cauchy–Schwarz on √q_t·σ_t and 1/σ_t; equality where √q_t·σ_t² is constant. Noise that is
+correlated between full-batch rounds does no better: docs/schedules.md, "Independent noise".
 
 Influence may range over hundreds of powers of ten, so it is given by its logarithm.
 """

@@ -99,3 +99,8 @@ class GrowingPlan(FixedPlan):
     def rate(self, index: int) -> float:
         """The sampling rate of release ``index``."""
         return self.rates[index]
+
+    @property
+    def least_rate(self) -> float:
+        """That of the first round, if they grow: though the last may take everybody."""
+        return min(self.rates)

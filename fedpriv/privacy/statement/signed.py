@@ -16,7 +16,7 @@ roster that the run was of, ``ledger`` the head and the length of the party's ow
 signed, and ``releases`` how many releases of the run that ledger had paid for. The contexts keep a
 signature from being taken for one of another kind, there and in the protocol.
 
-What a party has checked before it signs is in `fedpriv.federation.deployed.attesting`.
+What a party has checked before it signs is in `fedpriv.federation.deployed.statements.attesting`.
 """
 
 from __future__ import annotations

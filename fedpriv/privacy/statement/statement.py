@@ -15,6 +15,7 @@ from fedpriv.privacy.tradeoff import attack_advantage, gaussian_attack_advantage
 from fedpriv.privacy.unit import Unit, neighbours_in_words, person_steps, sizes_are_public
 
 if TYPE_CHECKING:
+    from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.mechanisms.shares import NoiseShare
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.privacy.statement.facts import LedgerFacts, RunFacts, TrustModel
@@ -77,7 +78,9 @@ class Statement:
             "trust": {
                 **asdict(self.trust),
                 "sees": list(self.sees),
-                "tolerates": _tolerance(self.plan, self.trust),
+                "tolerates": _tolerance(
+                    self.trust, parties=self.plan.parties, share=_share(self.plan)
+                ),
             },
             "ledger": None if self.ledger is None else asdict(self.ledger),
             "unprotected": list(self.unprotected),
@@ -88,6 +91,13 @@ class Statement:
     def _releases(self) -> list[list[Any]]:
         """What ledgers were charged, event by event: by it anybody computes epsilon again."""
         return [[event.to_dict(), count] for event, count in self.plan.releases]
+
+
+NOT_COVERED = (
+    "parties that answer falsely, and denial of service",
+    "side channels: timing, memory, crashes",
+    "what holds for the whole population, which a model is meant to learn",
+)
 
 
 def make_statement(
@@ -113,13 +123,17 @@ def make_statement(
             if mu is None
             else gaussian_attack_advantage(mu=mu)
         ),
-        sees=_who_sees_what(plan, trust),
-        unprotected=_unprotected(plan, facts),
-        not_covered=(
-            "parties that answer falsely, and denial of service",
-            "side channels: timing, memory, crashes",
-            "what holds for the whole population, which a model is meant to learn",
+        sees=who_sees_what(
+            trust,
+            noise_at=plan.noise_at,
+            released=plan.released,
+            parties=plan.parties,
+            share=_share(plan),
         ),
+        unprotected=unprotected(
+            plan.unit, plan.adjacency, metrics_published=facts.metrics_published
+        ),
+        not_covered=NOT_COVERED,
         warnings=_warnings(plan, facts, trust, ledger),
     )
 
@@ -141,7 +155,10 @@ def _accountant_version(plan: Plan) -> str:
     return f"{plan.method}, fedpriv {__version__}"
 
 
-def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
+def who_sees_what(
+    trust: TrustModel, *, noise_at: str, released: str, parties: int, share: NoiseShare | None
+) -> tuple[str, ...]:
+    """Who had to be trusted with what, in sentences; all of it follows from the arguments."""
     server = {
         "one-place": "one process held all records: whoever ran it must be trusted with them",
         "off": "the server sees every party's answer",
@@ -149,20 +166,19 @@ def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
         "semi-honest": "a server that follows the protocol sees sums of answers only",
         "active": "even a malicious server sees sums of answers only",
     }[trust.secure_aggregation]
-    tolerated = _tolerance(plan, trust)
+    tolerated = _tolerance(trust, parties=parties, share=share)
     noise = (
         "the parties add the noise before masking: nobody sees a sum without noise"
-        if plan.noise_at == "parties"
+        if noise_at == "parties"
         else "the server adds the noise: it sees exact sums and must be trusted with them"
         + (", and not to compare sums over different sets of parties" if tolerated else "")
     )
-    lines = [f"each party sees its own records and {plan.released}", server, noise]
-    share = _share(plan)
+    lines = [f"each party sees its own records and {released}", server, noise]
     if share is not None:
         lines.append(
             f"each party adds a share of the noise, of which {share.honest} are all the noise that "
             f"is stated here: it holds for every sum of at least {share.minimum} of the "
-            f"{plan.parties} parties, even if {share.colluders} of them tell the server what they "
+            f"{parties} parties, even if {share.colluders} of them tell the server what they "
             "added"
         )
     if trust.server_also_sees:
@@ -172,13 +188,12 @@ def _who_sees_what(plan: Plan, trust: TrustModel) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _tolerance(plan: Plan, trust: TrustModel) -> str:
+def _tolerance(trust: TrustModel, *, parties: int, share: NoiseShare | None) -> str:
     """How many parties may collude or be missing; empty where there are no masks."""
     if trust.secure_aggregation not in {"semi-honest", "active"}:
         return ""
-    share = _share(plan)
     return tolerance(
-        parties=plan.parties,
+        parties=parties,
         mode=trust.secure_aggregation,
         colluders=trust.colluding_parties,
         minimum=trust.least_parties,
@@ -191,17 +206,18 @@ def _share(plan: Plan) -> NoiseShare | None:
     return next((m.share for m in plan.mechanisms if isinstance(m, SharedNoise)), None)
 
 
-def _unprotected(plan: Plan, facts: RunFacts) -> tuple[str, ...]:
+def unprotected(unit: Unit, adjacency: Adjacency, *, metrics_published: bool) -> tuple[str, ...]:
+    """What is published beside the releases, and no noise protects."""
     sizes = (
         "the number of parties and of each party's records"
-        if sizes_are_public(plan.unit, plan.adjacency)
-        else f"the number of parties, and the number of {plan.unit.counted} that was declared"
+        if sizes_are_public(unit, adjacency)
+        else f"the number of parties, and the number of {unit.counted} that was declared"
     )
     metrics = ("accuracy and loss on party data, published without noise",)
     return (
         sizes,
         "hyper-parameters, schedule and this statement",
-        *(metrics if facts.metrics_published else ()),
+        *(metrics if metrics_published else ()),
     )
 
 
@@ -220,10 +236,9 @@ def _warnings(
             f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / units_of(plan):.3g}: "
             "a mechanism that publishes a few whole records could meet it"
         )
-    assumed = "Poisson" if plan.sampling_rate < 1 else "full batch"
-    if facts.sampler != assumed:
+    if facts.sampler != plan.sampler:
         warnings.append(
-            f"the accounting assumes {assumed} sampling, but records were chosen by "
+            f"the accounting assumes {plan.sampler} sampling, but records were chosen by "
             f"{facts.sampler!r}: the stated epsilon does not hold"
         )
     if facts.audit_epsilon is not None and not within(facts.audit_epsilon, plan.epsilon):

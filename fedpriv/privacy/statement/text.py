@@ -116,7 +116,8 @@ def _for_a_person(statement: Statement) -> str:
 
 def _accounting(statement: Statement) -> list[str]:
     plan, facts = statement.plan, statement.facts
-    assumed = "Poisson" if plan.sampling_rate < 1 else "full batch"
+    least, most = plan.least_rate, plan.sampling_rate
+    rate = f"rate {most:g}" if least == most else f"rates {least:g} to {most:g}"
     lines = [
         (f"strategy: {plan.strategy}; {_count(statement)} of {plan.dimension} coordinates"),
         f"accountant: {plan.accountant} ({statement.accountant_version})",
@@ -128,7 +129,7 @@ def _accounting(statement: Statement) -> list[str]:
             f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} "
             f"{plan.unit.counted}"
         ),
-        f"sampling assumed: {assumed}, rate {plan.sampling_rate:g}; actual: {facts.sampler}",
+        f"sampling assumed: {plan.sampler}, {rate}; actual: {facts.sampler}",
         f"hyper-parameter tuning: {facts.tuning}",
     ]
     lines += [f"code that is not fedpriv's: {guest}" for guest in facts.guests]

@@ -11,7 +11,7 @@ Its loop takes all that it uses from its own module, so that is where it is chan
 - Code. The app bundle of a run is neither fetched nor unpacked; of the run's config no more is
   accepted than an experiment can need.
 - Errors. A server that answers nonsense is asked again later: Flower's loop would end, and its
-  process stay.
+  process stay; or its heartbeats (`fedpriv.simulations.deploy.flower.heartbeats`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from flwr.supercore import log
 from flwr.supercore.fab import Fab
 from flwr.supercore.inflatable.inflatable_utils import pull_objects
 from flwr.supercore.run import RunNotRunningException
+from flwr.supernode import fleet_http_connection
 from flwr.supernode import main as api
 from flwr.supernode import start_client_internal as loop
 from flwr.supernode.cli.flower_supernode import flower_supernode
@@ -39,6 +40,7 @@ from flwr.supernode.servicer.runtime import runtime_handlers
 from flwr.supernode.start_client_internal import _insert_message, _pull_and_store_message
 
 from fedpriv.simulations.deploy.flower.deadlines import PULL_SECONDS, max_seconds
+from fedpriv.simulations.deploy.flower.heartbeats import persistent
 from fedpriv.simulations.deploy.flower.held import News, held_by_supernode
 from fedpriv.simulations.deploy.flower.middleware import lean
 from fedpriv.simulations.deploy.flower.node_state import PartyState
@@ -82,10 +84,11 @@ def changes() -> tuple[tuple[ModuleType, str, object], ...]:
     messages = News()
     return (
         (loop, "time", SimpleNamespace(sleep=pause)),
-        (loop, "pull_objects", partial(pull_while_running, max_time=PULL_SECONDS)),
+        (loop, "pull_objects", partial(while_running(pull_objects), max_time=PULL_SECONDS)),
         (loop, "get_fused_config_from_fab", lambda _bundle, run: own_config(run)),
         (loop, "_pull_and_store_message", careful(_pull_and_store_message, messages)),
         (nodestate_factory, "InMemoryNodeState", PartyState),
+        (fleet_http_connection, "HeartbeatSender", persistent),
         (api, "create_app", partial(held_app, api.create_app, messages)),
         (runtime_handlers, "acquire_task", one_at_a_time(runtime_handlers.acquire_task)),
     )
@@ -128,8 +131,13 @@ def careful(pull: Pull, messages: News) -> Pull:
                 state.most = max_seconds(party)
             return received
 
+        changed = {
+            "receive": receive,
+            "get_fab": no_bundle,
+            "confirm_message_received": while_running(given["confirm_message_received"]),
+        }
         try:
-            run = pull(**given | {"receive": receive, "get_fab": no_bundle})
+            run = pull(**given | changed)
         except ConfigRefused as refusal:
             reply = Message(Error(ErrorCode.INVALID_FAB, str(refusal)), reply_to=taken[0])
             _insert_message(reply, state, given["object_store"])
@@ -144,16 +152,22 @@ def careful(pull: Pull, messages: News) -> Pull:
     return pulled
 
 
-def pull_while_running(*given: Any, **options: Any) -> dict[str, bytes]:
-    """Pull the objects of a message; if its run ends meanwhile, an error, and the message is left.
+def while_running(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Call the server for a message that is being taken; if its run has ended, with an error.
 
-    Flower says that by something that is no `Exception`. Its own handler lets it pass: the message
-    would stay without its content, and the worker wait for that, while others are in need of it.
+    Flower says that, and whatever else the server forbids, by something that is no `Exception`. Its
+    own handler lets it pass, and what has come of the message would stay. Without its content, the
+    worker would wait for that, while others are in need of it. With it, the reply would be sent in
+    the place of the next message's, and each one after that for its predecessor: for ever too late.
     """
-    try:
-        return pull_objects(*given, **options)
-    except RunNotRunningException:
-        raise ConnectionError("its run has ended.") from None
+
+    def called(*given: Any, **options: Any) -> Any:
+        try:
+            return call(*given, **options)
+        except RunNotRunningException:
+            raise ConnectionError("its run has ended, or it was withdrawn.") from None
+
+    return called
 
 
 def no_bundle(fab_hash: str, _run: int) -> Fab:

@@ -19,7 +19,7 @@ from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode, SubStatus
 from flwr.common.serde import context_from_proto, run_from_proto
 from flwr.proto.runtime_pb2 import PullTaskInputRequest
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.heartbeat import make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.logger import (
     flush_logs,
@@ -39,6 +39,7 @@ from fedpriv.federation.protocol.wire import Reply
 from fedpriv.simulations.deploy.flower import replies
 from fedpriv.simulations.deploy.flower.deadlines import require_in_time, seconds_left
 from fedpriv.simulations.deploy.flower.forks import Note
+from fedpriv.simulations.deploy.flower.heartbeats import persistent
 from fedpriv.simulations.deploy.flower.patches import put_in_place
 from fedpriv.simulations.deploy.flower.run_config import own_config
 
@@ -196,7 +197,7 @@ def require_run_directory(context: Context, runs: Path | None) -> None:
 @contextmanager
 def _beating(client: RuntimeHttpClient) -> Iterator[None]:
     """Tell the node that the task is being worked on; a task that was stopped raises SIGINT."""
-    sender = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    sender = persistent(make_task_heartbeat_fn_http(client))
     sender.start()
     try:
         yield

@@ -104,8 +104,10 @@ def work(
             app = module.app_with(ahead.files)
         try:
             acquired = client.AcquireTask(wanted)
-        except httpx.TransportError:  # the node is not up yet, or is being restarted
-            time.sleep(_RETRY_SECONDS)
+        except httpx.HTTPError as error:
+            if isinstance(error, httpx.HTTPStatusError):  # its database may be busy
+                print(f"fedpriv worker: no task, asks again: {error}", flush=True)
+            time.sleep(_RETRY_SECONDS)  # or the node is not up yet, or is being restarted
             continue
         if acquired.HasField("task") and acquired.token:
             most = MOST_SECONDS if party is None else max_seconds(party)

@@ -20,7 +20,7 @@ from fedpriv.simulations.deploy.certificates import (
 from fedpriv.simulations.deploy.federation import read_federation
 from fedpriv.simulations.deploy.flower import patches
 from fedpriv.simulations.deploy.folders import PartyFolder, read_node
-from fedpriv.simulations.deploy.founding import releasable_records
+from fedpriv.simulations.deploy.founding import releasable_records, units_of
 from fedpriv.simulations.deploy.health import reach
 from fedpriv.simulations.deploy.health.checks import Check, Fault, examined
 from fedpriv.simulations.deploy.health.roster_checks import (
@@ -209,13 +209,13 @@ def _schema(folder: PartyFolder) -> str:
 def _records(folder: PartyFolder) -> str:
     file = read_party(folder.policy)
     records, (roster, number) = releasable_records(file), own_seat(folder)
-    count, stated = len(records), roster.seats[number].records
+    count, stated = units_of(file, records), roster.seats[number].records
     if stated is None or (count != stated if file.counts_public else count > stated):
         raise Fault(
-            f"{count} records, and the roster says {stated}",
+            f"{count} {file.unit.counted}, and the roster says {stated}",
             "run `fedpriv deploy bundle`, and have the new bundle added.",
         )
-    return f"{count} records, {records.X.shape[1]} features, as the schema says"
+    return f"{count} {file.unit.counted}, {records.X.shape[1]} features, as the schema says"
 
 
 def _own_ledger(folder: PartyFolder) -> str:

@@ -18,6 +18,14 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_ssh_public_key,
+)
+
 from fedpriv._durable import replace_file
 from fedpriv._toml import read_toml, to_toml_value
 from fedpriv._validate import require_count
@@ -302,13 +310,17 @@ def _lines(values: Mapping[str, Any]) -> str:
 
 
 def _is_node_key(line: str) -> bool:
-    """Whether a line has the one form of a node key: else two rows could have the same key."""
-    kind, _, text = line.partition(" ")
+    """Whether a line has the one form of a node key: else two rows could have the same key.
+
+    A certificate in OpenSSH format is read as the key that it is about: anybody can make one for
+    the key of another party, would be taken for the owner of its node, and that party had no seat.
+    """
     try:
-        canonical = b64encode(b64decode(text, validate=True)).decode()
-    except ValueError:
+        key = load_ssh_public_key(line.encode())
+    except (ValueError, UnsupportedAlgorithm):
         return False
-    return kind.startswith(_NODE_KEY) and text == canonical != ""
+    canonical = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    return isinstance(key, EllipticCurvePublicKey) and line == canonical
 
 
 def _require_identity(what: str, value: bytes) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from fedpriv._toml import parse_toml
 from fedpriv._validate import require_choice
 from fedpriv.data import Files, require_releasable
-from fedpriv.federation.deployed.attesting import Signatory
 from fedpriv.federation.deployed.errands import Errands
 from fedpriv.federation.deployed.guard import Engagement
 from fedpriv.federation.deployed.host import DeployedHost
@@ -24,6 +23,7 @@ from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.federation.deployed.signed import SignedHost
+from fedpriv.federation.deployed.statements.attesting import People, Signatory
 from fedpriv.federation.party.host import Keys
 from fedpriv.federation.protocol.instruction import Place
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fedpriv.data import Schema
     from fedpriv.federation.deployed.policy import PartyFile
     from fedpriv.simulations.deploy.members.roster import Roster
+    from fedpriv.simulations.experiment.file import Experiment
 
 
 def open_signed(
@@ -115,7 +116,8 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
     file, roster, number = own.file, own.roster, own.number
     schema = files.schema(file.schema)
     require_releasable(schema, deployed=True)
-    engagement = _engagement(config, schema, roster)
+    experiment = _experiment(config)
+    engagement = _engagement(experiment, schema, roster)
     journal = Journal(file.state)
     party = DeployedParty(
         file,
@@ -146,12 +148,20 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
                 server=roster.server,
                 run=engagement.run,
                 protection=engagement.protection,
+                experiment=sha256(config.encode()).hexdigest(),
+                budget=engagement.budget,
+                people=People(
+                    records_per_person=experiment.data.records_per_person,
+                    person_records=experiment.persons.records,
+                    person_parties=experiment.persons.parties,
+                    records=sum(roster.sizes),
+                ),
             ),
         ),
     )
 
 
-def _engagement(config: str, schema: Schema, roster: Roster) -> Engagement:
+def _experiment(config: str) -> Experiment:
     values = parse_toml(config, "the experiment of the run")
     require_no_guest(values)  # before anything that it names is looked for
     experiment = checked(parse_experiment(values))
@@ -159,6 +169,10 @@ def _engagement(config: str, schema: Schema, roster: Roster) -> Engagement:
         raise ValueError(
             f"run.engine must be {ENGINE!r} for a deployed party, got {experiment.run.engine!r}."
         )
+    return experiment
+
+
+def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engagement:
     return Engagement(
         strategy=experiment.strategy.name,
         run=experiment.run_name,
@@ -166,6 +180,7 @@ def _engagement(config: str, schema: Schema, roster: Roster) -> Engagement:
         bounds=bounds_of(experiment),
         protection=protection(experiment),
         roster=roster.digest,
+        budget=experiment.privacy.budget,
     )
 
 

@@ -24,12 +24,13 @@ from fedpriv.data import (
 )
 from fedpriv.data.dataset import no_records
 from fedpriv.data.tables.schema import CategoryColumn
-from fedpriv.federation.task import Task
+from fedpriv.federation.task import HEADROOM, Task
 from fedpriv.learning.losses import Squared
 from fedpriv.simulations.experiment.catalogue import checked, strategy_info
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
-from fedpriv.simulations.run.prepare import Prepared, person_bounds
+from fedpriv.simulations.run.prepare import Prepared, person_bounds, with_public_table
+from fedpriv.simulations.run.start import beginning
 
 if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
@@ -64,7 +65,10 @@ def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepa
         facts = replace(facts, test=read_table(section.path, schema)[0].train)
     dataset = bound(facts, bounds_of(resolved))
     task = _task(resolved, dataset, sizes)
-    return Prepared(
+    # Here alone: a party takes parameters from a query, and reads no file of an experiment.
+    begun = beginning(resolved, task.model, dataset)
+    task = replace(task, start=begun.theta)
+    prepared = Prepared(
         experiment=resolved,
         info=strategy_info(resolved.strategy.name, resolved.guests),
         data=PartitionedDataset(
@@ -72,7 +76,9 @@ def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepa
         ),
         task=task,
         evaluator=Evaluator.of(task.model, task.loss, dataset.test),
+        begun=begun,
     )
+    return with_public_table(prepared)
 
 
 def public_task(experiment: Experiment, schema: Schema, *, sizes: tuple[int, ...]) -> Task:
@@ -88,14 +94,15 @@ def bounds_of(experiment: Experiment) -> Bounds:
 
 
 def _task(experiment: Experiment, dataset: Dataset, sizes: tuple[int, ...]) -> Task:
-    model, loss = learner(experiment.model, dataset)
+    persons = person_bounds(experiment, strategy_info(experiment.strategy.name, experiment.guests))
+    headroom = 1.0 if persons is None else HEADROOM
+    model, loss = learner(experiment.model, dataset, headroom=headroom)
     if isinstance(loss, Squared) and loss.label_bound < 1:
         raise ValueError(
             f"model.label_bound must be at least 1 in a deployment, got {loss.label_bound!r}: "
             "labels lie in [-1, 1] by the schema, and whether a party has one beyond a smaller "
             "bound would show in whether it answers."
         )
-    persons = person_bounds(experiment, strategy_info(experiment.strategy.name, experiment.guests))
     return Task(
         model=model,
         loss=loss,
@@ -104,6 +111,7 @@ def _task(experiment: Experiment, dataset: Dataset, sizes: tuple[int, ...]) -> T
         sizes=sizes,
         in_place=persons is None,
         persons=persons,
+        radius=experiment.model.radius,
     )
 
 

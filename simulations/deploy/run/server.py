@@ -8,15 +8,18 @@ every party gives the same answer.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fedpriv._toml import parse_toml
+from fedpriv.federation.deployed.stated_plan import StatedPlan
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import GridFederation, RoundFailed
 from fedpriv.federation.engines.seals import ServerSeal
-from fedpriv.federation.strategy.adaptive import AdaptiveStrategy
+from fedpriv.federation.protocol.wire import MOST_PLAN
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.simulations.deploy.federation_budget import federation_ledger, ledger_path
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
@@ -24,6 +27,7 @@ from fedpriv.simulations.deploy.members.roster import read_roster, write_roster
 from fedpriv.simulations.deploy.members.roster_lock import roster_held
 from fedpriv.simulations.deploy.run.closed import require_open
 from fedpriv.simulations.deploy.run.jobs.cancelling import note_seat
+from fedpriv.simulations.deploy.run.openings import KeptOpenings
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.seats import seats_of
 from fedpriv.simulations.engines.parties import protection
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.engines.seals import Seal
     from fedpriv.federation.federation import Federation, Sum
+    from fedpriv.federation.protocol.openings import Openings
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.simulations.deploy.members.roster import Roster
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
 
 PATIENCE = Patience(arrival=300.0, reply=120.0, poll=0.05)
 _ATTEMPTS = 3
+_Made = TypeVar("_Made")
 
 
 class DeployedFederation(GridFederation):
@@ -61,14 +67,21 @@ class DeployedFederation(GridFederation):
     whoever was silent is waited for: a party that is restarted takes a moment to be there again.
     """
 
+    def gather(self) -> None:
+        """Have the parties join, at one of a few attempts."""
+        self._attempted(super().gather)
+
     def sum(self, query: Query) -> Sum:
         """The sum over the parties that answered, at one of a few attempts."""
+        return self._attempted(partial(super().sum, query))
+
+    def _attempted(self, act: Callable[[], _Made]) -> _Made:
         for _ in range(_ATTEMPTS - 1):
             try:
-                return super().sum(query)
+                return act()
             except RoundFailed:
                 self.recall()
-        return super().sum(query)
+        return act()
 
 
 def open_session(run_config: Mapping[str, Any]) -> tuple[Session, Roster]:
@@ -139,13 +152,26 @@ def serve(
     patience: Patience = PATIENCE,
     on_round: Callable[[Record, Round], None] = lambda _record, _round: None,
 ) -> dict[str, Any] | None:
-    """Carry on the run over the nodes of a grid until its result is there."""
+    """Carry on the run over the nodes of a grid until its result is there.
+
+    Its parties join, and see the plan, before the ledger of the federation pays for anything.
+    """
+    if session.strategy is None and not session.finished:
+        session = replace(session, strategy=check(session.prepared, release=True))
 
     def federation(rounds: int, _done: int) -> Federation:
         parties = deployed_federation(
-            session.prepared, roster, grid, seal=seal, patience=patience, pipelined=rounds > 1
+            session.prepared,
+            roster,
+            grid,
+            seal=seal,
+            patience=patience,
+            pipelined=rounds > 1,
+            plan=stated_plan(session.strategy, run=session.identity.run),
+            openings=KeptOpenings(session.directory),
         )
         note_seat(session.directory, parties.run)  # before anybody is asked to join
+        parties.gather()
         return parties
 
     with own_ledger(session) as ledger:
@@ -160,8 +186,10 @@ def deployed_federation(
     seal: Seal,
     patience: Patience = PATIENCE,
     pipelined: bool = False,
+    plan: bytes = b"",
+    openings: Openings | None = None,
 ) -> DeployedFederation:
-    """The parties of a roster, on the nodes of a grid."""
+    """The parties of a roster, on the nodes of a grid; ``plan`` is what they are asked to join."""
     return DeployedFederation(
         grid,
         task=prepared.task,
@@ -170,7 +198,30 @@ def deployed_federation(
         patience=patience,
         pipelined=pipelined,
         seal=seal,
+        plan=plan,
+        openings=openings,
     )
+
+
+def stated_plan(strategy: SumStrategy | None, *, run: str) -> bytes:
+    """All releases of a run, for the parties to see before they join; empty if not fixed.
+
+    Raises:
+        ValueError: Its rounds are on samples, and too different from each other to be stated.
+    """
+    if strategy is None or not isinstance(strategy.plan, FixedPlan):
+        return b""
+    plan = StatedPlan.of(strategy.plan, run=run, clip=strategy.fixed_clip)
+    data = plan.to_bytes()
+    if len(data) <= MOST_PLAN:
+        return data
+    if plan.sampled:
+        raise ValueError(
+            f"strategy.rounds: {plan.rounds} rounds on samples, each with noise or a rate of its "
+            f"own, are too many to state to the parties: {len(data)} bytes of {MOST_PLAN}. Let "
+            "more rounds have the same."
+        )
+    return b""
 
 
 def _identity(folder: ServerFolder, roster: Roster) -> Ed25519PrivateKey:
@@ -195,12 +246,12 @@ def _require_same(path: Path, roster: Roster) -> None:
 
 
 def _deployable(prepared: Prepared) -> SumStrategy:
-    """The strategy of a deployed run, unless parties would not pay for it rightly."""
+    """The strategy of a deployed run, unless it promises nothing: parties pay for every answer."""
     require_releasable(prepared.experiment)
     strategy = check(prepared, release=True)
-    if strategy is None or isinstance(strategy, AdaptiveStrategy):
+    if strategy is None:
         raise ValueError(
-            f"strategy.name must not be {prepared.info.name!r} in a deployment: it makes several "
-            "releases of one round, and a party pays for one. Use gradient-perturbation."
+            f"strategy.name must not be {prepared.info.name!r} in a deployment: it asks nobody. "
+            "Use gradient-perturbation."
         )
     return strategy

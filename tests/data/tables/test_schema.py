@@ -102,8 +102,14 @@ def with_label(**column: Any) -> dict[str, Any]:
         (base(party="income"), "party must be another column than label."),
         (base(positive=None), "give positive, or describe the label in [columns.income]"),
         (base(columns={"income": JOB}), "columns must describe at least one feature."),
-        (with_label(**JOB), "positive must be one of the values in [columns.income]."),
-        (with_label(**AGE), "positive must be one of the values in [columns.income]."),
+        (
+            with_label(**JOB),
+            "positive must be one of the values in [columns.income]: 'a', 'b'; got '>50K'.",
+        ),
+        (
+            with_label(**AGE),
+            "positive must be one of the values in [columns.income], and it has none; got '>50K'.",
+        ),
         (
             with_label(kind="category", values=[">50K", "<=50K"], fill=">50K"),
             "[columns.income]: a label cannot have a fill.",

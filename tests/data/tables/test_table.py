@@ -168,14 +168,20 @@ def test_parties_are_the_values_of_their_column_in_order(tmp_path: Path) -> None
         pytest.param(
             "age,pay\n1,high\n2,low\n",
             {},
-            ["mine.csv: the header lacks column 'job' of the schema."],
+            ["mine.csv: the header lacks column 'job' of the schema ([columns.job])."],
             id="missing column",
         ),
         pytest.param(
             "Age,job,pay\n1,clerk,high\n",
             {},
-            ["lacks column 'age' of the schema. Upper and lower case differ."],
+            ["lacks column 'age' of the schema ([columns.age]). Upper and lower case differ."],
             id="case of a column",
+        ),
+        pytest.param(
+            "age,job,pays\n1,clerk,high\n",
+            {},
+            ["lacks column 'pay' of the schema (label). Is 'pays' meant?"],
+            id="misspelt column",
         ),
         pytest.param(
             f"{SECRET},{SECRET},pay\n1,clerk,high\n",
@@ -231,7 +237,7 @@ def test_parties_are_the_values_of_their_column_in_order(tmp_path: Path) -> None
             [
                 "Column 'age': 1 value is missing, first in row 2.",
                 "Column 'job': 1 value is missing, first in row 3.",
-                "set missing = 'drop'",
+                "or give [columns.job] a fill. Outside of a release, missing = 'drop' leaves",
             ],
             id="missing values",
         ),

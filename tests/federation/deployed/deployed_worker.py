@@ -64,6 +64,7 @@ class Fate:
     def rules(self) -> None:
         """From now on every durable write of this process is two such moments."""
         journal._write = self.around(journal._write)
+        Ledger.declare = self.around(Ledger.declare)  # type: ignore[method-assign]
         Ledger.reserve = self.around(Ledger.reserve)  # type: ignore[method-assign]
         Ledger.commit = self.around(Ledger.commit)  # type: ignore[method-assign]
         results.replace_file = self.around(results.replace_file)  # type: ignore[attr-defined]
@@ -221,6 +222,15 @@ SHARES: dict[str, Any] = {
 }
 
 
+SAMPLES: dict[str, Any] = {
+    "budget": {"adjacency": "add-remove", "composition": "basic"},
+    "experiment": {
+        "privacy": {"adjacency": "add-remove"},
+        "strategy": {"rounds": 2, "sampling_rate": 0.3},
+    },
+}
+
+
 def main(place: Path) -> None:
     def folder(name: str) -> Path:
         made = place / name
@@ -228,11 +238,13 @@ def main(place: Path) -> None:
         return made
 
     # What is imported and compiled before a fork is there after it.
-    warm = folder("warm")
-    Deployment(folder=warm, **SHARES).run(warm / "out")
+    for name, settings in (("warm", SHARES), ("samples", SAMPLES)):
+        warm = folder(name)
+        Deployment(folder=warm, **settings).run(warm / "out")
     found = {
         "noise at server": kill_parties(folder("server"), experiment={"strategy": {"rounds": 2}}),
         "noise at parties": kill_parties(folder("parties"), **SHARES),
+        "noise on samples": kill_parties(folder("sampled"), **SAMPLES),
         "server": kill_server(folder("restarted"), 1),
         "race": race(folder("race")),
     }

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fedpriv.federation.deployed.attesting import Signatory
-from fedpriv.federation.deployed.statement_document import Member, make_document
-from fedpriv.federation.deployed.verifying import Pinned
+from fedpriv.federation.deployed.statements.attesting import People, Signatory
+from fedpriv.federation.deployed.statements.statement_document import Member, make_document
+from fedpriv.federation.deployed.statements.verifying import Pinned
 from fedpriv.federation.protocol.level import Protection
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.ledger.storage.chain import canonical_json
+from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.planning.filters import fresh_filter
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.planning.shares import Sharing, shared_noise
@@ -29,8 +33,10 @@ if TYPE_CHECKING:
 
 NAMES = ("north", "east", "south", "west", "centre")
 ROSTER = "ab" * 32
+EXPERIMENT = "cd" * 32
 ROUNDS = 3
 RUN = "gradient-perturbation-0f-1a2b3c4d"
+PEOPLE = People(records_per_person=2, person_records=None, person_parties=1, records=500)
 
 
 def gaussian_plan(epsilon: float = 1.0) -> FixedPlan:
@@ -65,16 +71,35 @@ def shares_plan(epsilon: float = 1.0) -> FixedPlan:
     return replace(plan, mechanisms=mechanisms, noise_at="parties", accountant="auto")
 
 
+def adaptive_plan(epsilon: float = 0.5) -> AdaptivePlan:
+    """Noise at the server, chosen on the way; one release was made."""
+    return AdaptivePlan(
+        strategy="walker",
+        query="a sum",
+        released="noisy sums",
+        filter=fresh_filter(
+            "gdp-filter",
+            budget=Budget(epsilon=epsilon, delta=1e-6),
+            adjacency=Adjacency.REPLACE_ONE,
+        ),
+        parties=len(NAMES),
+        records=500,
+        smallest_party=100,
+        dimension=5,
+        step=2.0**-16,
+    ).admit(GaussianMechanism(sensitivity=2.0, stddev=40.0, adjacency=Adjacency.REPLACE_ONE))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scene:
     """A server, five parties and the statement of their run."""
 
     keys: tuple[Ed25519PrivateKey, ...]
     server: Ed25519PrivateKey
-    plan: FixedPlan
+    plan: FixedPlan | AdaptivePlan
 
     @classmethod
-    def make(cls, plan: FixedPlan | None = None) -> Scene:
+    def make(cls, plan: FixedPlan | AdaptivePlan | None = None) -> Scene:
         keys = tuple(Ed25519PrivateKey.generate() for _ in NAMES)
         return cls(keys=keys, server=Ed25519PrivateKey.generate(), plan=plan or shares_plan())
 
@@ -102,7 +127,7 @@ class Scene:
                 simulated=False,
                 randomness="operating system",
                 sampler="full batch",
-                records_per_person=2,
+                records_per_person=PEOPLE.records_per_person,
             ),
             trust=TrustModel(
                 secure_aggregation="active",
@@ -124,7 +149,7 @@ class Scene:
             parties=self.members,
             roster=ROSTER,
             server=self.server.public_key().public_bytes_raw(),
-            experiment="cd" * 32,
+            experiment=EXPERIMENT,
             model="ef" * 32,
         )
         return read_canonical(canonical_json(document).encode())
@@ -142,6 +167,9 @@ class Scene:
             server=self.server.public_key().public_bytes_raw(),
             run=RUN,
             protection=Protection(level="active"),
+            experiment=EXPERIMENT,
+            budget=self.plan.budget,
+            people=PEOPLE,
         )
 
     def ledger(

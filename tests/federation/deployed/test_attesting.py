@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
-from fedpriv.federation.deployed.attesting import attest
-from fedpriv.federation.deployed.verifying import verify
+from fedpriv.federation.deployed.stated_plan import digest_of_releases
+from fedpriv.federation.deployed.statements import attesting
+from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
+from fedpriv.federation.deployed.statements.statement_document import releases_of
+from fedpriv.federation.deployed.statements.verifying import verify
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.statement.signed import SignedStatement, read_signed
+from fedpriv.privacy.statement.statement import unprotected
 from fedpriv.privacy.tradeoff import gaussian_attack_advantage
 from fedpriv.privacy.unit import Unit, neighbours_in_words
 from fedpriv.simulations.cli import app
@@ -23,6 +30,7 @@ from tests.federation.deployed.statement_scenes import (
     ROUNDS,
     RUN,
     Scene,
+    adaptive_plan,
     gaussian_plan,
     shares_plan,
 )
@@ -30,9 +38,20 @@ from tests.federation.deployed.statement_scenes import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fedpriv.federation.deployed.statements.attesting import Signatory
+    from fedpriv.privacy.statement.signed import PartySignature
+
 Change = Callable[[dict[str, Any]], object]
 
 SHARES, SERVER_NOISE = Scene.make(), Scene.make(gaussian_plan())
+
+
+def attest(signed: SignedStatement, ledger: Ledger, signatory: Signatory) -> PartySignature:
+    """Of a party that was shown the plan of the statement before its first answer."""
+    planned = None
+    with suppress(Unsound):
+        planned = digest_of_releases(releases_of(signed.document))
+    return attesting.attest(signed, ledger, signatory, planned=planned, own_noise=True)
 
 
 def attested(scene: Scene, folder: Path, *, absent: tuple[str, ...] = ()) -> SignedStatement:
@@ -101,6 +120,9 @@ def for_parties(document: dict[str, Any]) -> None:
         part["unit"] = "party"
     words = neighbours_in_words(Unit.PARTY, Adjacency.REPLACE_ONE)
     statement["guarantee"]["neighbours"] = words
+    statement["unprotected"] = list(
+        unprotected(Unit.PARTY, Adjacency.REPLACE_ONE, metrics_published=False)
+    )
     for part in (*statement["plan"]["mechanisms"], *(e for e, _ in statement["releases"])):
         part["unit"] = "party"
 
@@ -119,6 +141,10 @@ LIES: dict[str, tuple[str, Change]] = {
     "epsilon of a person": (
         "epsilon",
         change("statement", "guarantee", "per_person", "epsilon", to=1.0),
+    ),
+    "records of a person in the guarantee alone": (
+        "epsilon",
+        change("statement", "guarantee", "records_per_person", to=1),
     ),
     "another delta": ("epsilon", change("statement", "guarantee", "delta", to=1e-5)),
     "another accountant": ("epsilon", change("statement", "guarantee", "accountant", to="none")),
@@ -165,9 +191,35 @@ LIES: dict[str, tuple[str, Change]] = {
         change("statement", "releases", 0, 0, "unit", to="party"),
     ),
     "no unit of an event": ("releases", without_unit),
+    **{
+        f"a claim of nobody's in {' '.join(map(str, path)) or 'the document'}": (
+            "statement",
+            change(*path, "also", to="epsilon = 0.01 for life"),
+        )
+        for path in (
+            (),
+            ("masks",),
+            ("parties", 0),
+            ("statement",),
+            ("statement", "guarantee"),
+            ("statement", "guarantee", "per_person"),
+            ("statement", "run"),
+            ("statement", "trust"),
+            ("statement", "ledger"),
+        )
+    },
     "a simulation": ("statement", change("statement", "status", to="SIMULATED")),
     "seeded": ("statement", change("statement", "run", "randomness", to="seeded")),
     "more parties": ("statement", change("statement", "plan", "parties", to=6)),
+    "noise of the server's in shares": (
+        "trust",
+        change("statement", "plan", "noise_at", to="server"),
+    ),
+    "noise of nobody's": ("trust", change("statement", "plan", "noise_at", to="nobody")),
+    "nobody sees anything": ("trust", change("statement", "trust", "sees", to=[])),
+    "another sentence": ("trust", change("statement", "trust", "sees", 2, to="all is hidden")),
+    "all protected": ("trust", change("statement", "unprotected", to=[])),
+    "all covered": ("trust", change("statement", "not_covered", to=[])),
     "no ledger": ("budget", change("statement", "ledger", to=None)),
     "a spent budget": (
         "budget",
@@ -215,6 +267,75 @@ def test_a_party_that_paid_another_price_refuses(tmp_path: Path) -> None:
         attest(SHARES.signed(), ledger, SHARES.signatory())
 
 
+def test_a_part_of_a_plan_that_was_paid_for_as_a_whole_is_not_signed_for(tmp_path: Path) -> None:
+    """When a run stops may depend on what was seen: its ε is that of the whole plan."""
+    whole = gaussian_plan()
+    stopped = Scene.make(replace(whole, mechanisms=whole.mechanisms[:1]))
+    with Ledger.create(
+        tmp_path / "a.ledger",
+        data_name="north",
+        budget=whole.budget,
+        adjacency="replace-one",
+        composition="basic",
+    ) as ledger:
+        ledger.declare(RUN, [(whole.event(0), ROUNDS)], delta=whole.budget.delta)
+        ledger.reserve(whole.event(0), run=RUN, round=0)
+        assert stopped.plan.epsilon < ledger.spent().guarantee.epsilon
+        with pytest.raises(QueryRefused, match="a plan of more releases than are stated"):
+            attest(stopped.signed(), ledger, stopped.signatory())
+        found = verify(stopped.signed(), ledger=ledger)
+        told = Scene.make(whole)
+        signature = attesting.attest(told.signed(), ledger, told.signatory())
+        assert signature.releases == 1
+    assert found.sound is False
+
+
+def test_releases_that_no_plan_named_before_the_first_are_not_signed_for_as_a_plan(
+    tmp_path: Path,
+) -> None:
+    """A server that asks until it has seen enough states afterwards what it asked for."""
+    other = digest_of_releases([(SERVER_NOISE.plan.event(0), ROUNDS + 1)])
+    with SERVER_NOISE.ledger(tmp_path / "a.ledger") as ledger:
+        for planned in (None, other):
+            with pytest.raises(QueryRefused, match="before its first answer"):
+                attesting.attest(
+                    SERVER_NOISE.signed(), ledger, SERVER_NOISE.signatory(), planned=planned
+                )
+
+
+def test_a_party_that_gave_exact_answers_does_not_sign_that_the_parties_added_the_noise(
+    tmp_path: Path,
+) -> None:
+    """The events are the same, and the document holds together: only the party can know."""
+    scene = Scene.make(replace(gaussian_plan(), noise_at="parties"))
+    signed, told = scene.signed(), digest_of_releases([(scene.plan.event(0), ROUNDS)])
+    assert "nobody sees a sum without noise" in str(signed.document)
+    assert verify(signed).sound
+    with scene.ledger(tmp_path / "a.ledger") as ledger:
+        with pytest.raises(QueryRefused, match="that the parties added the noise"):
+            attesting.attest(signed, ledger, scene.signatory(), planned=told)
+        attesting.attest(signed, ledger, scene.signatory(), planned=told, own_noise=True)
+
+
+def test_a_budget_that_the_experiment_does_not_state_is_not_signed_for(tmp_path: Path) -> None:
+    """Of noise that is chosen on the way the budget is all that was fixed before."""
+    scene = Scene.make(adaptive_plan())
+    own = scene.signatory()
+    with Ledger.create(
+        tmp_path / "a.ledger",
+        data_name="north",
+        budget=Budget(epsilon=50.0, delta=1e-6),
+        adjacency="replace-one",
+        composition="rdp",
+    ) as ledger:
+        for index, (event, _) in enumerate(scene.plan.releases):
+            ledger.reserve(event, run=RUN, round=index)
+        assert attesting.attest(scene.signed(), ledger, own).releases == 1
+        stated = replace(own, budget=Budget(epsilon=1.0, delta=1e-6))
+        with pytest.raises(QueryRefused, match="chosen on the way: the statement must state"):
+            attesting.attest(scene.signed(), ledger, stated)
+
+
 def test_a_party_of_another_adjacency_refuses(tmp_path: Path) -> None:
     with (
         SHARES.ledger(tmp_path / "a.ledger", adjacency="add-remove") as ledger,
@@ -243,6 +364,53 @@ def test_a_unit_that_was_exchanged_everywhere_is_not_what_a_party_paid_for(tmp_p
         attest(signed, ledger, SHARES.signatory())
 
 
+def of_fewer_records(document: dict[str, Any]) -> None:
+    """A person of one record, wherever it is said: its epsilon is then that of a record."""
+    statement = document["statement"]
+    guarantee = statement["guarantee"]
+    for part in (guarantee, statement["run"]):
+        part["records_per_person"] = 1
+    guarantee["per_person"] = {key: guarantee[key] for key in ("epsilon", "delta")}
+
+
+def of_other_records(document: dict[str, Any]) -> None:
+    statement = document["statement"]
+    for part in ("guarantee", "plan"):
+        statement[part]["records"] -= 100
+    statement["guarantee"]["delta_times_units"] = statement["guarantee"]["delta"] * 400
+
+
+@pytest.mark.parametrize(
+    ("name", "lie"),
+    [
+        ("records_per_person", of_fewer_records),
+        ("person_records", change("statement", "run", "person_records", to=3)),
+        ("person_parties", change("statement", "run", "person_parties", to=2)),
+        ("records", of_other_records),
+    ],
+)
+def test_a_party_knows_from_the_experiment_how_many_records_a_person_has(
+    tmp_path: Path, name: str, lie: Change
+) -> None:
+    """All that follows from it was changed, too: without a party's signature nobody could tell."""
+    document = SHARES.document()
+    lie(document)
+    signed = SHARES.signed(document)
+    assert verify(signed).sound
+    with (
+        SHARES.ledger(tmp_path / "a.ledger") as ledger,
+        pytest.raises(QueryRefused, match=rf"{name} = .* the experiment and the roster"),
+    ):
+        attest(signed, ledger, SHARES.signatory())
+
+
+def test_a_run_without_masks_tells_of_no_colluders_that_its_masks_withstand() -> None:
+    document = SERVER_NOISE.document()
+    document["masks"], document["statement"]["trust"]["secure_aggregation"] = None, "off"
+    found = {each.check: each for each in verify(SERVER_NOISE.signed(document)).findings}
+    assert "whom it tolerates" in found["threshold"].words
+
+
 def test_a_party_that_missed_a_release_says_so(tmp_path: Path) -> None:
     with SHARES.ledger(tmp_path / "a.ledger", rounds=ROUNDS - 1) as ledger:
         signature = attest(SHARES.signed(), ledger, SHARES.signatory())
@@ -260,6 +428,7 @@ def test_a_party_signs_for_its_own_server_roster_and_name_only(tmp_path: Path) -
         "name this party as": replace(own, name="east"),
         "party as its roster": replace(own, number=1),
         "another experiment": replace(own, run=own.run[:-1]),
+        "another experiment than": replace(own, experiment="dc" * 32),
         "other masks": replace(own, protection=replace(own.protection, level="semi-honest")),
         "masks than those": replace(own, protection=replace(own.protection, corrupt=0.0)),
         "tells of other": replace(own, protection=replace(own.protection, level="off")),

@@ -16,6 +16,7 @@ from fedpriv.federation.party.training import Trainees, coins
 from fedpriv.federation.queries.bounds import share_mechanism
 from fedpriv.federation.queries.local_training import LocalTrainingQuery
 from fedpriv.learning.training.settings import LocalSgd
+from fedpriv.learning.training.trainer import LocalTrainer
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent
 from fedpriv.privacy.ledger import Ledger
@@ -105,10 +106,7 @@ def test_a_run_for_whole_parties_from_end_to_end(tmp_path: Path, strategy: dict[
     if "clip_quantile" in strategy:
         # C grows by at most e^0.1 a round: it stays within the parties' max_clip.
         strategy = {**strategy, "count_noise": 20.0, "clip": 0.5}
-    # A party's ledger adds up sampled releases one by one, by their Rényi divergences: the plan,
-    # which knows all of them, is tighter.
-    more = {"composition": "rdp", "epsilon": 4.0} if "party_rate" in strategy else {}
-    deployment = deployed(tmp_path, strategy=strategy, budget={**PARTIES["budget"], **more})
+    deployment = deployed(tmp_path, strategy=strategy)
     result = deployment.run(tmp_path / "out")
     assert (result["rounds"], result["parties"], result["unit"]) == (3, 3, "party")
     statement = json.loads((tmp_path / "out" / "statement.json").read_text())
@@ -125,8 +123,7 @@ def test_a_run_for_whole_parties_from_end_to_end(tmp_path: Path, strategy: dict[
         with deployment.ledger(name) as ledger:
             assert ledger.settings.unit is Unit.PARTY
             assert len(deployment.reserved(name)) == 3
-            if not strategy.get("party_rate"):
-                assert ledger.spent().guarantee == spent
+            assert ledger.spent().guarantee == spent
 
 
 def test_a_run_with_shares_of_noise_for_whole_parties(tmp_path: Path) -> None:
@@ -172,6 +169,36 @@ def test_a_partys_coin_is_the_one_in_its_journal_whatever_happens(
     assert deployment.reserved("north") == [(asked.run, 0)]
 
 
+def test_a_party_that_stays_out_trains_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long its answer takes must not tell its coin to whoever watches the network."""
+    deployment = deployed(tmp_path)
+    asked = sampled(deployment, 0.5)
+    trained = []
+    clipped_sum = LocalTrainer.clipped_sum
+
+    def watched(*arguments: Any, joining: Any, **more: Any) -> Any:
+        trained.append(bool(joining.any()))
+        return clipped_sum(*arguments, joining=joining, **more)
+
+    monkeypatch.setattr(LocalTrainer, "clipped_sum", watched)
+    answers = [answer(deployment, replace(asked, round=round_)).any() for round_ in range(24)]
+    assert {True, False} == set(answers)  # else with probability 2⁻²³
+    assert trained == [True] * 24
+
+
+def test_a_coin_that_the_server_would_see_amplifies_nothing(tmp_path: Path) -> None:
+    deployment = deployed(
+        tmp_path,
+        policy={"secure_aggregation": "off"},
+        experiment={"run": {"secure_aggregation": "off"}},
+    )
+    with pytest.raises(QueryRefused, match="an answer of zeros shows that it stayed out"):
+        answer(deployment, sampled(deployment))
+    assert answer(deployment, query(deployment, party_rate=0.5)) is not None  # and pays for all
+
+
 def test_coins_of_parties_and_rounds_differ(tmp_path: Path) -> None:
     deployment = deployed(tmp_path)
     asked = sampled(deployment, 0.5)
@@ -185,7 +212,8 @@ def test_coins_of_parties_and_rounds_differ(tmp_path: Path) -> None:
 
 def test_every_party_goes_through_its_records_in_an_order_of_its_own(tmp_path: Path) -> None:
     """The number of the roster decides, as in a simulation; not the place in a process."""
-    deployment = deployed(tmp_path)
+    clear = {"secure_aggregation": "off"}  # where a cohort of one may be asked
+    deployment = deployed(tmp_path, policy=clear, experiment={"run": clear})
     asked = query(deployment, cohort=1)
     trains = [bool(answer(deployment, asked, name).any()) for name in NAMES]
     assert trains == asked.trainees(3).tolist()
@@ -233,6 +261,20 @@ def test_a_policy_says_no_before_a_record_is_read(
     monkeypatch.setattr("fedpriv.data.tables.files.read_table", read)
     with pytest.raises(QueryRefused, match=reason):
         answer(deployment, query(deployment, **changes))
+
+
+@pytest.mark.parametrize(("cohort", "answered"), [(1, 0), (2, 1), (3, 2)])
+def test_a_cohort_is_no_way_around_the_masks(tmp_path: Path, cohort: int, answered: int) -> None:
+    """The exact sum over four parties, three of whom are known to answer zero, is one's answer.
+
+    Another one may be missing from it, and one may collude: three must be left.
+    """
+    deployment = deployed(tmp_path, **FOUR)
+    words = f"a sum of 3 parties would have the answers of {answered} out of the cohort of {cohort}"
+    with pytest.raises(QueryRefused, match=words):
+        answer(deployment, query(deployment, cohort=cohort))
+    assert not (deployment.home("north") / "north.ledger").exists()
+    assert answer(deployment, query(deployment, cohort=4)).any()
 
 
 def test_a_share_is_held_against_what_a_party_can_do_and_not_a_record(tmp_path: Path) -> None:

@@ -6,19 +6,22 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
-from fedpriv._toml import parse_toml
+from fedpriv._toml import parse_toml, to_toml
+from fedpriv.federation.deployed.journal import Journal, LedgerMark
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.federation.protocol.errands import Attest, Cancel, Cancelled, HandOver
 from fedpriv.federation.protocol.wire import Reply, Request
+from fedpriv.privacy.statement.facts import TrustModel
 from fedpriv.privacy.statement.signed import read_signed, sign_as_server
+from fedpriv.privacy.statement.statement import who_sees_what
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.deploy.members.roster import write_roster
@@ -26,8 +29,9 @@ from fedpriv.simulations.deploy.run.jobs import cancelling
 from fedpriv.simulations.deploy.run.jobs.dispatch import carry_out, tell_cancelled
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import deployed_federation, open_session
+from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run.files import read_json
+from fedpriv.simulations.run.files import read_json, write_json
 from fedpriv.simulations.run.outcome import SIGNED
 from fedpriv.simulations.run.prepare import build_strategy
 from tests.federation.deployed.deployments import FOUR, Deployment
@@ -36,7 +40,6 @@ from tests.federation.deployed.test_deployed_run import SHARES, InterruptedGrid,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fedpriv.federation.deployed.journal import Journal
 
 RUN, ROUND = bytes(range(32)), {"round": 0, "party": 0}
 NAMES = FOUR["names"]
@@ -68,11 +71,9 @@ def grid_of(
     return grid
 
 
-def done(
-    job: str, deployment: Deployment, out: Path, *away: str, config: str | None = None
-) -> dict[str, str]:
+def done(job: str, deployment: Deployment, out: Path, *away: str) -> dict[str, str]:
     """The ServerApp's part of a job."""
-    text = config or deployment.config()
+    text = (out / "config.toml").read_text()
     told = {
         "config": text,
         "roster": str(deployment.server / "roster.toml"),
@@ -98,9 +99,10 @@ def verified(*arguments: object) -> tuple[int, dict[str, Any]]:
     return found.exit_code, json.loads(found.stdout)
 
 
-def handled(deployment: Deployment, name: str, message: Any) -> Reply:
+def handled(deployment: Deployment, name: str, message: Any, *, config: str | None = None) -> Reply:
     """What a party says to one message of its server."""
-    return Reply.from_bytes(deployment.host(name).handle(Request(messages=(message,)).to_bytes()))
+    request = Request(messages=(message,))
+    return Reply.from_bytes(deployment.host(name, config).handle(request.to_bytes()))
 
 
 def test_a_run_whose_statement_is_signed_is_over(tmp_path: Path) -> None:
@@ -200,16 +202,65 @@ def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
         "the statement is wrong (epsilon)": Attest(
             run=RUN, **ROUND, statement=sign_as_server(cheaper, key).to_text().encode()
         ),
+        "is wrong (epsilon)": HandOver(
+            run=RUN, **ROUND, statement=sign_as_server(cheaper, key).to_text().encode(), model=model
+        ),
         "cannot be read": Attest(run=RUN, **ROUND, statement=text[:-1]),
         "not signed by this party's server": HandOver(
             run=RUN, **ROUND, statement=other.to_text().encode(), model=model
         ),
     }
     for words, message in cases.items():
-        reply = handled(deployment, "south", message)
+        reply = handled(deployment, "south", message, config=(out / "config.toml").read_text())
         assert words in reply.refusal, reply.refusal
         assert not reply.messages
     assert not (deployment.home("south") / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("policy", "ran", "told"),
+    [
+        (
+            {"secure_aggregation": "off"},
+            {"secure_aggregation": "off"},
+            {"secure_aggregation": "active"},
+        ),
+        ({}, {}, {"least_parties": 4}),
+    ],
+)
+def test_no_party_signs_for_protection_that_a_run_did_not_have(
+    policy: dict[str, Any], ran: dict[str, Any], told: dict[str, Any], tmp_path: Path
+) -> None:
+    """Every party signed that a run had masks whose answers it had sent in the clear.
+
+    The name of a run had no protection in it, and so was that of an experiment under masks, too.
+    """
+    deployment = Deployment(folder=tmp_path, **FOUR, policy=policy, experiment={"run": ran})
+    out = tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    shown = parse_experiment(parse_toml((out / "config.toml").read_text(), "")).replaced(run=told)
+    (out / "config.toml").write_text(to_toml(shown.to_dict()))
+    masks = protection(shown).parameters(len(NAMES))
+    statement = read_json(out / "statement.json")
+    statement["trust"] |= {
+        "secure_aggregation": masks.mode.value,
+        "colluding_parties": masks.colluders,
+        "dropped_parties": masks.missing,
+        "least_parties": masks.minimum,
+        "tolerates": masks.sentence(),
+    }
+    plan, trust = statement["plan"], statement["trust"]
+    trust["sees"] = who_sees_what(
+        TrustModel(**{each.name: trust[each.name] for each in fields(TrustModel)}),
+        share=None,
+        **{name: plan[name] for name in ("noise_at", "released", "parties")},
+    )
+    write_json(out / "statement.json", statement)
+    words = done("attest", deployment, out)
+    assert all("of another experiment than this party is shown" in said for said in words.values())
+    assert set(words) == set(NAMES)
+    status, said = verified(out, "--roster", deployment.server / "roster.toml")
+    assert (status, said["missing"]) == (0, list(NAMES))  # the server alone says so
 
 
 @pytest.mark.parametrize("step", ["answer", "reveal"])
@@ -309,6 +360,26 @@ def test_an_errand_comes_alone_and_can_be_repeated(tmp_path: Path) -> None:
     )
 
 
+def test_a_cancelled_run_leaves_nothing_of_seats_that_were_not_taken(tmp_path: Path) -> None:
+    """A server that cancels what never was, again and again, fills no disk with a thousand each."""
+    deployment = Deployment(folder=tmp_path, **FOUR)
+    many = b"".join(bytes([high, low]) * 16 for high in range(4) for low in range(256))
+    assert handled(deployment, "north", Cancel(run=RUN, **ROUND, name=b"a", seats=many)).messages
+    assert not seats(deployment, "north")
+
+
+def test_a_run_that_was_left_with_a_backup_is_not_attested(tmp_path: Path) -> None:
+    """What the party answered after the backup its ledger does not know."""
+    deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    with deployment.ledger("north") as ledger:
+        then = LedgerMark.of(ledger)
+    Journal(deployment.home("north") / "state").leave(ledger=then)
+    words = done("attest", deployment, out)
+    assert "put back from a backup" in words.pop("north")
+    assert set(words.values()) == {"signed"}
+
+
 def test_a_cancelled_run_is_not_attested(tmp_path: Path) -> None:
     deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
     deployment.run(out)
@@ -378,7 +449,7 @@ def test_every_strategy_is_attested(
     )
     out = tmp_path / "server" / "runs" / "a"
     deployment.run(out, config=text)
-    assert set(done("attest", deployment, out, config=text).values()) == {"signed"}
+    assert set(done("attest", deployment, out).values()) == {"signed"}
     assert verified(out, "--roster", deployment.server / "roster.toml", "--complete")[0] == 0
 
 

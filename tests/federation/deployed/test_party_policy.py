@@ -38,6 +38,7 @@ from fedpriv.learning.losses import Squared
 from fedpriv.learning.training.settings import LocalSgd
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
@@ -54,6 +55,7 @@ from fedpriv.privacy.events import (
 from fedpriv.privacy.ledger import LedgerMismatch
 from fedpriv.privacy.mechanisms.laws import LAWS
 from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.planning.objective import OBJECTIVE_LAWS, ObjectiveNoise
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import linear_task
@@ -240,6 +242,7 @@ ENGAGEMENT = Engagement(
     bounds=Bounds(),
     protection=Protection(level="semi-honest"),
     roster=bytes(32),
+    budget=Budget(epsilon=1.0, delta=1e-6),
 )
 EVENT = GaussianEvent(relative_noise=2.0, adjacency=R)
 GRID = FixedPoint(step=2.0**-20, bits=64)
@@ -263,7 +266,7 @@ ERM = ErmQuery(run=QUERY.run, round=0, grid=GRID, event=EVENT, regulariser=0.1, 
 
 
 def charged(query: Query, *, adjacency: Adjacency = R, **policy: Any) -> Event:
-    return check_terms(query, ENGAGEMENT, replace(POLICY, **policy), adjacency)
+    return check_terms(query, ENGAGEMENT, replace(POLICY, **policy), adjacency, Unit.RECORD)
 
 
 def refused(query: Query, message: str, *, adjacency: Adjacency = R, **policy: Any) -> None:
@@ -293,17 +296,20 @@ def test_a_release_for_a_unit_that_the_policy_does_not_name_is_refused(
         check_terms(QUERY, ENGAGEMENT, everything, R, Unit.PARTY)
 
 
-def test_true_numbers_of_records_are_for_the_record_unit_alone(
+def test_true_numbers_of_records_are_not_for_the_unit_of_a_party(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Of persons, minimisers rest on a declared number."""
     monkeypatch.setattr(ErmQuery, "units", tuple(Unit))
     everything = replace(POLICY, units=tuple(Unit))
-    assert check_terms(ERM, ENGAGEMENT, everything, R) == EVENT
-    persons = replace(TASK, persons=PersonBounds(), in_place=False)
-    for unit, task in ((Unit.PERSON, persons), (Unit.PARTY, TASK)):
-        weighted = replace(ERM, event=replace(EVENT, unit=unit))
-        with pytest.raises(QueryRefused, match="and the unit 'record', where an answer rests on"):
-            check_terms(weighted, replace(ENGAGEMENT, task=task), everything, R, unit)
+    assert check_terms(ERM, ENGAGEMENT, everything, R, Unit.RECORD) == EVENT
+    persons = replace(TASK, persons=PersonBounds(records=2), in_place=False)
+    for_person = replace(ERM, event=replace(EVENT, unit=Unit.PERSON))
+    engagement = replace(ENGAGEMENT, task=persons)
+    assert check_terms(for_person, engagement, everything, R, Unit.PERSON) == for_person.event
+    weighted = replace(ERM, event=replace(EVENT, unit=Unit.PARTY))
+    with pytest.raises(QueryRefused, match="and the unit 'record', where an answer rests on"):
+        check_terms(weighted, ENGAGEMENT, everything, R, Unit.PARTY)
 
 
 def test_noise_of_the_partys_own_is_for_the_unit_that_is_charged(
@@ -345,7 +351,7 @@ def test_a_run_that_offers_less_than_the_policy_is_not_joined(
     with pytest.raises(QueryRefused, match=message):
         check_engagement(engagement, replace(POLICY, **policy))
     with pytest.raises(QueryRefused, match=message):
-        check_terms(QUERY, engagement, replace(POLICY, **policy), R)
+        check_terms(QUERY, engagement, replace(POLICY, **policy), R, Unit.RECORD)
 
 
 def test_more_protection_than_the_policy_asks_for_is_welcome() -> None:
@@ -378,10 +384,17 @@ def test_a_larger_clip_is_refused_to_the_last_bit() -> None:
 
 
 def test_max_clip_binds_a_gradient_with_its_count() -> None:
-    """A record adds C to the sum and one to the count: C alone was compared."""
-    counted = replace(QUERY, clip_norm=0.75, counted=True)
+    """With κ = 1.5 a record adds 3/4 as much to a count as to the sum: C alone is too little."""
+    counted = replace(QUERY, clip_norm=1.0, counting=1.5)
     charged(counted, max_clip=1.25)
     refused(counted, "part in the answer by 1.25, and .* most 1.2", max_clip=1.2)
+
+
+def test_max_clip_binds_scaled_coordinates_in_the_units_of_a_gradient() -> None:
+    """Clipped to 1 in units of 100 is clipped to 100: the scale says what a record may add."""
+    scaled = replace(QUERY, clip_norm=0.5, scale=np.array([1.0, 0.1, 2.0]))
+    charged(scaled, max_clip=1.0)
+    refused(replace(scaled, scale=np.array([1.0, 0.1, 2.5])), "part in the answer by 1.25")
 
 
 @pytest.mark.parametrize("least", [0.5, 0.999])
@@ -397,10 +410,10 @@ def test_max_clip_binds_exact_gradients_at_the_point_that_is_asked_about() -> No
     squared = replace(TASK, loss=Squared(radius=1.0, label_bound=1.0))
     engagement = replace(ENGAGEMENT, task=squared)
     policy = replace(POLICY, max_clip=2.0)
-    check_terms(JOINT, engagement, policy, R)
+    check_terms(JOINT, engagement, policy, R, Unit.RECORD)
     far = replace(JOINT, theta=np.full(3, 100.0))
     with pytest.raises(QueryRefused, match=r"part in the answer by 174\.\d+, and .* most 2"):
-        check_terms(far, engagement, policy, R)
+        check_terms(far, engagement, policy, R, Unit.RECORD)
 
 
 VECTOR: tuple[Event, ...] = (
@@ -472,6 +485,18 @@ def test_a_law_that_is_for_study_is_refused(base: GradientQuery | ErmQuery) -> N
         mechanism = replace(base, local=local).local_mechanism(TASK, TASK.smallest)
         assert mechanism is not None
         query = replace(base, local=local, event=mechanism.event())
+        if law.startswith("unsound"):
+            refused(query, f"the law '{law}' is for study")
+        else:
+            charged(query)
+
+
+def test_a_perturbed_objective_for_study_is_refused() -> None:
+    for law in OBJECTIVE_LAWS:
+        delta = 1e-6 if law == "gaussian" else 0.0
+        objective = ObjectiveNoise(law=law, epsilon=0.05, delta=delta, adjacency=R)
+        query = replace(ERM, objective=objective)
+        query = replace(query, event=query.local_event(TASK))
         if law.startswith("unsound"):
             refused(query, f"the law '{law}' is for study")
         else:
@@ -586,10 +611,10 @@ def test_shares_for_fewer_colluders_than_the_party_fears_are_refused() -> None:
         query = shared(replace(SHARE, colluders=colluders))
         policy = replace(POLICY, colluding=0.34, noise_at="parties")
         if message is None:
-            check_terms(query, engagement, policy, R)
+            check_terms(query, engagement, policy, R, Unit.RECORD)
         else:
             with pytest.raises(QueryRefused, match=message):
-                check_terms(query, engagement, policy, R)
+                check_terms(query, engagement, policy, R, Unit.RECORD)
 
 
 def test_a_sum_that_could_wrap_around_is_refused() -> None:

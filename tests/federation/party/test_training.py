@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,6 +148,23 @@ def test_a_party_that_stays_out_answers_zero_and_nobody_sees_its_coin() -> None:
     found = federation(task).sum(query)
     assert found.sizes == SIZES
     assert found.diagnostics["clipped"] <= 1
+
+
+def test_a_party_that_stays_out_brings_its_share_of_the_noise_all_the_same() -> None:
+    """And the share is not made of the bits that its coin was."""
+    task, out = task_of("logistic", SIZES), 0
+    share = NoiseShare(law="skellam", parameter=1e6, minimum=3)
+    grid = FixedPoint(step=2.0**-20, bits=64)
+    query = query_for(task, party_rate=0.4, share=share, grid=grid)
+    for seed in range(20):
+        sampling = partial(RandomStream.seeded, seed)
+        alone = Party(DATA.party(0), task=task, sampling=sampling, size=task.sizes[0])
+        stream = sampling(query.round)
+        if not coins(query, 1, stream)[0]:
+            expected = share.draw_sum(1, dimension=query.answer_width(task), stream=stream)
+            assert (alone.compute(query).view(np.int64) == expected).all()
+            out += 1
+    assert out
 
 
 def test_coins_fall_as_often_as_they_are_said_to_and_independently() -> None:

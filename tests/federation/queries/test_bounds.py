@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import DiscreteLaplaceMechanism, GaussianMechanism
 from fedpriv.secagg import FixedPoint
-from tests.federation.worlds import linear_task, party_data, streams
+from tests.federation.worlds import build, linear_task, party_data, streams
 
 if TYPE_CHECKING:
     from fedpriv.federation.task import Task, Weights
@@ -118,7 +118,9 @@ def test_one_record_moves_an_average_of_minimisers_by_no_more_than_its_sensitivi
 ) -> None:
     rng = np.random.default_rng(1)
     task, grid = linear_task(SIZES, WIDTH, regulariser=0.5), FixedPoint(step=2.0**-24)
-    limit = model_sensitivity(task, regulariser=0.5, tolerance=1e-9, weights=weights, sizes=SIZES)
+    limit = model_sensitivity(
+        task, regulariser=0.5, tolerance=1e-9, weights=weights, sizes=SIZES, step=grid.step
+    )
     limit += sqrt(WIDTH) * grid.step
     largest = 0.0
     for _ in range(50):
@@ -144,7 +146,7 @@ def test_sensitivities_are_the_published_ones_but_for_rounding() -> None:
     assert gradient_sensitivity(task, clip_norm=1.0, adjacency=TWO) == pytest.approx(1.0, rel=2e-2)
     for weights in ("equal", "proportional"):
         assert model_sensitivity(
-            task, regulariser=0.01, tolerance=0.0, weights=weights, sizes=task.sizes
+            task, regulariser=0.01, tolerance=0.0, weights=weights, sizes=task.sizes, step=1.0
         ) == pytest.approx(2 / (100 * 500 * 0.01))
 
 
@@ -170,7 +172,9 @@ def test_rounding_under_add_remove_is_that_of_twice_the_declared_records() -> No
 def test_proportional_weights_never_cost_more_than_equal_ones() -> None:
     task = linear_task((10, 969, 100), 1)
     one, other = (
-        model_sensitivity(task, regulariser=0.1, tolerance=0.0, weights=weights, sizes=task.sizes)
+        model_sensitivity(
+            task, regulariser=0.1, tolerance=0.0, weights=weights, sizes=task.sizes, step=1.0
+        )
         for weights in ("proportional", "equal")
     )
     assert one == pytest.approx(2 / (1079 * 0.1))
@@ -262,3 +266,21 @@ def test_objective_perturbation_needs_one_score_a_record() -> None:
 
 def test_streams_of_the_worlds_are_independent_of_one_another() -> None:
     assert streams(0, "a")(1).words(1) != streams(0, "a")(2).words(1)
+
+
+def test_where_records_change_places_every_party_may_be_rounded_otherwise() -> None:
+    """Numbers of records decide who is solved together, and so all last digits; noise covers it."""
+    task = replace(linear_task((30,) * 50, 4, regulariser=0.5), in_place=False)
+    facts: dict[str, Any] = {"regulariser": 0.5, "weights": "equal", "sizes": task.sizes}
+    exact, rounded = (
+        model_sensitivity(task, **facts, tolerance=0.0, step=step) for step in (0.0, 1e-6)
+    )
+    assert rounded - exact == pytest.approx(49 * sqrt(4) * 1e-6)
+    assert model_sensitivity(task, **{**facts, "sizes": (30,)}, tolerance=0.0, step=1.0) == (
+        model_sensitivity(task, **{**facts, "sizes": (30,)}, tolerance=0.0, step=0.0)
+    )
+    plan = build("output-perturbation", task, weights="equal").plan
+    assert plan is not None
+    (mechanism,) = plan.mechanisms
+    assert isinstance(mechanism, GaussianMechanism)
+    assert exact + 50 * sqrt(4) * plan.step <= mechanism.sensitivity <= 1.02 * exact

@@ -15,7 +15,7 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.party.draws import draw
 from fedpriv.federation.party.guard import Policy, QueryRefused
 from fedpriv.federation.party.party import Party
-from fedpriv.federation.queries.bounds import HEADROOM, finest_grid
+from fedpriv.federation.queries.bounds import finest_grid
 from fedpriv.federation.queries.kinds import (
     ErmQuery,
     GradientQuery,
@@ -25,6 +25,7 @@ from fedpriv.federation.queries.kinds import (
 )
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.strategy import joint
+from fedpriv.federation.task import HEADROOM
 from fedpriv.learning.erm.minimise import minimise
 from fedpriv.learning.erm.problem import ErmProblem
 from fedpriv.learning.erm.solver import solve
@@ -52,7 +53,7 @@ QUERIES: dict[str, Query] = {
     "gradient": GRADIENT,
     "equal": replace(GRADIENT, weights="equal"),
     "sampled": replace(GRADIENT, sampling_rate=0.5),
-    "counted": replace(GRADIENT, counted=True),
+    "counted": replace(GRADIENT, counting=0.5),
     "loss": LOSSES,
     "erm": ERM,
     "erm equal": replace(ERM, weights="equal"),

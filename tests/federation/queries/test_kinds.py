@@ -27,6 +27,7 @@ from fedpriv.federation.queries.kinds import (
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from tests.federation.deployed.test_party_policy import ENGAGEMENT, POLICY
 from tests.federation.queries.test_queries import GAUSSIAN, GRID
@@ -49,7 +50,7 @@ ABSTRACT = (
 MORE: list[Query] = [
     GradientQuery(
         run="r", round=2, grid=GRID, event=GAUSSIAN, theta=np.array([0.5, -1.0]), clip_norm=1.0,
-        sampling_rate=0.25, centre=np.array([0.1, 0.2]), scale=np.array([2.0, 3.0]), counted=True,
+        sampling_rate=0.25, centre=np.array([0.1, 0.2]), scale=np.array([2.0, 3.0]), counting=0.5,
     ),
     LossQuery(
         run="r", round=4, grid=GRID, event=None, clip=2.5,
@@ -60,26 +61,46 @@ MORE: list[Query] = [
     ),
 ]  # fmt: skip
 DIGESTS = (
-    "97e177f2e8e07b12f0a87c879f08e0ab3cb1f6fb407a91e38590ac8d73cc992c",
-    "cf4c415f0069b59974174173463b85d0714175ed50a5f1d20314a310cd3fb304",
-    "558a81cdfa20bbf01693efe5f27850db36fac74ef5c108eb528cdb4e0cb35ca0",
-    "396ce5b1e8ce2969e85227bf1efc2874c8e46343463751a5a73e13a2582a684e",
-    "0aa981d95eda093956c4cd95918bf950102c45315d7e77c33dc41b0dc575b14f",
-    "f0e895c1442a84e1ccca9d9a0e179fd98f044cd34343e988240b3ceb2c6a358b",
-    "75a9238fdee194c1d5793e732393212989e5fa8272fe3e9ffd755f68eb2bc112",
-    "b4aeee4d3e69acda967f0b1309d4ad9573bb5cafad374134a0671969f1dd6f13",
-    "50570723a8035efb3fd8009cf257718dd07508a8978f1c275777f4bd3a060973",
+    "96a555449d41f9ccf363f5f32046be61cdc2f522afc8b4c3ba34d6542439efa5",
+    "b03ed62e5d2b6b22fc282af7b141b179cf4466a5ccb76df4ef325ea718d11e49",
+    "88f69117bb87ed7023a783499f129c1c1e641475067cf1e7cfa00d96818b342d",
+    "8a48622ce9b26a8fea5a557fed41763542a172fb3c656a02c40271b39f6335a8",
+    "aba4f5a5e4a7b6e704249c62370e81d15ce81dc7dbe007051f96b2430a30d448",
+    "73877a6b989fb13afd1701edd1f1dc2b5b4cccfb6e6fa88ca731769637cfa06c",
+    "a6d3222c2e58273f78fe5ec5327aa364e51a52c22bf31634bfa2c1e6ef233311",
+    "a81f75f57492bb565b56d0ddc9b08f91086ab2c624189df837de09aff139d8aa",
+    "c6c9e837126cd2fdc87026f5d8b0471de4068e2f6c9fd0b707d9f9f065b21de2",
 )
 
 
 def test_queries_have_the_bytes_that_they_always_had() -> None:
-    """SHA-256 of each, as version 2 of the encoding first wrote it."""
+    """SHA-256 of each, as version 3 of the encoding first wrote it."""
     assert tuple(sha256(to_bytes(query)).hexdigest() for query in (*WRITTEN, *MORE)) == DIGESTS
 
 
 @pytest.mark.parametrize("query", MORE, ids=lambda query: query.kind)
 def test_arrays_of_all_shapes_are_read_back(query: Query) -> None:
     assert to_bytes(from_bytes(to_bytes(query))) == to_bytes(query)
+
+
+def test_a_norm_is_written_where_it_is_not_the_usual_one_and_has_one_spelling() -> None:
+    usual = GradientQuery(
+        run="r", round=0, grid=GRID, event=GAUSSIAN, theta=np.zeros(2), clip_norm=1.0
+    )
+    other = replace(usual, clip_in="l1")
+    assert b"clip_in" not in to_bytes(usual)
+    read = from_bytes(to_bytes(other))
+    assert isinstance(read, GradientQuery)
+    assert read.clip_in == "l1"
+    spelled = to_bytes(other).replace(b'"l1"', b'"l2"')
+    with pytest.raises(ValueError, match="canonical"):
+        from_bytes(spelled)
+    with pytest.raises(ValueError, match="malformed"):
+        from_bytes(to_bytes(other).replace(b'"l1"', b'"l3"'))
+    noise = LocalNoise(law="gaussian", relative_noise=3.0, adjacency=Adjacency.REPLACE_ONE)
+    for more in ({"counting": 0.5}, {"local": noise}):
+        with pytest.raises(ValueError, match="clip_in must be 'l2'"):
+            replace(other, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -185,10 +206,10 @@ def test_a_deployed_party_charges_a_guest_s_kind_by_what_it_states(known: Policy
     asked = replace(GUEST, run=ENGAGEMENT.run, direction=np.full(features, 0.5))
     policy = replace(POLICY, queries=("feature-sum",))
     adjacency = Adjacency.REPLACE_ONE
-    assert check_terms(asked, ENGAGEMENT, policy, adjacency) == GAUSSIAN
+    assert check_terms(asked, ENGAGEMENT, policy, adjacency, Unit.RECORD) == GAUSSIAN
     far = replace(asked, direction=np.full(features, 2.0))
     with pytest.raises(QueryRefused, match="one record's part"):
-        check_terms(far, ENGAGEMENT, policy, adjacency)
+        check_terms(far, ENGAGEMENT, policy, adjacency, Unit.RECORD)
 
 
 def test_what_is_not_said_how_to_answer_is_not_answered(

@@ -85,9 +85,9 @@ def test_the_wire_keeps_every_field(name: str) -> None:
         ({"event": SAMPLED.event}, "party_rate must be the sampling rate of the event"),
         ({"event": replace(EVENT, unit=Unit.RECORD)}, "unit of the event must be 'party'"),
         ({"event": replace(EVENT, unit=Unit.PERSON)}, "unit of the event must be 'party'"),
-        ({"control": np.zeros(2)}, "control must be a finite vector"),
+        ({"control": np.zeros(2)}, "control must be a vector, got shape"),
         ({"control": np.zeros(3)}, "control must be None with a count or local momentum"),
-        ({"theta": np.array([np.nan, 0, 0])}, "theta must be a finite vector"),
+        ({"theta": np.array([np.nan, 0, 0])}, "theta must be finite"),
     ],
 )
 def test_what_cannot_be_promised_is_no_query(changes: dict[str, Any], what: str) -> None:
@@ -97,8 +97,8 @@ def test_what_cannot_be_promised_is_no_query(changes: dict[str, Any], what: str)
 
 def test_shares_are_for_everybody_in_every_round() -> None:
     share = NoiseShare(law="skellam", parameter=1e6, minimum=3, colluders=1)
-    with pytest.raises(ValueError, match="party_rate must be 1 with a cohort or shares"):
-        replace(PLAIN, party_rate=0.5, share=share)
+    with pytest.raises(ValueError, match="party_rate must be 1 with a cohort"):
+        replace(PLAIN, party_rate=0.5, cohort=2, share=share)
     mechanism = share_mechanism(replace(PLAIN, share=share), TASK)
     assert mechanism is not None
     assert isinstance(mechanism.event(), SkellamEvent)
@@ -125,9 +125,13 @@ def test_width_weight_and_reach() -> None:
         6,
     ]
     assert [PLAIN.weight(TASK, size) for size in SIZES] == [0.5, 0.125, 1.0]
+    assert PLAIN.party_weights(TASK, np.array(SIZES)).tolist() == [0.5, 0.125, 1.0]
     assert PLAIN.total_weight(TASK) == 1.625
     assert SAMPLED.total_weight(TASK) == 1.625 / 4
     assert QUERIES["cohort"].total_weight(TASK) == 2.0
+    equal = replace(PLAIN, weights="equal")
+    assert equal.party_weights(TASK, np.array(SIZES)).tolist() == [1.0, 1.0, 1.0]
+    assert equal.total_weight(TASK) == 3.0
     assert PLAIN.reach(TASK, 20) == 0.5
     assert replace(PLAIN, counting=4.0).reach(TASK, 20) == 2.0
     assert QUERIES["unpaid"].reach(TASK, 20) == RANGE

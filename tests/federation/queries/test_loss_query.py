@@ -58,7 +58,7 @@ def test_losses_are_clipped_rounded_down_and_summed() -> None:
 
 
 def test_the_parties_alone_answer_what_they_answer_stacked() -> None:
-    for query in (loss_query(), gradient_query(counted=True)):
+    for query in (loss_query(), gradient_query(counting=0.5)):
         alone = np.zeros(1, np.int64)
         for j, size in enumerate(SIZES):
             first = sum(SIZES[:j])
@@ -126,10 +126,11 @@ def test_networks_have_losses_too() -> None:
 
 def test_a_counted_gradient_ends_with_the_number_of_short_ones() -> None:
     plain = federation().sum(gradient_query())
-    counted = federation().sum(gradient_query(counted=True))
-    assert (counted.total[:-1] == plain.total).all()
+    counted = federation().sum(gradient_query(counting=0.5))
+    in_units = federation().sum(gradient_query()).value / 0.3
+    np.testing.assert_allclose(counted.value[:-1], in_units, atol=2 * len(SIZES) * GRID.step / 0.3)
     below = round((1 - plain.diagnostics["clipped"]) * sum(SIZES))
-    assert counted.value[-1] == below
+    assert counted.value[-1] == 0.5 * (below - sum(SIZES) / 2)
     assert 0 < below < sum(SIZES)
 
 
@@ -145,7 +146,7 @@ def test_scaled_coordinates_are_clipped_and_summed_in_place_of_gradients() -> No
 
 QUERIES: list[Query] = [
     loss_query(),
-    gradient_query(counted=True, centre=np.ones(3), scale=np.full(3, 2.0)),
+    gradient_query(counting=0.5, centre=np.ones(3), scale=np.full(3, 2.0)),
     gradient_query(scale=np.full(3, 2.0)),
 ]
 
@@ -186,8 +187,10 @@ def test_a_party_refuses_points_of_another_model() -> None:
         (lambda: loss_query(points=np.full((1, 3), np.nan)), "points must be finite vectors"),
         (lambda: loss_query(clip=0.0), "clip must be positive"),
         (lambda: gradient_query(scale=np.array([1.0, 0.0, 1.0])), "scale must be positive"),
-        (lambda: gradient_query(centre=np.zeros(2)), "centre must be a finite vector"),
-        (lambda: gradient_query(counted=True, weights="equal"), "counted must be False"),
+        (lambda: gradient_query(centre=np.zeros(2)), "centre must be a vector, got shape"),
+        (lambda: gradient_query(counting=0.5, weights="equal"), "counting must be None"),
+        (lambda: gradient_query(counting=1.1 * GRID.step), "an even multiple of the grid's step"),
+        (lambda: gradient_query(counting=0.0), "counting must be positive"),
     ],
 )
 def test_malformed_queries_are_refused_by_name(make: Any, reason: str) -> None:
@@ -198,6 +201,6 @@ def test_malformed_queries_are_refused_by_name(make: Any, reason: str) -> None:
 def test_counts_of_a_sample_are_those_of_its_records() -> None:
     """Every record in the sample is counted once, with its own party."""
     event = replace(NOISY, adjacency=Adjacency.ADD_REMOVE)
-    query = replace(gradient_query(counted=True, clip_norm=5.0), event=event, sampling_rate=0.5)
-    total = federation().sum(query)
+    query = replace(gradient_query(counting=2.0, clip_norm=5.0), event=event, sampling_rate=0.5)
+    total = federation().sum(query)  # none is longer than 5: κ/2 = 1 for each in the sample
     assert 0 < total.value[-1] < sum(SIZES)

@@ -8,7 +8,6 @@ reached; a party that clips records one by one, and noise for one party only, ar
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,11 @@ import pytest
 import torch
 
 import fedpriv.federation.party.answers as answering
-from fedpriv.data import Dataset, Persons, Records, partition
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.queries.bounds import gradient_sensitivity
-from fedpriv.federation.queries.kinds import AccuracyQuery, ErmQuery, GradientQuery
+from fedpriv.federation.queries.kinds import AccuracyQuery, GradientQuery
 from fedpriv.federation.task import PersonBounds, Task
 from fedpriv.learning.clipping.clipped_sum import clipped_gradient_sums
 from fedpriv.learning.losses import Logistic
@@ -32,60 +30,27 @@ from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent, PoissonP
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
+from tests.federation.queries.person_scenes import (
+    PARTIES,
+    WIDTH,
+    Visit,
+    data,
+    homes,
+    neighbours,
+    visits,
+)
 from tests.federation.worlds import build, streams, train
 
 if TYPE_CHECKING:
-    from fedpriv.data import PartitionedDataset
     from fedpriv.learning.models import Model
 
-C, WIDTH, PARTIES = 0.1, 3, 4
+C = 0.1
 GRID = FixedPoint(step=2.0**-14)
 ONE, TWO = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 MODELS: dict[str, Model] = {
     "linear": LinearModel(width=WIDTH),
     "network": MlpModel(widths=(WIDTH, 2, 1), activation="tanh"),
 }
-
-Visit = tuple[str, int, tuple[float, ...], float]  # person, party, features, label
-
-
-def visits(seed: int = 0) -> list[Visit]:
-    """Persons with 1 to 6 records; "both" at two parties, "all" at four, the others at one."""
-    rng = np.random.default_rng(seed)
-
-    def features() -> tuple[float, ...]:
-        vector = rng.normal(size=WIDTH)
-        return tuple(vector / np.linalg.norm(vector) * 0.999)
-
-    rows = [
-        (f"person {i}", i % PARTIES, features(), float(rng.choice([-1, 1])))
-        for i in range(9)
-        for _ in range(1 + i % 6)
-    ]
-    strong = tuple(np.full(WIDTH, 0.999 / sqrt(WIDTH)))
-    rows += [("both", party, strong, 1.0) for party in (0, 2) for _ in range(5)]
-    rows += [("all", party, strong, 1.0) for party in range(PARTIES) for _ in range(3)]
-    return rows
-
-
-def data(rows: list[Visit]) -> PartitionedDataset:
-    records = Records(
-        X=np.array([row[2] for row in rows], np.float32),
-        y=np.array([row[3] for row in rows], np.float32),
-        party=np.array([row[1] for row in rows]),
-        person=Persons.of([row[0] for row in rows]),
-    )
-    dataset = Dataset(
-        name="made",
-        task="binary",
-        train=records,
-        test=records.take(slice(0, 0)),
-        feature_names=tuple(f"x{i}" for i in range(WIDTH)),
-        max_norm=1.0,
-        party_names=tuple(f"party {j}" for j in range(PARTIES)),
-        classes=("-1", "+1"),
-    )
-    return partition(dataset, kind="natural")
 
 
 def make_task(model: str = "linear", **bounds: Any) -> Task:
@@ -115,30 +80,11 @@ def total(rows: list[Visit], task: Task, query: GradientQuery) -> np.ndarray:
 def limit(task: Task, query: GradientQuery, adjacency: Adjacency) -> float:
     moved = query.sensitivity(task, sizes=task.sizes, adjacency=adjacency)
     assert moved is not None
-    return grid_sensitivity(moved, dimension=task.dimension, step=GRID.step)
-
-
-def neighbours(rows: list[Visit], adjacency: Adjacency, parties: int) -> list[list[Visit]]:
-    """All that lack one person; or have another instead, with extreme records at any parties."""
-    found = []
-    for who in {row[0] for row in rows if _homes(rows, row[0]) <= parties}:
-        rest = [row for row in rows if row[0] != who]
-        if adjacency is TWO:
-            found.append(rest)
-            continue
-        for homes, sign in product(((0, 1, 2, 3)[:parties], (3, 2, 1, 0)[:parties]), (-1.0, 1.0)):
-            strong = tuple(np.full(WIDTH, 0.999 / sqrt(WIDTH)))
-            other = [("new", home, strong, sign) for home in homes for _ in range(4)]
-            found.append([*other[:3], *rest, *other[3:]])
-    return found
-
-
-def _homes(rows: list[Visit], who: str) -> int:
-    return len({row[1] for row in rows if row[0] == who})
+    return grid_sensitivity(moved, dimension=query.answer_width(task), step=GRID.step)
 
 
 def farthest(task: Task, adjacency: Adjacency, query: GradientQuery, *, parties: int) -> float:
-    rows = [row for row in visits() if _homes(visits(), row[0]) <= parties]
+    rows = [row for row in visits() if homes(visits(), row[0]) <= parties]
     whole = total(rows, task, query)
     return max(
         float(np.linalg.norm(whole - total(other, task, query)))
@@ -185,18 +131,33 @@ def test_a_bound_for_one_party_is_found_out_by_a_person_at_two() -> None:
 
 
 @pytest.mark.parametrize("adjacency", [ONE, TWO])
-def test_a_count_of_persons_moves_by_one_at_each_party(adjacency: Adjacency) -> None:
+def test_a_count_of_persons_moves_by_half_for_each_at_each_party(adjacency: Adjacency) -> None:
     for parties in (1, 2):
         task = make_task(parties=parties)
-        query = make_query(task, adjacency, counted=True, clip_norm=0.45)
-        rows = [row for row in visits() if _homes(visits(), row[0]) <= parties]
+        query = make_query(task, adjacency, counting=1.0, clip_norm=0.45)
+        rows = [row for row in visits() if homes(visits(), row[0]) <= parties]
         whole = total(rows, task, query)[-1]
         moved = {
             abs(float(whole - total(other, task, query)[-1]))
             for other in neighbours(rows, adjacency, parties)
         }
-        assert max(moved) <= parties
-        assert whole == round(whole)
+        assert 0 < max(moved) <= parties * adjacency.sum_sensitivity / 2
+        assert 2 * whole == round(2 * whole)
+
+
+@pytest.mark.parametrize("adjacency", [ONE, TWO])
+@pytest.mark.parametrize("parties", [1, 2, 4])
+def test_no_person_moves_gradients_and_their_count_further_than_is_stated(
+    parties: int, adjacency: Adjacency
+) -> None:
+    task = make_task(parties=parties)
+    query = make_query(task, adjacency, counting=1.5)
+    stated = limit(task, query, adjacency)
+    assert stated == pytest.approx(1.25 * parties * adjacency.sum_sensitivity, rel=5e-3)
+    found = farthest(task, adjacency, query, parties=parties)
+    assert found <= stated
+    if adjacency is TWO:
+        assert found > 0.9 * stated  # nearly reached: without the count it would be found out
 
 
 def test_records_beyond_the_bound_are_dropped_at_the_party() -> None:
@@ -261,12 +222,9 @@ def test_a_poisson_sample_is_one_of_persons() -> None:
 def test_queries_that_are_not_for_persons_are_refused() -> None:
     task = make_task(parties=2)
     guard = Policy(unpaid=True, colluding=0.0)
-    for query in (
-        ErmQuery(run="r", round=0, grid=GRID, event=None, regulariser=0.1, tolerance=1e-3),
-        AccuracyQuery(run="r", round=0, grid=GRID, event=None, theta=np.zeros(WIDTH)),
-    ):
-        with pytest.raises(QueryRefused, match="not known for the person unit"):
-            check_query(query, task, guard)
+    accuracy = AccuracyQuery(run="r", round=0, grid=GRID, event=None, theta=np.zeros(WIDTH))
+    with pytest.raises(QueryRefused, match="not known for the person unit"):
+        check_query(accuracy, task, guard)
     for_records = GaussianEvent(adjacency=ONE, relative_noise=5.0)
     with pytest.raises(QueryRefused, match="stated for one record, and this party sums"):
         check_query(make_query(task, ONE, event=for_records), task, guard)

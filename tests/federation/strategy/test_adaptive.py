@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,24 +49,27 @@ class Walker(AdaptiveStrategy):
         if not self.paid.affords(look, noisiest):
             self.stopped = "spent"
             return
-        first = self._ask_at(self._theta)
+        first = self._ask_at(self._theta, look)
         (seen,) = yield Step(part="look", release=look, query=first, draw=partial(_one, look))
         mechanism = gaussian(self.least * (1 + 2 * float(1 / (1 + np.exp(-seen)))))
-        step = yield Step(release=mechanism, query=first, draw=partial(_all, mechanism))
-        if step[0] > 0:  # a second exchange, or not, as the release says
-            second = self._ask_at(self._theta + 0.01)
+        same = self._ask_at(self._theta, mechanism)
+        step = yield Step(
+            release=mechanism, query=same, draw=partial(_all, mechanism), same_sum=True
+        )
+        if step[0] > 0:  # another sum, or not, as the release says
+            second = self._ask_at(self._theta + 0.01, noisiest)
             again = yield Step(
                 part="again", release=noisiest, query=second, draw=partial(_all, noisiest)
             )
             step = (step + again) / 2
         self._theta = self._theta - 0.001 * step
 
-    def _ask_at(self, theta: np.ndarray[Any, Any]) -> GradientQuery:
+    def _ask_at(self, theta: np.ndarray[Any, Any], release: GaussianMechanism) -> GradientQuery:
         return GradientQuery(
             run=self._run.name,
-            round=self._round,
+            round=self._release_index,
             grid=grid_of(step=STEP, bound=50.0, parties=2),
-            event=gaussian(self.least).event(),
+            event=release.event(),
             theta=theta,
             clip_norm=1.0,
         )
@@ -157,11 +161,15 @@ def test_a_release_is_charged_by_filter_and_ledger_before_its_query_exists(
 def test_releases_of_one_sum_are_each_charged_before_and_committed_after_they_are_drawn(
     tmp_path: Path,
 ) -> None:
+    """And each is asked for by itself: parties pay for a release that they are told of."""
     ledger = ledger_at(tmp_path)
     strategy = walker(ledger)
-    query = strategy.ask()
-    assert query is not None
-    strategy.learn(federation().sum(query))
+    for made in range(2):
+        assert len(events(ledger)) == 2 * made
+        query = strategy.ask()
+        assert query is not None
+        assert (query.round, query.event) == (made, strategy.paid.event(made))
+        strategy.learn(federation().sum(query))
     assert events(ledger)[:4] == [
         (Kind.RESERVED, "run/look", 0),
         (Kind.COMMITTED, "run/look", 0),
@@ -170,11 +178,30 @@ def test_releases_of_one_sum_are_each_charged_before_and_committed_after_they_ar
     ]
 
 
-def test_two_releases_of_one_seeded_round_do_not_share_their_noise() -> None:
-    """On one sum with the same law: the second must not repeat the first."""
+def test_a_simulation_asks_once_for_releases_of_one_sum() -> None:
     strategy = walker()
     query = strategy.ask()
     assert query is not None
+    strategy.learn(federation().sum(query))
+    assert [part for part, _ in strategy.paid.made[:2]] == ["look", ""]
+
+
+@pytest.mark.parametrize("change", [{"round": 1}, {"event": gaussian(19.0).event()}])
+def test_a_query_for_another_release_than_is_proposed_is_not_put(change: dict[str, Any]) -> None:
+    """A party would be charged for something else, or take two releases for one."""
+    strategy = walker()
+
+    def wrong() -> Round:
+        query = replace(strategy._ask_at(np.zeros(WIDTH), gaussian(20.0)), **change)
+        yield Step(release=gaussian(20.0), query=query, draw=partial(_all, gaussian(20.0)))
+
+    strategy._play = wrong  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="number and event of the release"):
+        strategy.ask()
+
+
+def test_two_releases_of_one_seeded_round_do_not_share_their_noise() -> None:
+    """On one sum with the same law: the second must not repeat the first."""
     drawn: list[float] = []
 
     def note(mechanism: GaussianMechanism, answer: Sum, stream: RandomStream) -> Any:
@@ -184,12 +211,15 @@ def test_two_releases_of_one_seeded_round_do_not_share_their_noise() -> None:
 
     def twice() -> Round:
         same = gaussian(20.0)
-        yield Step(part="one", release=same, query=query, draw=partial(note, same))
-        yield Step(part="two", release=same, query=query, draw=partial(note, same))
+        for part in ("one", "two"):
+            query = strategy._ask_at(np.zeros(WIDTH), same)
+            yield Step(
+                part=part, release=same, query=query, draw=partial(note, same), same_sum=True
+            )
 
     strategy = walker()
     strategy._play = twice  # type: ignore[method-assign]
-    assert strategy.ask() is query
+    assert strategy.ask() is not None
     strategy.learn(Sum(total=np.zeros(WIDTH, np.int64), step=STEP, sizes=SIZES))
     assert len(drawn) == 2
     assert drawn[0] != drawn[1]

@@ -346,6 +346,8 @@ def test_a_strategy_that_was_built_for_a_simulation_stays_in_simulations(tmp_pat
     """Forms for study are refused when a release is built: a ledger must not come in later."""
     with pytest.raises(ValueError, match="for study in a simulation"):
         build("output-perturbation", TASK, law="unsound-laplace", release=True)
+    with pytest.raises(ValueError, match="for study in a simulation"):
+        build("objective-perturbation", TASK, law="unsound-objective", release=True)
     strategy = build("output-perturbation", TASK, law="unsound-laplace")
     with ledger_at(tmp_path) as ledger, pytest.raises(ValueError, match=r"run\.release must be"):
         strategy.attach(Run(name="run", noise=streams(0, "noise"), ledger=ledger))

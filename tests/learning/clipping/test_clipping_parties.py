@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -81,8 +81,9 @@ def test_stacked_parties_get_the_sums_they_get_alone(
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=15, deadline=None)
-@given(sizes=sizes_of_parties, seed=st.integers(0, 2**32 - 1), memory=st.integers(1, 10**5))
+@settings(max_examples=5, deadline=None)
+@given(sizes=sizes_of_parties, seed=st.integers(0, 2**32 - 1), memory=st.integers(5000, 10**5))
+@example(sizes=[5, 0, 3], seed=0, memory=1)
 def test_the_memory_limit_changes_nothing_but_the_last_bits(
     case: str, sizes: list[int], seed: int, memory: int
 ) -> None:

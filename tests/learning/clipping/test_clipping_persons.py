@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import Clipping, clipped_gradient_sums
-from fedpriv.learning.clipping.persons import PersonGroups, clipped_person_sums
+from fedpriv.learning.clipping.persons import (
+    PersonGroups,
+    clipped_person_sums,
+    mean_gradient_sums,
+)
 from fedpriv.learning.losses import Logistic, Softmax
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 
@@ -183,3 +187,23 @@ def test_groups_that_are_not_of_the_records_are_refused() -> None:
         PersonGroups(bounds=np.array([0, 2, 2]), parties=np.array([0, 2]))
     with pytest.raises(ValueError, match="number of persons, 2"):
         PersonGroups(bounds=np.array([0, 2, 3]), parties=np.array([0, 3]))
+
+
+@pytest.mark.parametrize("size", [2, 1000])
+@pytest.mark.parametrize("name", ["linear", "softmax"])
+def test_means_of_persons_gradients_are_those_of_autograd_in_float64(name: str, size: int) -> None:
+    model, loss = MODELS[name]
+    assert isinstance(model, LinearModel)
+    sizes = [[1, 4, 2], [], [5, 1]]
+    batch, groups, theta = world(name, sizes)
+    expected = torch.zeros((3, model.dimension), dtype=torch.float64)
+    party = np.repeat(np.arange(3), groups.counts)
+    for place, (first, last) in enumerate(pairwise(groups.bounds)):
+        point = theta.clone().requires_grad_()
+        scores = batch.features[first:last].double() @ point.reshape(model.classes, 4).T
+        scores = scores.squeeze(1) if model.classes == 1 else scores
+        loss.value(scores, batch.labels[first:last]).mean().backward()
+        assert point.grad is not None
+        expected[party[place]] += point.grad
+    found = mean_gradient_sums(model, loss, theta, batch, groups, size=size)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)

@@ -143,7 +143,7 @@ def test_no_sensitivity_is_stated_where_g_may_not_hold_at_the_minimiser() -> Non
     }
     inside, outside = (Squared(radius=radius, label_bound=1.0) for radius in (2.0, 1.99))
     assert minimiser_sensitivity(inside, **facts) == 2 * 3.0 / (5 * 0.25)
-    assert minimiser_sensitivity(inside, **facts, replaced=False) == 3.0 / (5 * 0.25)
+    assert minimiser_sensitivity(inside, **facts, changes=1) == 3.0 / (5 * 0.25)
     with pytest.raises(ValueError, match=r"radius must be at least .* got 1\.99"):
         minimiser_sensitivity(outside, **facts)
 

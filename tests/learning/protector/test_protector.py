@@ -152,6 +152,20 @@ def test_a_file_reads_back_to_the_same_weights_and_card(tmp_path: Path) -> None:
     assert not any(p.requires_grad for p in trained.protector.parameters())
 
 
+def test_a_gated_protector_is_read_back_as_one_and_no_other_shape_is() -> None:
+    gated = Protector(gated=True).seeded(torch.Generator().manual_seed(0))
+    data = to_bytes(gated, CARD)
+    read = from_bytes(data).protector
+    assert read.gated
+    assert not from_bytes(to_bytes(random_protector(), CARD)).protector.gated
+    assert all(torch.equal(gated.state_dict()[k], w) for k, w in read.state_dict().items())
+    values = json.loads(data)
+    values["weights"]["projector.readout.bias"]["shape"] = [3]
+    reseal(values)
+    with pytest.raises(ProtectorFileError, match=r"must have shape \(1,"):
+        from_bytes(json.dumps(values).encode())
+
+
 def test_equal_protectors_have_equal_bytes_and_others_another_hash() -> None:
     data = to_bytes(random_protector(), CARD)
     assert data == to_bytes(random_protector(), CARD)

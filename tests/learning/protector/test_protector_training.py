@@ -221,7 +221,7 @@ def test_a_round_costs_what_its_noise_costs() -> None:
 def test_an_unroll_in_pieces_is_the_unroll() -> None:
     training, task = trained(epochs=1), made_task()
     allowance = Allowance(noise=0.01, horizon=6, norm_share=0.1)
-    start = beginning(training.protector, task, runs=2)
+    start = beginning(training.protector, task, runs=2, generator=generator())
     source = generator()
     whole, trace = unroll(training.protector, task, allowance, start, steps=6, generator=source)
     source, position, costs = generator(), start, []
@@ -254,7 +254,7 @@ def test_the_gradient_of_an_unroll_is_that_of_finite_differences_where_nothing_i
     bias = protector.projector.readout.bias
 
     def objective() -> torch.Tensor:
-        start = beginning(protector, task, runs=1)
+        start = beginning(protector, task, runs=1, generator=generator())
         start = start._replace(
             theta=start.theta.double(),
             spent=start.spent.double(),

@@ -20,7 +20,7 @@ from fedpriv.learning import (
     Softmax,
     Squared,
 )
-from fedpriv.learning.training.orders import shuffle
+from fedpriv.learning.training.kernels.orders import shuffle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

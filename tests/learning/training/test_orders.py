@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from fedpriv.learning.training.orders import batch_at, checked_key, schedule
+from fedpriv.learning.training.kernels.orders import batch_at, checked_key, schedule
 from tests.learning.training.reference import order_of
 from tests.statistical import assert_counts_follow
 

@@ -197,6 +197,7 @@ def test_an_update_that_is_not_finite_counts_as_zero_and_the_others_stay() -> No
         ({"step": 0.0}, "step must be positive"),
         ({"bound": nan}, "bound must be positive"),
         ({"bound": 2.0**63}, "bound must be less than"),
+        ({"bound": 0.99}, "bound must be at least clip_norm"),
         ({"clip_norm": 2.0**-401}, "clip_norm must lie in"),
         ({"joining": np.ones(6, bool)}, "joining must be booleans"),
         ({"joining": np.ones(7)}, "joining must be booleans"),

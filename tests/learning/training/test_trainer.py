@@ -25,7 +25,7 @@ from fedpriv.learning.network import seeded_module
 from fedpriv.learning.training.general import GeneralTraining
 from fedpriv.learning.training.networks import SequentialTraining
 from fedpriv.learning.training.settings import LocalSgd
-from fedpriv.learning.training.trainer import LocalTrainer
+from fedpriv.learning.training.trainer import LocalTrainer, place_free
 from tests.learning.training import reference
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def test_an_update_does_not_depend_on_who_is_computed_beside_it(
     batch, theta = records(model, loss, dtype=dtype), start(model)
     whole = LocalTrainer(model=model, loss=loss, batch=batch, settings=RICH, first_party=2)
     assert whole.place_free
+    assert place_free(model, loss)
     expected = whole.updates(theta, key=KEY)
     offsets = [0, *np.cumsum(SIZES).tolist()]
     for first, last in ((0, 1), (1, 4), (4, 6), (6, 7)):
@@ -213,6 +214,7 @@ def test_what_compiled_code_does_not_know_is_trained_all_the_same(case: str) -> 
     trainer = LocalTrainer(model=model, loss=loss, batch=batch, settings=RICH)
     assert isinstance(trainer._training, GeneralTraining)
     assert not trainer.place_free
+    assert not place_free(model, loss)
     expected = reference.updates(model, loss, batch, theta, RICH, key=KEY)
     np.testing.assert_allclose(trainer.updates(theta, key=KEY), expected, rtol=1e-9, atol=1e-12)
 

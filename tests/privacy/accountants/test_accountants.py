@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fedpriv.privacy.accountants import (
     ACCOUNTANTS,
     Accountant,
+    CtcdpAccountant,
     GdpAccountant,
     PldAccountant,
     RdpAccountant,
@@ -28,6 +29,7 @@ from fedpriv.privacy.events import (
     LaplaceEvent,
     PoissonGaussianEvent,
     PoissonPureEvent,
+    PoissonSkellamEvent,
     PureEvent,
     SkellamEvent,
     ZcdpEvent,
@@ -45,6 +47,9 @@ EVENTS: list[Event] = [
     BoundedRangeEvent(epsilon=0.1, adjacency=A),
     ZcdpEvent(rho=0.004, adjacency=A),
     SkellamEvent(variance=900, l1_sensitivity=9, l2_sensitivity=3, adjacency=A),
+    PoissonSkellamEvent(
+        variance=90, l1_sensitivity=9, l2_sensitivity=3, sampling_rate=0.1, adjacency=A
+    ),
     DistributedGaussianEvent(
         shares=9, share_stddev=10, l1_sensitivity=9, l2_sensitivity=3, dimension=9, adjacency=A
     ),
@@ -87,7 +92,9 @@ def test_more_releases_cost_more_and_a_larger_delta_less(
     kind: type[Accountant], event: Event
 ) -> None:
     once, twice = fresh(kind).compose(event), fresh(kind).compose(event, 2)
-    assert 0 <= once.epsilon(DELTA) < twice.epsilon(DELTA) < inf
+    assert 0 <= once.epsilon(DELTA) <= twice.epsilon(DELTA) < inf
+    if kind is not CtcdpAccountant:  # it may be held back by its orders alone
+        assert once.epsilon(DELTA) < twice.epsilon(DELTA)
     assert twice.epsilon(DELTA * 100) <= twice.epsilon(DELTA)
 
 
@@ -284,6 +291,15 @@ def test_without_delta_only_pure_releases_have_a_guarantee() -> None:
     report = account([(gaussian(3), 1)], delta=0)
     assert report.epsilon is None
     assert report.reason == "no finite epsilon at delta = 0"
+
+
+def test_one_pure_release_costs_no_more_than_its_own_epsilon() -> None:
+    """A loss distribution is rounded up to its grid: a budget met exactly looked overspent."""
+    release: list[tuple[Event, int]] = [(PureEvent(epsilon=2.9657, adjacency=A), 1)]
+    assert (account(release, delta=DELTA, accountant="pld").epsilon or 0) > 2.9657
+    assert account(release, delta=DELTA).epsilon == 2.9657
+    many: list[tuple[Event, int]] = [(PureEvent(epsilon=0.07, adjacency=A), 400)]
+    assert account(many, delta=DELTA).accountant == "pld"
 
 
 def test_nothing_to_account_for_is_an_error() -> None:

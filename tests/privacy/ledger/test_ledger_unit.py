@@ -128,7 +128,7 @@ def test_a_ledger_of_another_unit_is_not_opened_and_the_refusal_says_what_to_do(
         Ledger.open(path, unit="record")
     said = str(refusal.value)
     assert "unit of this ledger is 'party', not 'record'" in said
-    assert "Let privacy.unit, or budget.unit of a deployment, be 'party'" in said
+    assert "Let privacy.unit = 'party' (in a deployment, of its budget)" in said
     assert "fedpriv ledger init --unit record" in said
     assert "loses at most what both ledgers say together" in said
     Ledger.open(path).close()

@@ -34,7 +34,9 @@ def test_gaussian_noise_spends_its_budget_and_no_more(
     assert plan.noise_multiplier == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["basic", "advanced", "zcdp-simple", "zcdp", "tcdp", "rdp", "gdp"])
+@pytest.mark.parametrize(
+    "name", ["basic", "advanced", "zcdp-simple", "zcdp", "tcdp", "ctcdp", "rdp", "gdp"]
+)
 @given(epsilon=st.floats(0.05, 10), rounds=st.integers(1, 100))
 @settings(max_examples=8)
 def test_every_accountant_can_be_calibrated_to(name: str, epsilon: float, rounds: int) -> None:
@@ -135,7 +137,7 @@ def test_an_accountant_that_cannot_hold_the_run_says_why() -> None:
 
 def test_accountant_names_are_fixed() -> None:
     assert list(ACCOUNTANTS) == [
-        "basic", "advanced", "zcdp-simple", "zcdp", "tcdp", "rdp", "pld", "gdp",
+        "basic", "advanced", "zcdp-simple", "zcdp", "tcdp", "ctcdp", "rdp", "pld", "gdp",
     ]  # fmt: skip
 
 

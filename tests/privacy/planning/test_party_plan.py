@@ -113,6 +113,13 @@ def test_a_plan_states_its_unit_and_what_a_party_can_do() -> None:
         assert made.epsilon == pytest.approx(expected, rel=1e-9)
 
 
+def test_a_clip_norm_that_moves_is_none_of_the_plans() -> None:
+    made = plan(moves=True)
+    assert made.clip_norm is None
+    assert "the clip, 0.5 in the first round, which follows what was released" in made.query
+    assert plan().clip_norm == 0.5
+
+
 def test_half_the_noise_is_refused() -> None:
     with pytest.raises(BudgetExceeded):
         plan(multiplier=6.0)

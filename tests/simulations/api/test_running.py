@@ -62,7 +62,7 @@ def test_another_strategy_leaves_the_options_of_the_old_one_behind() -> None:
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"epsilon": 0.5}, "epsilon is not a known key"),
+        ({"epsilon": 0.5}, r'privacy.epsilon=…, or in Python privacy=\{"epsilon": …\}'),
         ({"privacy": {"epsilonn": 0.5}}, "Did you mean 'epsilon'"),
         ({"privacy": {"epsilon": -1}}, "privacy.epsilon must be greater than 0"),
         ({"privacy": {"epsilon": None}}, "privacy.epsilon must be text"),

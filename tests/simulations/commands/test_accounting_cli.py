@@ -51,6 +51,7 @@ def test_all_sets_every_accountant_side_by_side() -> None:
     )  # fmt: skip
     printed = fedpriv_json(*arguments)
     assert printed["accountants"]["tcdp"] == pytest.approx(1.408415, rel=1e-6)
+    assert printed["accountants"]["ctcdp"] >= printed["accountants"]["tcdp"]
     assert printed["accountants"]["gdp"] is None
     assert "only full-batch Gaussian noise" in printed["reasons"]["gdp"]
     assert printed["epsilon"] == min(e for e in printed["accountants"].values() if e is not None)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Any]
 
-ORDER = Order(on="synthetic", epsilons=(0.5, 2.0), delta=1e-5, clip=0.5, epochs=3, seed=4)
+ORDER = Order(on=("synthetic",), epsilons=(0.5, 2.0), delta=1e-5, clip=0.5, epochs=3, seed=4)
 ARGUMENTS = (
     "protector", "train", "--on", "synthetic", "--epsilon", 2.0, "--epsilon", 0.5,
     "--delta", 1e-5, "--clip", 0.5, "--epochs", 3, "--seed", 4,
@@ -105,6 +105,7 @@ def test_a_state_of_another_training_is_not_taken_up(fedpriv: Command, tmp_path:
         (("--delta", 0.0), "delta"),
         (("--clip", 0.0), "clip"),
         (("--adjacency", "add-one"), "adjacency"),
+        (("--model", "forest"), "huber-svm"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_by_name(
@@ -124,6 +125,19 @@ def test_show_prints_the_card_and_its_hash(fedpriv: Command, trained: Path) -> N
     card = fedpriv("protector", "show", trained, "--json").json()
     assert card["settings"]["order"]["epsilons"] == [0.5, 2.0]
     assert [known["rounds"] in (4, 6) for known in card["horizons"]] == [True, True]
+
+
+def test_tasks_are_all_data_sets_with_all_models(fedpriv: Command, tmp_path: Path) -> None:
+    out = tmp_path / "many.json"
+    card = fedpriv(
+        *ARGUMENTS, "--model", "huber-svm", "--model", "mlp", "--hidden", 2, "--minibatch", 20,
+        "--gated", "--out", out, "--json",
+    ).json()  # fmt: skip
+    order, recipe = card["settings"]["order"], card["settings"]["recipe"]
+    assert (order["on"], order["models"]) == (["synthetic"], ["huber-svm", "mlp"])
+    assert recipe["minibatch"] == 20
+    assert load(out).protector.gated
+    assert "huber-svm, mlp" in fedpriv("protector", "show", out).out
 
 
 def test_show_refuses_a_file_that_was_changed(fedpriv: Command, trained: Path) -> None:

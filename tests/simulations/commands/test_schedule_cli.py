@@ -11,7 +11,7 @@ import pytest
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.planning.releases import gaussian_releases
-from fedpriv.privacy.schedules import momentum_step_limit
+from fedpriv.privacy.schedules import MomentumAware, momentum_step_limit
 from fedpriv.simulations.schedule_pictures import text_curve
 
 if TYPE_CHECKING:
@@ -88,6 +88,53 @@ def test_momentum_is_shown_with_the_step_that_its_bound_is_proved_for(fedpriv: C
     assert shown["gamma"] == pytest.approx(1 - 0.01 * limit)
 
 
+def test_a_plan_with_momentum_has_the_step_and_the_bound_of_its_theorem(fedpriv: Command) -> None:
+    command = ("schedule", "plan", *BUDGET, *PROBLEM, "--beta", 0.8, "--most", 3000, "--json")
+    uniform, aware = fedpriv(*command).json()
+    assert (uniform["schedule"], aware["schedule"]) == ("uniform", "momentum")
+    limit = momentum_step_limit(smoothness=0.26, strong_convexity=0.01, beta=0.8)
+    gamma, total = 1 - 0.01 * limit, gdp_mu(epsilon=1.0, delta=1e-6) ** 2 / 4
+    noise = MomentumAware(gamma=gamma, beta=0.8).noise(aware["rounds"], total=total)
+    risk = log(2)  # the theorem, unrolled: f* + γ·(…) + η·d·(noise left in v̂), round by round
+    moving = np.zeros(aware["rounds"])
+    for t, sigma in enumerate(noise, start=1):
+        moving *= 0.8
+        moving[t - 1] = 0.2
+        left = np.sum((moving[:t] / (1 - 0.8**t)) ** 2 * noise[:t] ** 2)
+        risk = gamma * risk + limit * 100 / 50_000**2 * left
+        assert sigma > 0
+    assert aware["bound"] == pytest.approx(risk)
+    assert aware["bound"] < uniform["bound"]
+
+
+def test_the_advantage_is_the_ratio_of_the_bounds_that_a_plan_has(
+    fedpriv: Command, tmp_path: Path
+) -> None:
+    common = (*BUDGET, "--records", 50_000, "--dimension", 100, "--most", 400)
+    span = ("--from", 2, "--to", 50, "--points", 3)
+    picture = tmp_path / "advantage.svg"
+    found = fedpriv(
+        "schedule", "advantage", *common, *span, "--svg", picture, "--json"
+    ).json()  # fmt: skip
+    assert [round(one["kappa"], 6) for one in found] == [2, 10, 50]
+    for one in found:
+        plan = ("schedule", "plan", *common, "--kappa", repr(one["kappa"]), "--json")
+        uniform, dynamic = fedpriv(*plan).json()
+        assert one["uniform_rounds"] == uniform["rounds"]
+        assert one["dynamic_bound"] == dynamic["bound"]
+        assert one["advantage"] == uniform["bound"] / dynamic["bound"] >= 1
+    assert found[0]["advantage"] > 2 > found[-1]["advantage"]  # conditioning is what it needs
+    assert picture.read_text().startswith("<?xml")
+
+
+def test_no_advantage_is_claimed_where_a_bound_says_nothing(fedpriv: Command) -> None:
+    command = ("schedule", "advantage", "--records", 50, "--points", 2, "--most", 5)
+    assert [one["advantage"] for one in fedpriv(*command, "--json").json()] == [None, None]
+    text = fedpriv(*command).out
+    assert text.count("–") == 2
+    assert "└" not in text
+
+
 def test_show_draws_three_curves_and_a_picture(fedpriv: Command, tmp_path: Path) -> None:
     target = tmp_path / "dynamic.svg"
     done = fedpriv("schedule", "show", "dynamic", "--rounds", 30, "--kappa", 10, "--svg", target)
@@ -107,6 +154,8 @@ def test_show_draws_three_curves_and_a_picture(fedpriv: Command, tmp_path: Path)
         (("show", "step", "--every", 0), "every must be an integer of at least 1"),
         (("show", "dynamic", "--gamma", 1.5), "gamma must lie strictly between 0 and 1"),
         (("plan", "--epsilon", 1, "--delta", 0, *PROBLEM), "delta must be positive"),
+        (("advantage", "--from", 1), "kappa must range from above 1 upwards"),
+        (("advantage", "--points", 0), "points must be an integer of at least 1"),
     ],
 )
 def test_bad_input_is_one_message(fedpriv: Command, arguments: Any, reason: str) -> None:

@@ -37,7 +37,7 @@ def test_every_schedule_of_the_example_is_one() -> None:
     (example,) = blocks("toml")
     lines = [line.removeprefix("# ") for line in example.splitlines()]
     variants = [line for line in lines if line.startswith(("schedule =", "sampling_rate ="))]
-    assert len(variants) == 8
+    assert len(variants) == 9
     for variant in variants:
         stated = re.search(r'optimiser = "([a-z-]+)"', variant)
         optimiser = stated[1] if stated else "sgd"

@@ -153,3 +153,18 @@ def test_the_papers_experiments_are_tuned_on_public_digits_and_know_what_was_pub
     assert curves["agd"][0.8] == pytest.approx(0.922)
     assert experiment.privacy.delta == 1e-8
     assert {cell.experiment.privacy.adjacency for cell in cells(experiment)} == {"add-remove"}
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "published"), [("l2p2021_svm", 0.1, 0.888), ("l2p2021_mlp", 0.05, 0.714)]
+)
+def test_the_other_panels_of_learned_protection_know_what_was_published(
+    name: str, epsilon: float, published: float
+) -> None:
+    experiment = read_experiment(built_in_experiments()[name])
+    axes = experiment.compare
+    assert axes is not None
+    assert axes.published_accuracies["L2P"][epsilon] == pytest.approx(published)
+    assert len(axes.published_accuracies["L2P"]) == len(axes.epsilons)
+    assert {"L2P", "gradient-perturbation"} == {entry.title for entry in axes.strategies}
+    assert {cell.experiment.privacy.adjacency for cell in cells(experiment)} == {"add-remove"}

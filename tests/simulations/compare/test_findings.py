@@ -12,6 +12,7 @@ from scipy import stats
 
 from fedpriv.simulations.compare.findings import findings
 from fedpriv.simulations.compare.intervals import mean_interval, paired_difference
+from fedpriv.simulations.compare.panels import panel
 from fedpriv.simulations.compare.plots import save_plot, text_plot
 from fedpriv.simulations.compare.rows import Row, sorted_rows
 
@@ -96,6 +97,39 @@ def test_pairing_removes_what_seeds_share(values: list[float], shift: float) -> 
     interval = paired_difference([value + shift for value in values], values)
     assert interval.mean == pytest.approx(shift, abs=1e-12)
     assert (interval.half_width or 0) < 1e-12
+
+
+def test_the_best_strategy_of_a_budget_is_named_with_its_lead_over_the_next() -> None:
+    rows = [
+        row("own", GOOD, epsilon=1.0),
+        row("rival", [value - 0.02 for value in GOOD], epsilon=1.0),
+        row("noisy", NOISY, epsilon=1.0),
+        row("own", NOISY, epsilon=0.1),
+        row("rival", NOISY[::-1], epsilon=0.1),
+    ]
+    undecided, decided = findings(rows)[:2]
+    assert undecided == "At ε = 0.1 own and rival cannot be told apart."
+    assert decided == "At ε = 1 own is ahead of rival, the next of 2, by 2.00 points."
+    close = [*rows[:1], row("rival", GOOD[::-1], epsilon=1.0), rows[2]]
+    assert findings(close)[0] == (
+        "At ε = 1 own and rival cannot be told apart, and own is ahead of the other 1."
+    )
+    assert not any("ahead" in finding for finding in findings(rows[:1]))
+
+
+def test_regressions_are_led_by_the_smallest_error() -> None:
+    def regression(label: str, rmse: float, loss: float) -> Row:
+        errors = [rmse, rmse + 0.01, rmse - 0.01]
+        one = row(label, [0.0] * 3, epsilon=1.0, loss=loss)
+        results = [
+            {**result, "accuracy": None, "rmse": error}
+            for result, error in zip(one.results, errors, strict=True)
+        ]
+        return Row.of(results)
+
+    # Losses of different kinds say nothing about each other.
+    (sentence,) = findings([regression("huber", 0.5, 0.1), regression("squared", 0.4, 0.2)])
+    assert sentence == "At ε = 1 squared is ahead of huber, by 0.1 of RMSE."
 
 
 def test_close_to_non_private_is_said_with_the_interval_of_the_loss() -> None:
@@ -249,21 +283,21 @@ def test_the_plot_puts_higher_accuracy_higher_and_names_everything() -> None:
         row("good", GOOD, epsilon=1.0),
         row("bad", NOISY, epsilon=1.0),
     ]
-    drawn = text_plot(rows).splitlines()
+    drawn = text_plot(panel(rows)).splitlines()
     area = [line for line in drawn if "┤" in line]
     height = {mark: next(i for i, line in enumerate(area) if mark in line) for mark in "●■─"}
     assert height["─"] <= height["●"] < height["■"]
     text = "\n".join(drawn)
     assert all(word in text for word in ("● good", "■ bad", "─ non-private", "0.1", "77.6 %"))
     marks = [line.index("●") for line in area if "●" in line]
-    assert text_plot([EXACT]) == ""
+    assert text_plot(panel([EXACT])) == ""
     assert marks
 
 
 def test_the_same_numbers_make_the_same_pictures(tmp_path: Path) -> None:
     rows = [EXACT, row("good", GOOD, epsilon=0.1), row("bad", NOISY, epsilon=1.0)]
-    first = [path.read_bytes() for path in save_plot(rows, tmp_path / "a", title="t")]
-    second = [path.read_bytes() for path in save_plot(rows, tmp_path / "b", title="t")]
+    first = [path.read_bytes() for path in save_plot(panel(rows), tmp_path / "a")]
+    second = [path.read_bytes() for path in save_plot(panel(rows), tmp_path / "b")]
     assert len(first) == 2
     assert first == second
 

@@ -223,6 +223,9 @@ _TAMPERED: dict[str, Callable[[Any], Any]] = {
         clip_norm=2 * query.clip_norm,
         grid=replace(query.grid, step=2 * query.grid.step),
     ),
+    "more noise": lambda query: replace(
+        query, event=replace(query.event, relative_noise=2 * query.event.relative_noise)
+    ),
     "other model": lambda query: replace(query, theta=query.theta + 1.0),
 }
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from dataclasses import dataclass, field, replace
 
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, derive_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fedpriv.simulations.deploy.keys import node_public
 from fedpriv.simulations.deploy.members.roster import Member, Roster
 from fedpriv.simulations.deploy.members.rotation import rotation
 
 
 def node_line(number: int) -> str:
-    """What a roster takes for a public node key."""
-    return f"ecdsa-sha2-nistp384 {b64encode(number.to_bytes(8, 'big')).decode()}"
+    """A public node key."""
+    return node_public(derive_private_key(number + 1, SECP384R1()))
 
 
 @dataclass

@@ -63,6 +63,7 @@ class Standing:
     server: ServerFolder
     parties: tuple[PartyFolder, ...]
     nursery: Nursery
+    schema: str = SCHEMA
     restarted: dict[Path, int] = field(default_factory=dict)
 
     def party(self, name: str) -> PartyFolder:
@@ -80,11 +81,18 @@ class Standing:
                 self.nursery.start(program)
 
     def written(self, name: str, **changes: dict[str, Any]) -> Experiment:
-        """An experiment; its name is that of the data, too."""
-        (self.root / f"{name}.toml").write_text(SCHEMA)
+        """An experiment, without the keys that are None; its name is that of the data, too."""
+        (self.root / f"{name}.toml").write_text(self.schema)
         values = {
             "data": {"schema": f"{name}.toml"},
-            **{table: {**keys, **changes.get(table, {})} for table, keys in EXPERIMENT.items()},
+            **{
+                table: {
+                    key: value
+                    for key, value in {**keys, **changes.get(table, {})}.items()
+                    if value is not None
+                }
+                for table, keys in EXPERIMENT.items()
+            },
         }
         path = self.root / f"experiment-{name}.toml"
         path.write_text(to_toml(values))
@@ -181,26 +189,52 @@ def model(directory: Path) -> Any:
 
 
 @contextmanager
-def standing(names: tuple[str, ...] = FOUR, **policy: Any) -> Iterator[Standing]:
-    """Found a federation, start it, and end every process of it whatever happens."""
+def standing(
+    names: tuple[str, ...] = FOUR,
+    *,
+    schema: str = SCHEMA,
+    write: Callable[[Path, int, int], None] = write_records,
+    budget: dict[str, Any] | None = None,
+    stated: int | None = None,
+    nursery: Nursery | None = None,
+    **policy: Any,
+) -> Iterator[Standing]:
+    """Found a federation, start it, and end every process of it whatever happens.
+
+    Args:
+        names: Of the parties.
+        schema: Of their tables.
+        write: Writes a table of so many records, by a seed.
+        budget: Of the federation, beside ε and the composition.
+        stated: The number of records that each party states where the true one is private.
+        nursery: Of another federation, too; by itself it is closed at the end.
+        policy: Of every party.
+    """
     with ExitStack() as stack:
         place = MEMORY if MEMORY.is_dir() else None
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place)))
-        (root / "clinics.toml").write_text(SCHEMA)
+        (root / "clinics.toml").write_text(schema)
         values = federation_values(
             names,
             schema=str(root / "clinics.toml"),
-            budget={"epsilon": 1e6, "composition": "rdp"},
+            budget={"epsilon": 1e6, "composition": "rdp", **(budget or {})},
             policy=policy,
         )
         founded = found(parse_federation(values), root / "deployment")
         for number, folder in enumerate(founded.parties):
-            write_records(folder.root / "records.csv", HELD[number], seed=number)
-            rebundle(folder)
+            write(folder.root / "records.csv", HELD[number], number)
+            rebundle(folder, records=stated)
             add([folder.bundle], founded.server.root)
-        nursery = Nursery()
-        stack.callback(nursery.close)
-        live = Standing(root=root, server=founded.server, parties=founded.parties, nursery=nursery)
+        if nursery is None:
+            nursery = Nursery()
+            stack.callback(nursery.close)
+        live = Standing(
+            root=root,
+            server=founded.server,
+            parties=founded.parties,
+            nursery=nursery,
+            schema=schema,
+        )
         for member in (founded.server, *founded.parties):
             stack.callback(stop, member)
         live.start(live.server)

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 from time import time_ns
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import httpx
 import numpy as np
 import pytest
 
@@ -20,10 +22,11 @@ from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.secagg import FixedPoint
-from fedpriv.simulations.deploy.flower import ahead
+from fedpriv.simulations.deploy.flower import ahead, worker
 from fedpriv.simulations.deploy.flower.ahead import Ahead
 from fedpriv.simulations.deploy.flower.pace import Pace
 from fedpriv.simulations.deploy.flower.supernode import paused
+from fedpriv.simulations.deploy.flower.tasks import Runtime
 from fedpriv.simulations.deploy.run.client import open_signed
 from tests.federation.deployed.deployments import Deployment
 
@@ -245,3 +248,26 @@ def test_a_node_awaits_its_worker_with_short_pauses_and_the_server_at_its_pace(
     pause(0.5)  # a message has come
     pause(3)
     assert slept == [1.5, 0.02, 0.5]
+
+
+def test_a_worker_asks_again_whatever_its_node_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One 500 of a SuperLink whose database was busy ended it, and every run waited for it."""
+    asked = httpx.Request("POST", "https://server/acquire-task")
+    answers: list[BaseException] = [
+        httpx.ConnectError("not up"),
+        httpx.HTTPStatusError("500", request=asked, response=httpx.Response(500)),
+        KeyboardInterrupt(),
+    ]
+
+    def acquire(_wanted: object) -> NoReturn:
+        raise answers.pop(0)
+
+    slept = list[float]()
+    monkeypatch.setattr("fedpriv.simulations.deploy.flower.worker.time.sleep", slept.append)
+    monkeypatch.setattr(Runtime, "client", lambda *_: SimpleNamespace(AcquireTask=acquire))
+    with pytest.raises(KeyboardInterrupt):
+        worker.work("server", Runtime(address="127.0.0.1:1", secret=b"s" * 32))
+    assert slept == [1.0, 1.0]
+    assert capsys.readouterr().out.count("asks again: 500") == 1

@@ -7,9 +7,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, derive_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import SSHCertificateBuilder, SSHCertificateType
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fedpriv.simulations.deploy.keys import node_public
 from fedpriv.simulations.deploy.members.epochs import chain_changes, require_successor
 from fedpriv.simulations.deploy.members.roster import (
     Member,
@@ -364,3 +368,27 @@ def test_a_rotation_needs_whole_keys_and_signatures() -> None:
     stated = rotation("north", replaced=bytes(32), new=key)
     assert stated.lost
     assert Rotation.from_dict(stated.to_dict()) == stated
+
+
+def test_a_node_key_has_one_form_and_nobody_brings_that_of_another_in_a_certificate() -> None:
+    """It was read as the key that it is about: its bearer sat at the other one's node."""
+    chain = Chain()
+    victim, row = derive_private_key(9, SECP384R1()), chain.member("squatter")
+    certificate = (
+        SSHCertificateBuilder()
+        .public_key(victim.public_key())
+        .serial(1)
+        .type(SSHCertificateType.USER)
+        .key_id(b"")
+        .valid_principals([b"north"])
+        .valid_before(2**63)
+        .valid_after(0)
+        .sign(Ed25519PrivateKey.generate())
+    )
+    line = " ".join(certificate.public_bytes().decode().split()[:2])
+    key = node_public(victim)
+    assert line.startswith("ecdsa-sha2-nistp384")
+    for false in (line, f"{key} comment", f"{key}\n", "ecdsa-sha2-nistp384 AAAA", "", "ssh-rsa A"):
+        with pytest.raises(ValueError, match="must be one line of a public EC key"):
+            replace(row, node=false)
+    assert replace(row, node=key).node == key

@@ -202,6 +202,29 @@ def test_an_instruction_has_one_reply_and_none_after_it_has_expired(
     late = answer_to(short)
     time.sleep(max(0.0, short.metadata.created_at + 2.1 - time.time()))
     assert status(lambda: hostile.push(late)) == REFUSED
+    # For a SuperNode, that is its run's end: see `while_running`.
+    assert status(lambda: hostile.confirm(short.metadata.message_id, run=live.run)) == REFUSED
+
+
+@pytest.mark.parametrize("seconds", [nan, inf, -1e308])
+def test_how_long_a_party_says_it_took_costs_nobody_else_anything(
+    live: Fleet, victim: Node, hostile: Node, seconds: float
+) -> None:
+    """The SuperLink adds it up in the row of the run, which everybody needs."""
+    own = answer_to(received(live, hostile), repr(seconds).encode())
+    own.metadata.__dict__["_message_id"] = own.object_id
+    hostile.client.PushMessages(
+        PushMessagesRequest(
+            node=hostile.named,
+            messages_list=[message_to_proto(own)],
+            message_object_trees=[get_object_tree(own)],
+            clientapp_runtime_list=[seconds],
+        )
+    )
+    assert state_of(live.server, str(live.run)) == "running"
+    asked = received(live, victim)
+    victim.reply(answer_to(asked, f"after {seconds}".encode()))
+    assert [opened(reply) for reply in live.replies(asked)] == [f"after {seconds}".encode()]
 
 
 def test_a_party_cannot_push_objects_of_another_ones_reply(

@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from flwr.app import Message
 from flwr.app.message import remove_content_from_message
@@ -27,6 +28,7 @@ from flwr.proto.runtime_pb2 import (
 )
 from flwr.supercore.constant import TaskType
 from flwr.supercore.fab import Fab
+from flwr.supercore.heartbeat import HeartbeatFailure
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
     get_object_tree,
@@ -36,6 +38,7 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.run import Run, RunNotRunningException
 from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode import fleet_http_connection
 from flwr.supernode import start_client_internal as loop
 from flwr.supernode.nodestate import nodestate_factory
 from flwr.supernode.servicer.runtime import runtime_handlers as handlers
@@ -69,6 +72,7 @@ class Node:
     config: dict[str, Any] = field(default_factory=lambda: dict(CONFIG))
     lost: bool = False
     ended: bool = False
+    withdrawn: bool = False
     fetched: int = 0
     sent: list[Message] = field(default_factory=list)
 
@@ -92,6 +96,10 @@ class Node:
                 raise ObjectUnavailableError(name)
             return contents[name]
 
+        def confirm(_run: int, _name: str) -> None:
+            if self.withdrawn:  # the SuperLink's 403, whatever it is for
+                raise RunNotRunningException
+
         def get_fab(name: str, _run: int) -> Fab:
             self.fetched += 1
             return Fab(hash_str=name, content=bomb(), verifications={})
@@ -104,7 +112,7 @@ class Node:
             get_run=lambda run: replace(Run.create_empty(run), override_config=self.config),
             get_fab=get_fab,
             pull_object=pull_object,
-            confirm_message_received=lambda _run, _name: None,
+            confirm_message_received=confirm,
             trusted_entities=None,
         )
 
@@ -239,6 +247,21 @@ def test_a_message_whose_run_ends_while_it_comes_is_left_and_holds_up_no_other(n
     assert node.replies() == ["answer"]
 
 
+def test_a_message_that_is_withdrawn_when_it_has_come_leaves_no_reply_behind(node: Node) -> None:
+    """Its reply was sent for the next message, whose own one then waited for the one after that."""
+    node.withdrawn = True
+    assert node.take() is None
+    assert node.acquire() is None
+    assert node.state.msg_store == {}
+    node.withdrawn = False
+    assert node.take() == RUN
+    task = node.acquire()
+    question = node.read(task)
+    node.answer(task, question)
+    assert node.replies() == ["answer"]
+    assert node.sent[-1].metadata.reply_to_message_id == question.metadata.message_id
+
+
 def test_a_task_that_its_worker_gives_up_is_answered_with_the_reason(node: Node) -> None:
     node.take()
     task = node.acquire()
@@ -308,9 +331,25 @@ def test_a_server_that_answers_nonsense_is_asked_again(node: Node) -> None:
         raise RuntimeError("a page of HTML")
 
     given = {"state": node.state, "object_store": node.store, "node_config": {}}
+    given["confirm_message_received"] = print
     pulled = supernode.careful(lambda **more: more["receive"](), News())
     assert pulled(**given, receive=nonsense) is None
     assert pulled(**given, receive=lambda: None) is None
+
+
+def test_heartbeats_go_on_after_an_answer_that_nobody_expects(node: Node) -> None:
+    """After one 500, the server took a party for gone that asked it for messages all the time."""
+    answers = iter([500, 403, 200])
+
+    def beat() -> bool:
+        answer = httpx.Response(next(answers), request=httpx.Request("POST", "https://server"))
+        return answer.raise_for_status().is_success
+
+    sender = vars(fleet_http_connection)["HeartbeatSender"](beat)
+    for _ in range(2):
+        with pytest.raises(HeartbeatFailure):  # which it tries again after
+            sender._heartbeat()
+    sender._heartbeat()
 
 
 def test_flower_has_everything_that_is_changed() -> None:

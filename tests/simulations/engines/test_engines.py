@@ -11,7 +11,6 @@ import sys
 import time
 import zipfile
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,7 @@ from fedpriv.simulations.experiment.file import parse_experiment, read_experimen
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, check, prepare, train
 from fedpriv.simulations.run.session import carry_on, reopen, start
 from tests.simulations.engines.planting import plant, ran
+from tests.simulations.engines.rays import needs_ray, on_ray
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -341,21 +341,6 @@ def test_the_app_bundle_is_a_reference_without_code_or_data(tmp_path: Path) -> N
     names = set(zipfile.ZipFile(bundle).namelist())
     assert "pyproject.toml" in names
     assert not [name for name in names if name.endswith((".py", ".csv"))]
-
-
-needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-
-
-def on_ray(file: Path, out: Path, *, mark: str = "", folder: Path = ROOT) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [Path(sys.executable).parent / "fedpriv", "run", file, "--engine", "ray", "--out", out],
-        cwd=folder,
-        env={**os.environ, "FEDPRIV_MARK": mark},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
 
 
 @needs_ray

@@ -128,6 +128,8 @@ def test_a_missing_table_is_named() -> None:
         ({"name": "gradient-pertubation"}, "Did you mean 'gradient-perturbation'?"),
         ({"rouns": 3}, "strategy.rouns is not a known key. Did you mean 'rounds'?"),
         ({"rounds": 0}, "strategy.rounds must be at least 1, got 0."),
+        ({"rounds": "ten"}, "strategy.rounds must be an integer, got 'ten'."),
+        ({"rounds": 2.5}, "strategy.rounds must be an integer, got 2.5."),
         ({"clip": "tight"}, "strategy.clip must be"),
     ],
 )
@@ -209,6 +211,9 @@ def test_strategies_of_one_seed_share_their_parties() -> None:
     base = parse_experiment(changed())
     other = base.replaced(strategy={"rounds": 5}, privacy={"epsilon": 9.0})
     assert other.seed_of("partition") == base.seed_of("partition")
+    bounded = base.replaced(data={"feature_norm": 3.0, "intercept": 0.5, "scaling": "divide"})
+    assert bounded.seed_of("test split") == base.seed_of("test split")
+    assert bounded.run_name != base.run_name
     assert base.replaced(run={"seed": 1}).seed_of("partition") != base.seed_of("partition")
     assert base.seed_of("partition") != base.seed_of("start")
 

@@ -14,7 +14,7 @@ import pytest
 
 from fedpriv.simulations.compare.cells import Cell, check_cell
 from fedpriv.simulations.experiment import guests
-from fedpriv.simulations.experiment.catalogue import strategy_info
+from fedpriv.simulations.experiment.catalogue import checked, strategy_info
 from fedpriv.simulations.experiment.file import parse_experiment, read_experiment
 from fedpriv.simulations.run.prepare import build_strategy, prepare
 from fedpriv.simulations.run.session import reopen
@@ -170,6 +170,16 @@ def test_the_list_shows_the_strategies_of_a_file(fedpriv: Command, file: Path) -
         (None, "missing.py:X", r"'missing.py:X': .* cannot be read: No such file"),
         (STRATEGY, "mine.py:Sign", r"defines no 'Sign'. It defines: SignDescent, SignOptions\.$"),
         (STRATEGY, "mine.py:np", r"'mine.py:np' is no strategy: .* must have INFO"),
+        (
+            STRATEGY.replace("INFO =", "info ="),
+            "mine.py:SignDescent",
+            r"no strategy: the class, or its file, must have INFO, a StrategyInfo, and has none\.",
+        ),
+        (
+            STRATEGY.replace("_update", "_udpate"),
+            "mine.py:SignDescent",
+            r"must define _update\(release\), which Nois.*It has '_udpate': is '_update' meant\?$",
+        ),
         ("x = 1\ny = 1 / 0\n", "mine.py:x", r"mine.py, line 2 \(y = 1 / 0\): ZeroDivisionError"),
         ("def f(:\n", "mine.py:f", r"mine.py, line 1: invalid syntax"),
         ("import sys\nsys.exit(3)\n", "mine.py:f", r"mine.py, line 2 .*SystemExit"),
@@ -187,7 +197,43 @@ def test_what_is_wrong_with_a_guest_is_said_in_one_sentence(
     before = set(sys.modules)
     with pytest.raises(ValueError, match=message):
         strategy_info(reference, {})
-    assert not {m for m in set(sys.modules) - before if "guest" in m} or code == STRATEGY
+    assert not {m for m in set(sys.modules) - before if "guest" in m} or "class" in str(code)
+
+
+def test_a_file_without_a_name_is_refused_with_the_names_in_it(file: Path) -> None:
+    """Without being executed: whoever reads an experiment of somebody else's runs nothing."""
+    file.with_name("mine.py").write_text("class Mine: ...\n1 / 0\n")
+    named = file.read_text().replace("mine.py:SignDescent", "mine.py")
+    file.write_text(named)
+    with pytest.raises(ValueError, match=r"strategy.name .* as in mine.py:Mine; .* defines Mine\."):
+        read_experiment(file)
+    with pytest.raises(ValueError, match=r"strategy.name must be one of"):
+        checked(parse_experiment({"data": {"name": "synthetic"}, "strategy": {"name": "mine.py"}}))
+
+
+def test_a_loss_without_a_method_is_told_which(file: Path) -> None:
+    file.with_name("losses.py").write_text(
+        "from fedpriv.learning.losses import MarginLoss\n"
+        "class Mine(MarginLoss):\n"
+        "    lipschitz = smoothness = domain_radius = 1.0\n"
+        "    def value(self, score, y): return score\n"
+        "    def slop(self, score, y): return score\n"
+    )
+    chosen = ["model.name=linear", f"model.loss={file.with_name('losses.py')}:Mine"]
+    with pytest.raises(
+        ValueError,
+        match=r"losses.py:Mine' must define curvature\(score, y\), slope\(score, y\), which "
+        r"MarginLoss leaves to it\. It has 'slop': is 'slope' meant\?",
+    ):
+        prepare(read_experiment(file, chosen))
+
+
+def test_info_may_stand_in_the_file_and_build_in_the_class(file: Path) -> None:
+    head, info, rest = STRATEGY.partition("    INFO = StrategyInfo(")
+    fields, end, method = rest.partition("    )\n")
+    moved = head + method + "\n" + (info + fields + end).replace("\n    ", "\n").lstrip()
+    file.with_name("mine.py").write_text(moved)
+    assert build_strategy(prepare(read_experiment(file)), run="r").releases == 4
 
 
 def test_an_error_while_a_guest_is_built_names_its_line(file: Path, tmp_path: Path) -> None:
@@ -254,7 +300,7 @@ def test_a_deployed_party_executes_nothing_that_a_server_names(
     key: str, engine: str, tmp_path: Path
 ) -> None:
     """Whatever engine the server writes, and even if such a file lies on the party's disk."""
-    from fedpriv.simulations.deploy.run.client import _engagement
+    from fedpriv.simulations.deploy.run.client import _experiment
 
     mark = tmp_path / "executed"
     code = tmp_path / "evil.py"
@@ -271,7 +317,7 @@ def test_a_deployed_party_executes_nothing_that_a_server_names(
     for (section, option), value in names.items():
         lines[{"model": 1, "strategy": 2}[section]] += f'{option} = "{value}"\n'
     with pytest.raises(ValueError, match=re.escape("a deployment runs no code")):
-        _engagement("".join(lines), None, None)  # type: ignore[arg-type]
+        _experiment("".join(lines))
     assert not mark.exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -77,6 +78,7 @@ def test_the_loss_of_the_page_understated_is_refused_as_the_page_says(
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="engine 'ray' comes with the extra 'ray'")
+@pytest.mark.skipif("FEDPRIV_STRESS" not in os.environ, reason="FEDPRIV_STRESS=1: a minute")
 def test_parties_in_processes_of_their_own_run_the_same_code(tmp_path: Path) -> None:
     """A strategy and a module with frozen weights at once, on Ray as in one process."""
     pytest.importorskip("sklearn", reason="the digits come with the extra 'data'")

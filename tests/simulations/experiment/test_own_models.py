@@ -63,6 +63,9 @@ class Frozen(nn.Module):
     def forward(self, x):
         return self.head(self.encoder(x))
 
+def bare():
+    return nn.Linear(64, 10)
+
 def plain(features, classes):
     return nn.Linear(features, classes)
 
@@ -174,7 +177,12 @@ def test_options_and_shape_of_the_file_reach_the_module(file: Path) -> None:
         ("moody", {}, r"must make the same module whenever it is called, and \['bias'\]"),
         ("nothing", {}, "must make a torch.nn.Module, got None"),
         ("np", {}, "must be a class or function"),
-        ("Mlp", {"options": {"widht": 3}}, "unexpected keyword argument 'widht'"),
+        (
+            "Mlp",
+            {"options": {"widht": 3}},
+            "must take features, .* Did you mean 'width' by 'widht'",
+        ),
+        ("bare", {}, r"and takes \(\) \(got an unexpected .* model.options has: nothing\."),
         ("Cnn", {"shape": [2, 8, 8]}, r"\(2, 8, 8\), must have as many numbers .* 64; got 128"),
     ],
 )

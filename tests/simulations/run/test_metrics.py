@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as peer
 
 import fedpriv
+from fedpriv.learning.crew import Crew
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Softmax
 from fedpriv.learning.models import LinearModel
 from fedpriv.simulations.experiment.file import parse_experiment
@@ -137,6 +138,26 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedpriv.simulations.run.evaluation._CHUNK", 7)
     assert made.measure(theta, loss=0.0) == whole
     assert np.array_equal(made.wrong(theta), wrong)
+
+
+@pytest.mark.parametrize(
+    "loss", [Logistic(), HuberRegression(threshold=1.0)], ids=["classes", "numbers"]
+)
+def test_a_score_does_not_depend_on_who_computes_it(
+    loss: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, theta, scores = evaluator(loss)
+    plain = loss.value(torch.from_numpy(scores), made.labels).mean().item()
+    monkeypatch.setattr("fedpriv.simulations.run.evaluation._FEW", 57)
+    monkeypatch.setattr("fedpriv.simulations.run.evaluation._SMALL", 1)
+    assert len(made._pieces) == 7
+    found = {replace(made, crew=Crew(size)).score(theta) for size in (1, 2, 3, 9)}
+    assert len(found) == 1
+    score = found.pop()
+    assert score is not None
+    assert score.loss == pytest.approx(plain, rel=1e-5)
+    if isinstance(loss, Logistic):
+        assert score.accuracy == np.mean((scores >= 0) == (made.labels.numpy() > 0))
 
 
 # In a run

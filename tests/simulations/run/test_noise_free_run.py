@@ -12,6 +12,7 @@ import pytest
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.compare.cells import cells, collect, run_cell
 from fedpriv.simulations.compare.comparison import Comparison
+from fedpriv.simulations.compare.panels import panel
 from fedpriv.simulations.compare.plots import draw, text_plot
 from fedpriv.simulations.compare.report import cell_columns
 from fedpriv.simulations.experiment.file import parse_experiment, read_experiment
@@ -193,9 +194,9 @@ def test_reports_and_plots_print_infinity(comparison: Comparison) -> None:
     columns = cell_columns(comparison.rows, comparison.experiment)
     assert columns["ε"] == ["–", "–", "–", "0.5", "0.5", "∞", "∞"]
     assert columns["strategy"][-1] == "output-perturbation (no privacy)"
-    axis = next(line for line in text_plot(comparison.rows).splitlines() if "ε " in line)
+    axis = next(line for line in text_plot(panel(comparison.rows)).splitlines() if "ε " in line)
     assert axis.split() == ["ε", "0.5", "∞"]
     axes = new_figure(width=4, height=3).add_subplot()
-    draw(axes, comparison.rows, title="")
+    draw(axes, panel(comparison.rows))
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0.5", "∞"]
     assert comparison.to_frame()["epsilon_budget"].tolist()[3:] == [0.5, 0.5, inf, inf]

@@ -120,6 +120,10 @@ def test_a_new_ledger_is_made_when_told_and_never_over_another(
         assert ledger.settings.unit == "record"
         assert ledger.left().share < 1e-6
     before = rows(path)
+    done = released(fedpriv, study, path, "more", "--set", "privacy.epsilon=0.2")
+    assert done.code == 2
+    assert "the ledger is used up" in done.message
+    assert "Plan for less" not in done.message  # no plan is small enough
     done = released(fedpriv, study, path, "two", "--new-ledger")
     assert done.code == 2
     assert "exists already" in done.message
@@ -139,6 +143,23 @@ def test_a_ledger_of_another_unit_is_not_charged(
     assert "unit of this ledger is 'party', not 'record'" in done.message
     assert rows(path) == before
     assert not (study.parent / "out").exists()
+
+
+def test_all_terms_of_a_ledger_that_do_not_fit_are_named_with_the_one_that_would(
+    fedpriv: Command, study: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.ledger"
+    made = fedpriv("ledger", "init", path, "--data-name", "clinic", "--epsilon", 2, "--delta", 1e-6,
+                   "--unit", "person", "--adjacency", "add-remove")  # fmt: skip
+    assert made.code == 0, made.err
+    done = released(fedpriv, study, path, "out")
+    assert done.code == 2
+    for words in (
+        "unit of this ledger is 'person', not 'record', and adjacency of this ledger is 'add-rem",
+        "Let privacy.unit = 'person' and privacy.adjacency = 'add-remove'",
+        "`fedpriv ledger init --unit record --adjacency replace-one`",
+    ):
+        assert words in done.message
 
 
 @pytest.mark.parametrize(

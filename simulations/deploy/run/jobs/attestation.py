@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from fedpriv._toml import read_toml
-from fedpriv.federation.deployed.statement_document import make_document, members_of
+from fedpriv.federation.deployed.statements.statement_document import make_document, members_of
 from fedpriv.federation.protocol.errands import Attest, Attested
 from fedpriv.privacy.statement.signed import PartySignature, SignedStatement, sign_as_server
 from fedpriv.simulations.deploy.keys import identity_public

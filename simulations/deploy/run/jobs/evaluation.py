@@ -29,7 +29,7 @@ from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.deploy.run.closed import EVALUATION
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
-from fedpriv.simulations.deploy.run.server import PATIENCE, deployed_federation
+from fedpriv.simulations.deploy.run.server import PATIENCE, deployed_federation, stated_plan
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.files import PRIVATE, private, read_json, write_json
 from fedpriv.simulations.run.ledgers import mark_of, require_known, require_room
@@ -124,7 +124,10 @@ def carry_out(
         _require_latest(ledger, directory)
         require_room(ledger, strategy.plan, run=terms.run)
         strategy.attach(_run(terms, ledger))
-        parties = deployed_federation(prepared, roster, grid, seal=seal, patience=patience)
+        plan = stated_plan(strategy, run=terms.run)
+        parties = deployed_federation(
+            prepared, roster, grid, seal=seal, patience=patience, plan=plan
+        )
         train(strategy, parties, lambda _query, _answer: True)
         rows, head = mark_of(ledger)
         result = _result(strategy, terms, directory)

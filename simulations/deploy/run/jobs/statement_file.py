@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedpriv._durable import replace_file
-from fedpriv.federation.deployed.statement_document import Member
-from fedpriv.federation.deployed.verifying import Pinned
+from fedpriv.federation.deployed.statements.statement_document import Member
+from fedpriv.federation.deployed.statements.verifying import Pinned
 from fedpriv.privacy.statement.signed import NotCanonical, read_signed
 from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.run.outcome import SIGNED

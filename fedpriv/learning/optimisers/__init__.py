@@ -1,0 +1,28 @@
+"""Server optimisers, and what may be put around one: start with `steps`."""
+
+from fedpriv.learning.optimisers.steps import (
+    AdaGrad,
+    Adam,
+    DebiasedMomentum,
+    Momentum,
+    Nesterov,
+    Optimiser,
+    Sgd,
+    Yogi,
+)
+from fedpriv.learning.optimisers.wrappers import Averaged, Projected, WarmUp, project
+
+__all__ = [
+    "AdaGrad",
+    "Adam",
+    "Averaged",
+    "DebiasedMomentum",
+    "Momentum",
+    "Nesterov",
+    "Optimiser",
+    "Projected",
+    "Sgd",
+    "WarmUp",
+    "Yogi",
+    "project",
+]

@@ -1,0 +1,38 @@
+"""What a strategy of one's own remembers and forgets to save: a warning, before a run is resumed.
+
+A run that is taken up again has the model, and what `_state` gave. Whatever else changed from round
+to round is as `__init__` made it, so that the run ends at another model. Privacy does not depend
+on it: the releases are paid for, and never drawn again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def remembered(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers and arrays among attributes, as they are now."""
+    return {
+        name: np.array(value)
+        for name, value in attributes.items()
+        if isinstance(value, int | float | np.ndarray | np.generic)
+    }
+
+
+def forgotten(
+    before: Mapping[str, Any], now: Mapping[str, Any], state: Mapping[str, Any]
+) -> list[str]:
+    """Which attributes are others than before, and neither by name nor by value in a state."""
+    saved, values = {name.strip("_") for name in state}, remembered(state).values()
+    return sorted(
+        name
+        for name, value in remembered(now).items()
+        if not (name in before and np.array_equal(value, before[name]))
+        and name.strip("_") not in saved
+        and not any(np.array_equal(value, each) for each in values)
+    )

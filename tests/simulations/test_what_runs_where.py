@@ -1,0 +1,195 @@
+"""Strategies × engines × who adds noise × samples × drop-outs: docs/what-runs-where.md is so.
+
+Every cell that says yes is run, every other one refused with the reason that the page gives: all
+of them on the engines `vectorized` and `local`; of the deployed ones those with samples, and what
+only a deployment refuses. ``FEDPRIV_STRESS=1`` runs all of these, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fedpriv._toml import to_toml
+from fedpriv.federation.queries.kinds import QUERIES
+from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.run.prepare import build_federation, check, prepare, train
+from fedpriv.strategies import STRATEGIES
+from tests.federation.deployed.deployments import FOUR, Deployment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PAGE = Path(__file__).parents[2] / "docs" / "what-runs-where.md"
+STRESS = "FEDPRIV_STRESS" in os.environ
+FORMS: Mapping[str, Mapping[str, Any]] = {
+    "joint": {"fit": "joint"},
+    "coordinate": {"rule": "coordinate"},
+    "quantile": {"rule": "quantile"},
+}
+SAMPLES = ("sampling_rate", "party_rate")
+REASONS = {
+    "a": "strategy.sampling_rate is not a known key",
+    "e": "a joint fit shows the server exact sums",
+    "j": "a joint fit needs every party",
+    "n": "adds no noise: its model may reveal any record",
+    "o": "noise_at must be 'server'",
+    "v": "control variates of the parties live in memory",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell of the table."""
+
+    strategy: str
+    form: str
+    column: str
+    verdict: str
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.strategy, self.form, self.column) if part)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What an experiment says of the strategy: little work, whatever it is."""
+        known = STRATEGIES[self.strategy].options.model_fields
+        chosen = {"name": self.strategy, **FORMS.get(self.form, {})}
+        for rounds in {"rounds", "horizon"} & set(known):
+            chosen[rounds] = 2
+        if "allow_swamped" in known:
+            chosen |= {"allow_swamped": True, "local_learning_rate": 0.1}
+        if "sample" in self.column:
+            chosen[next((key for key in SAMPLES if key in known), SAMPLES[0])] = 0.5
+        return chosen
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """For the largest unit that the strategy knows, or none where it promises nothing."""
+        values: dict[str, Any] = {
+            "adjacency": "add-remove" if "sample" in self.column else "replace-one"
+        }
+        info = STRATEGIES[self.strategy]
+        if info.private:
+            values |= {"epsilon": 20.0, "delta": 1e-5, "unit": _unit(self.strategy)}
+        if "shares" in self.column:
+            values["noise_at"] = "parties"
+        return values
+
+    def simulate(self, engine: str) -> None:
+        """Train for two rounds on parties of this process; also with one missing, if asked to."""
+        for missing in (0.0, 0.2) if self.column == "some missing" else (0.0,):
+            prepared = prepare(
+                parse_experiment(
+                    {
+                        "data": {"name": "synthetic", "partition": "iid", "parties": 5},
+                        "model": {"l2": 0.05},
+                        "strategy": self.options,
+                        "privacy": self.privacy,
+                        "run": {"engine": engine, "dropout": missing},
+                    }
+                ),
+                keep=True,
+            )
+            strategy = check(prepared)
+            assert strategy is not None
+            sums = build_federation(prepared, run=prepared.run, rounds=strategy.releases)
+            assert train(strategy, sums, lambda _query, _sum: True)
+            assert np.isfinite(strategy.theta).all()
+
+    def deploy(self, folder: Path) -> None:
+        """Train with four parties that hold their own records, ledgers and rules."""
+        unit = self.privacy.get("unit", "record")
+        deployment = Deployment(
+            folder=folder,
+            **FOUR,
+            policy={
+                "strategies": [self.strategy],
+                "queries": list(QUERIES),
+                "units": [unit],
+                "noise_at": "parties" if _noise_by_parties(self) else "server",
+                "min_noise": 0.001,
+                "max_clip": 10.0,
+                "max_local_steps": 100,
+            },
+            budget={
+                "epsilon": 40.0,
+                "delta": 1e-5,
+                "unit": unit,
+                "adjacency": self.privacy["adjacency"],
+            },
+        )
+        text = deployment.config(privacy=self.privacy, model={"l2": 0.05})
+        tables = {**tomllib.loads(text), "strategy": self.options}
+        deployment.run(folder / "server" / "runs" / "a", config=to_toml(tables))
+
+
+def _unit(strategy: str) -> str:
+    units = STRATEGIES[strategy].units
+    return (Unit.PARTY if Unit.PARTY in units else Unit.RECORD).value
+
+
+def _noise_by_parties(cell: Cell) -> bool:
+    return "shares" in cell.column or STRATEGIES[cell.strategy].noise_by == "parties"
+
+
+def table() -> list[Cell]:
+    """The cells of the page."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("| strategy | server |"))
+    columns = [cell.strip() for cell in lines[start].strip("|").split("|")][1:]
+    cells = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        which, *verdicts = (cell.strip() for cell in line.strip("|").split("|"))
+        name, _, form = which.partition(", ")
+        cells += [
+            Cell(strategy=name.strip("`"), form=form, column=column, verdict=verdict)
+            for column, verdict in zip(columns, verdicts, strict=True)
+        ]
+    return cells
+
+
+TABLE = table()
+SIMULATED = [cell for cell in TABLE if "deployed" not in cell.column]
+DEPLOYED = [cell for cell in TABLE if "deployed" in cell.column]
+ALWAYS = [
+    cell
+    for cell in DEPLOYED
+    if STRESS or cell.verdict in "nv" or (cell.verdict == "yes" and "sample" in cell.column)
+]
+
+
+def test_every_strategy_has_a_row_and_every_reason_is_explained() -> None:
+    assert {cell.strategy for cell in TABLE} == set(STRATEGIES)
+    page = PAGE.read_text(encoding="utf-8")
+    explained = set(re.findall(r"^- \*\*(\w)\*\* ", page, flags=re.MULTILINE))
+    assert explained == set(REASONS) == {cell.verdict for cell in TABLE} - {"yes"}
+
+
+@pytest.mark.parametrize("engine", ["vectorized", "local"])
+@pytest.mark.parametrize("cell", SIMULATED, ids=str)
+def test_a_simulation_runs_or_is_refused_as_the_page_says(cell: Cell, engine: str) -> None:
+    if cell.verdict == "yes":
+        cell.simulate(engine)
+        return
+    with pytest.raises(ValueError, match=REASONS[cell.verdict]):
+        cell.simulate(engine)
+
+
+@pytest.mark.parametrize("cell", ALWAYS, ids=str)
+def test_a_deployment_runs_or_is_refused_as_the_page_says(cell: Cell, tmp_path: Path) -> None:
+    if cell.verdict == "yes":
+        cell.deploy(tmp_path)
+        return
+    with pytest.raises(ValueError, match=REASONS[cell.verdict]):
+        cell.deploy(tmp_path)
