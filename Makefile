@@ -11,6 +11,8 @@ export FLWR_DISABLE_UPDATE_CHECK := 1
 export RAY_USAGE_STATS_ENABLED := 0
 # Threads of PyTorch that wait would spin, and take the processors from other tests.
 export OMP_WAIT_POLICY := PASSIVE
+# Tests start hundreds of processes: where nothing may be kept, each would compile fedpriv anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install demo test lint format kernels check suite stress flower-next bench clean
 
@@ -60,7 +62,7 @@ stress: $(STAMP) ## the deep form of the tests that have one: every way to make 
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit tests/simulations/test_what_runs_where.py
 	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/ledger/test_ledger_kill.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py tests/test_wheel.py tests/simulations/engines/test_training_engines.py tests/simulations/experiment/test_own_docs.py
-	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/simulations/deploy/test_real_network.py tests/simulations/deploy/test_real_delivery.py
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/simulations/deploy/test_real_network.py tests/simulations/deploy/test_real_delivery.py tests/simulations/deploy/test_ahead.py
 
 flower-next: $(STAMP) ## the deployment tests against the newest Flower
 	$(BIN)/python -m tests.newest_flower
