@@ -255,6 +255,7 @@ def test_no_party_signs_for_protection_that_a_run_did_not_have(
         share=None,
         **{name: plan[name] for name in ("noise_at", "released", "parties")},
     )
+    statement["warnings"] = []
     write_json(out / "statement.json", statement)
     words = done("attest", deployment, out)
     assert all("of another experiment than this party is shown" in said for said in words.values())

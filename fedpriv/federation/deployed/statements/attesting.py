@@ -12,6 +12,8 @@ A party believes nothing here that it can check. It signs a document if
   looks at);
 - what it says of the people behind the records, on whom a person's ε rests, is what the experiment
   says (`People`), and the public number of records is the roster's;
+- what it says in words of the run, its data, outcome, tuning and assumptions, and whether the
+  server saw exact sums on the way, is what the experiment says (``told``);
 - its ledger has paid for at least one release of this run, under the same adjacency and for the
   same unit, and for none that is not stated: for every event at most as often as the document says.
   What the run cost its records is then at most the stated ε. *Proof.* The releases that it paid for
@@ -93,6 +95,7 @@ class Signatory:
         experiment: SHA-256 of its text, in hexadecimal digits.
         budget: (ε, δ) that it states.
         people: What it declares of the people behind the records.
+        told: What else it decides of a statement, by part and key.
     """
 
     number: int
@@ -106,6 +109,7 @@ class Signatory:
     experiment: str
     budget: Budget
     people: People
+    told: Mapping[str, Mapping[str, Any]]
 
 
 def attest(
@@ -145,6 +149,7 @@ def attest(
     _require_experiment(document, signatory)
     require_recomputed(document)
     _require_people(document, signatory.people)
+    _require_told(document, signatory.told)
     if document["statement"]["plan"]["noise_at"] != "server" and not own_noise:
         raise QueryRefused(
             "the statement says that the parties added the noise, and this party does not know of "
@@ -186,6 +191,16 @@ def _require_people(document: Mapping[str, Any], people: People) -> None:
                 f"the statement says {name} = {told.get(name)!r}, and the experiment and the "
                 f"roster of this party say {own!r}."
             )
+
+
+def _require_told(document: Mapping[str, Any], told: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse what the experiment says otherwise."""
+    for part, values in told.items():
+        for name, own in values.items():
+            if document["statement"][part][name] != own:
+                raise QueryRefused(
+                    f"{part}.{name} of the statement is not what the experiment says."
+                )
 
 
 def _require_fixed_before(
