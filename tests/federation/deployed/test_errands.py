@@ -25,6 +25,7 @@ from fedpriv.privacy.statement.statement import who_sees_what
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.deploy.members.roster import write_roster
+from fedpriv.simulations.deploy.run.closed import why_closed
 from fedpriv.simulations.deploy.run.jobs import cancelling
 from fedpriv.simulations.deploy.run.jobs.dispatch import carry_out, tell_cancelled
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
@@ -342,6 +343,16 @@ def test_a_run_that_is_finished_or_unknown_is_not_cancelled(tmp_path: Path) -> N
     deployment.run(out)
     with pytest.raises(ValueError, match="is finished"):
         cancelling.record(out)
+    # And if it is finished while it is being cancelled, no party is told to leave it.
+    result = (out / "result.json").rename(tmp_path / "result.json")
+    cancelling.record(out)
+    assert cancelling.untold(out.parent, NAMES) == [out]
+    result.rename(out / "result.json")
+    assert cancelling.untold(out.parent, NAMES) == []
+    with pytest.raises(ValueError, match="is finished"):
+        done("cancel", deployment, out)
+    assert why_closed(out) == ""
+    assert set(done("attest", deployment, out).values()) == {"signed"}
 
 
 def test_an_errand_comes_alone_and_can_be_repeated(tmp_path: Path) -> None:
