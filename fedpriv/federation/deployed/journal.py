@@ -191,23 +191,25 @@ class Journal:
     def cancel(self, name: str, seats: Iterable[bytes]) -> None:
         """Leave a run for good: no query of it is answered, its keys, masks and shares are gone.
 
-        Of the latest answer the file is left, empty: that there was one must not be forgotten.
+        Of the latest answer the file is left, empty: that there was one must not be forgotten. Of a
+        run that was never joined nothing is kept: a server must not fill the disk with them.
 
         Args:
             name: The run, as queries call it.
-            seats: The runs of the protocol that served it; others are found by the name. Of those
-                that were not joined nothing is kept: a server must not fill the disk with them.
+            seats: The runs of the protocol that served it; others are found by the name.
         """
-        self._cancelled.mkdir(mode=_FOLDER, exist_ok=True)
-        _write(self._cancelled / _key(name), name.encode())
         closed = {path for seat in seats if (path := self._seats / seat.hex()).exists()}
         for path in self._seats.glob("[!.]*"):
             data = _read(path)
             if data and Memory.from_bytes(data).name == name:
                 closed.add(path)
+        answered = self._answer(name).exists()
+        if closed or answered:
+            self._cancelled.mkdir(mode=_FOLDER, exist_ok=True)
+            _write(self._cancelled / _key(name), name.encode())
         for path in closed:
             _write(path, b"")
-        if self._answer(name).exists():
+        if answered:
             _write(self._answer(name), b"")
 
     def attested(self, name: str) -> bool:

@@ -378,6 +378,7 @@ def test_a_cancelled_run_leaves_nothing_of_seats_that_were_not_taken(tmp_path: P
     many = b"".join(bytes([high, low]) * 16 for high in range(4) for low in range(256))
     assert handled(deployment, "north", Cancel(run=RUN, **ROUND, name=b"a", seats=many)).messages
     assert not seats(deployment, "north")
+    assert not list((deployment.home("north") / "state").glob("cancelled/*"))
 
 
 def test_a_run_that_was_left_with_a_backup_is_not_attested(tmp_path: Path) -> None:
