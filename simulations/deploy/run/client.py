@@ -194,10 +194,9 @@ def _told(experiment: Experiment, engagement: Engagement) -> dict[str, dict[str,
     """
     name, options = experiment.strategy.name, experiment.strategy.options
     joint = name == "objective-perturbation" or options.get("fit") == "joint"
-    sizes = engagement.task.sizes
     return {
         "run": deployed_words(experiment, engagement.task.persons),
-        "plan": {"strategy": name, "smallest_party": min(sizes)},
+        "plan": {"strategy": name},
         "trust": {"server_also_sees": JointStrategy.server_also_sees if joint else ""},
     }
 

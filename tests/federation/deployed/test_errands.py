@@ -194,6 +194,8 @@ def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
     cheaper = json.loads(json.dumps(signed.document))
     for part in ("guarantee", "plan"):
         cheaper["statement"][part]["epsilon"] /= 2
+    renamed = json.loads(json.dumps(signed.document))
+    renamed["statement"]["run"]["data"] = "public data"
     forged = {**signed.document, "server": deployment.roster.identities[0].hex()}
     other = sign_as_server(forged, read_identity(deployment.home("north") / "identity.key"))
     cases: dict[str, Any] = {
@@ -205,6 +207,9 @@ def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
         ),
         "is wrong (epsilon)": HandOver(
             run=RUN, **ROUND, statement=sign_as_server(cheaper, key).to_text().encode(), model=model
+        ),
+        "run.data of the statement is not what the experiment says": HandOver(
+            run=RUN, **ROUND, statement=sign_as_server(renamed, key).to_text().encode(), model=model
         ),
         "cannot be read": Attest(run=RUN, **ROUND, statement=text[:-1]),
         "not signed by this party's server": HandOver(

@@ -146,10 +146,9 @@ def attest(
         raise QueryRefused("the statement does not name this party as its roster does.")
     if members != signatory.members:
         raise QueryRefused("the statement names other parties than those of the roster.")
-    _require_experiment(document, signatory)
+    require_experiment(document, signatory)
     require_recomputed(document)
     _require_people(document, signatory.people)
-    _require_told(document, signatory.told)
     if document["statement"]["plan"]["noise_at"] != "server" and not own_noise:
         raise QueryRefused(
             "the statement says that the parties added the noise, and this party does not know of "
@@ -167,8 +166,8 @@ def attest(
     )
 
 
-def _require_experiment(document: Mapping[str, Any], signatory: Signatory) -> None:
-    """Refuse another experiment, and masks that the run did not have: its own says which it had."""
+def require_experiment(document: Mapping[str, Any], signatory: Signatory) -> None:
+    """Refuse another experiment, and masks or words that are not what it says."""
     try:
         name, masks = run_of(document), document["masks"]
         stated = None if masks is None else {key: masks[key] for key in asdict(Protection())}
@@ -180,6 +179,7 @@ def _require_experiment(document: Mapping[str, Any], signatory: Signatory) -> No
     own = signatory.protection
     if stated != (asdict(own) if own.masked else None):
         raise QueryRefused("the statement tells of other masks than those of its experiment.")
+    _require_told(document, signatory.told)
 
 
 def _require_people(document: Mapping[str, Any], people: People) -> None:
@@ -197,7 +197,11 @@ def _require_told(document: Mapping[str, Any], told: Mapping[str, Mapping[str, A
     """Refuse what the experiment says otherwise."""
     for part, values in told.items():
         for name, own in values.items():
-            if document["statement"][part][name] != own:
+            try:
+                same = document["statement"][part][name] == own
+            except (KeyError, TypeError):
+                same = False
+            if not same:
                 raise QueryRefused(
                     f"{part}.{name} of the statement is not what the experiment says."
                 )

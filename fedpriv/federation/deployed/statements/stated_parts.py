@@ -27,6 +27,7 @@ _GUARANTEE = (
     "unit adjacency neighbours epsilon delta records delta_times_units records_per_person "
     "per_person gdp_mu zcdp_rho attack_advantage accountant accountant_version"
 )
+_WORDS = "unit adjacency neighbours accountant accountant_version per_person"  # no numbers
 _MASKS = "roster colluders missing minimum holders threshold"
 
 
@@ -39,6 +40,10 @@ def require_known_parts(document: Mapping[str, Any]) -> None:
         if unknown := set(part) - known:
             raise Unsound(f"{where} has a key that is not known: {min(unknown)!r}.")
     statement = document["statement"]
+    for where, values in _numbers(statement):
+        for name, value in values.items():
+            if type(value) not in (int, float, type(None)):
+                raise Unsound(f"{name} of {where} must be a number, got {value!r}.")
     try:
         require_written(statement["plan"])
     except ValueError as error:
@@ -62,6 +67,15 @@ def _parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
         yield "masks", masks, {*_names(Protection), *_MASKS.split()}
     if ledger is not None:
         yield "ledger", ledger, _names(LedgerFacts)
+
+
+def _numbers(statement: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What is compared as numbers, and must not be a text that reads as one."""
+    guarantee = statement["guarantee"]
+    yield "guarantee", {k: v for k, v in guarantee.items() if k not in _WORDS.split()}
+    yield "per_person", guarantee["per_person"]
+    yield "budget", statement["plan"]["budget"]
+    yield "ledger", {k: v for k, v in (statement["ledger"] or {}).items() if k != "head"}
 
 
 def _names(kind: Any) -> set[str]:
