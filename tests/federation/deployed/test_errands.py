@@ -471,6 +471,23 @@ def test_every_strategy_is_attested(
     assert verified(out, "--roster", deployment.server / "roster.toml", "--complete")[0] == 0
 
 
+def test_a_party_that_was_put_back_to_an_earlier_day_is_found_out(tmp_path: Path) -> None:
+    """Its whole machine: ledger and state agree with each other, and the budget is there again."""
+    deployment = Deployment(folder=tmp_path, **FOUR, budget=TWICE)
+    home, earlier = deployment.home("north"), tmp_path / "earlier"
+    shutil.copytree(home, earlier)
+    runs = tmp_path / "server" / "runs"
+    deployment.run(runs / "a")
+    assert set(done("attest", deployment, runs / "a").values()) == {"signed"}
+    shutil.rmtree(home)
+    shutil.copytree(earlier, home)
+    deployment.run(runs / "b")
+    words = done("attest", deployment, runs / "b")
+    assert "another ledger than it signed with before" in words.pop("north")
+    assert set(words.values()) == {"signed"}
+    assert verified(runs / "b")[1]["missing"] == ["north"]
+
+
 def test_who_joined_the_federation_later_gets_nothing_of_a_run_before(tmp_path: Path) -> None:
     deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
     deployment.run(out)
