@@ -54,7 +54,8 @@ def recover(
     """Every owner's secret, and the holders whose shares were found to be wrong.
 
     All puzzles are first tried at once, with the first ``threshold`` shares of each. Up to
-    ``colluders`` of those who were heard may lie about the shares of an owner that did nothing.
+    ``colluders`` of those who were heard may lie about the shares of an owner that did nothing: it
+    is named for certain only if so many lies would have been found.
 
     Raises:
         TooFewParties: If a secret has fewer than ``threshold`` right shares, or so many wrong ones

@@ -45,7 +45,7 @@ def server(status: int = 200, body: bytes = b"", **headers: str) -> Iterator[tup
             pass
 
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=listening.serve_forever)
+    thread = Thread(target=listening.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"127.0.0.1:{listening.server_port}", asked
