@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from fedpriv.privacy.ledger import Ledger
 
+_MOST_JOINED = 1 << 16  # runs in all, so that no server fills the disk with their names
 _OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
 _ANSWERS = 64  # runs whose latest answer is kept: a server must not fill the disk with them
 _HEARD = 64  # runs whose latest instruction is kept
@@ -149,11 +150,16 @@ class Journal:
         """The place in a run, or a new one to join it with.
 
         Raises:
-            WrongRound: The run is over, and was left for good.
+            WrongRound: The run is over, and was left for good; or no other one is joined any more.
         """
         data = _read(self._seats / run.hex())
         if data == b"":
             raise WrongRound("The run is over: this party has left it for good.")
+        if data is None and len(self.joined) >= _MOST_JOINED:
+            raise WrongRound(
+                f"This party has joined {_MOST_JOINED} runs, and remembers no more of them: it "
+                "must join the federation anew."
+            )
         return Memory() if data is None else Memory.from_bytes(data)
 
     def keep(self, memory: Memory) -> None:

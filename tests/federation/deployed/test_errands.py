@@ -22,6 +22,7 @@ from fedpriv.federation.protocol.wire import Reply, Request
 from fedpriv.privacy.statement.facts import TrustModel
 from fedpriv.privacy.statement.signed import read_signed, sign_as_server
 from fedpriv.privacy.statement.statement import who_sees_what
+from fedpriv.secagg.errors import WrongRound
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.deploy.members.roster import write_roster
@@ -384,6 +385,18 @@ def test_a_cancelled_run_leaves_nothing_of_seats_that_were_not_taken(tmp_path: P
     assert handled(deployment, "north", Cancel(run=RUN, **ROUND, name=b"a", seats=many)).messages
     assert not seats(deployment, "north")
     assert not list((deployment.home("north") / "state").glob("cancelled/*"))
+
+
+def test_a_party_joins_only_so_many_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each a name is kept for ever: a server that begins run after run fills no disk."""
+    monkeypatch.setattr("fedpriv.federation.deployed.journal._MOST_JOINED", 2)
+    journal = Journal(tmp_path)
+    with journal.held():
+        for run in (RUN, RUN[::-1]):
+            journal.keep(replace(journal.memory(run), run=run))
+        with pytest.raises(WrongRound, match="has joined 2 runs"):
+            journal.memory(bytes(32))
+        assert journal.memory(RUN).run == RUN  # where it has its place
 
 
 def test_a_run_that_was_left_with_a_backup_is_not_attested(tmp_path: Path) -> None:
