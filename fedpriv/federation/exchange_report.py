@@ -111,7 +111,9 @@ class Tally:
     def refused(self, words: str) -> None:
         """Count a refusal, by its kind and by what the party said, on one line."""
         kind = words.partition(":")[0]
-        self.reject(f"refused: {kind}" if kind.isidentifier() else "refused")
+        reason = f"refused: {kind}" if kind.isidentifier() else "refused"
+        many = reason not in self._rejected and len(self._rejected) >= _MOST_REASONS
+        self.reject("refused" if many else reason)
         line = one_line(words)
         known = line in self._refusals or len(self._refusals) < _MOST_REASONS
         self._refusals[line if known else _OTHER] += 1

@@ -2,12 +2,15 @@
 
 Every secret can be recognised: a seed by its commitment, a mask key by its public key. So a wrong
 share can only delay: another set of ``threshold`` shares is tried, and the first one that opens the
-secret also tells which shares were wrong.
+secret also tells which shares were wrong. Where there are too many sets to try them all, the right
+shares are found by decoding, if at most half of those beyond the threshold are wrong: a few liars
+among many holders would otherwise never be found, and who did nothing be named in their place.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import combinations, islice
 from math import comb
 from typing import TYPE_CHECKING
@@ -16,6 +19,7 @@ import numpy as np
 
 from fedpriv.secagg.errors import TooFewParties, WronglyShared
 from fedpriv.secagg.primitives import shamir
+from fedpriv.secagg.primitives.decoding import on_one_polynomial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BATCH = 128  # sets of shares tried at a time
-_ATTEMPTS = 1 << 15  # sets in all: 10 wrong shares among 100 with threshold 56 need some 7000
+_ATTEMPTS = 1 << 15  # sets in all; where there are more, shares are decoded
+_DRAWS = 3  # of a combination of limbs, in which a wrong share looks right by a chance of 2^-16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +54,8 @@ def recover(
     """Every owner's secret, and the holders whose shares were found to be wrong.
 
     All puzzles are first tried at once, with the first ``threshold`` shares of each. Up to
-    ``colluders`` of those who were heard may lie about the shares of an owner that did nothing.
+    ``colluders`` of those who were heard may lie about the shares of an owner that did nothing: it
+    is named for certain only if so many lies would have been found.
 
     Raises:
         TooFewParties: If a secret has fewer than ``threshold`` right shares, or so many wrong ones
@@ -79,7 +85,9 @@ def recover(
                 words = (
                     f"Too many shares of party {puzzle.owner} are wrong: its secret was not found."
                 )
-                raise _wrongly_shared(words, puzzle, threshold + colluders)
+                # Of all sets one would be right; decoding finds as many wrong ones as are beyond.
+                spare = colluders if _few(shares, threshold) else 2 * colluders
+                raise _wrongly_shared(words, puzzle, threshold + spare)
         secrets[puzzle.owner] = secret
     return secrets, frozenset(wrong)
 
@@ -120,20 +128,35 @@ def _search(puzzle: Puzzle, shares: _Shares, threshold: int, wrong: set[int]) ->
 
 
 def _choices(shares: _Shares, threshold: int, wrong: set[int]) -> Iterator[NDArray[np.int64]]:
-    """Batches of index sets: the holders never found wrong; then all sets, or many at random."""
+    """Batches of index sets: the holders never found wrong; then all sets, or those decoded."""
     count = shares.holders.size
     suspected = np.isin(shares.holders, list(wrong))
     yield np.argsort(suspected, kind="stable")[np.newaxis, :threshold]
-    if comb(count, threshold) <= _ATTEMPTS:
+    if _few(shares, threshold):
         every = combinations(range(count), threshold)
         while batch := list(islice(every, _BATCH)):
             yield np.array(batch)
         return
-    # Which sets are tried is no secret, and need not be unpredictable.
-    generator = np.random.default_rng(0)
-    for _ in range(_ATTEMPTS // _BATCH):
-        keys = generator.random((_BATCH, count))
-        yield np.argpartition(keys, threshold - 1, axis=-1)[:, :threshold]
+    for draw in range(_DRAWS):
+        if (right := _decoded(shares, threshold, draw)) is not None and right.sum() >= threshold:
+            yield np.flatnonzero(right)[np.newaxis, :threshold]
+
+
+def _few(shares: _Shares, threshold: int) -> bool:
+    """Whether all sets of shares can be tried."""
+    return comb(shares.holders.size, threshold) <= _ATTEMPTS
+
+
+def _decoded(shares: _Shares, threshold: int, draw: int) -> NDArray[np.bool_] | None:
+    """Which shares are right, by one combination of their limbs.
+
+    It follows from all shares, so that no holder can foresee it, and lie where it does not look.
+    """
+    seed = sha256(shares.values.tobytes() + bytes([draw])).digest()
+    generator = np.random.default_rng(int.from_bytes(seed, "big"))
+    combination = generator.integers(1, shamir.PRIME, shares.values.shape[-1])
+    values = shares.values @ combination % shamir.PRIME
+    return on_one_polynomial(shares.points, values, threshold)
 
 
 def _inconsistent(shares: _Shares, index: NDArray[np.int64]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -26,8 +26,10 @@ from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, SENTENCE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fedpriv.federation.task import PersonBounds
     from fedpriv.privacy.ledger import Ledger
     from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.experiment.sections import TuningSection
     from fedpriv.simulations.run.prepare import Prepared
 
@@ -120,18 +122,29 @@ def _guest_sentence(guest: dict[str, str]) -> str:
     return sentence
 
 
+def deployed_words(experiment: Experiment, persons: PersonBounds | None) -> dict[str, Any]:
+    """What the statement of a deployed run says of it in words, as a party works it out itself."""
+    return {
+        "data": experiment.data.title,
+        "tuning": tuning_sentence(experiment.tuning),
+        "outcome": DEPLOYED_SENTENCE,
+        "assumptions": [*_of_persons(experiment, persons), *_of_a_start(experiment)],
+    }
+
+
 def _assumptions(prepared: Prepared) -> tuple[str, ...]:
     """What a guarantee takes from somebody's word."""
-    return (*_of_persons(prepared), *_of_a_loss(prepared), *_of_a_start(prepared))
+    experiment = prepared.experiment
+    persons = _of_persons(experiment, prepared.task.persons)
+    return (*persons, *_of_a_loss(prepared), *_of_a_start(experiment))
 
 
-def _of_persons(prepared: Prepared) -> tuple[str, ...]:
+def _of_persons(experiment: Experiment, persons: PersonBounds | None) -> tuple[str, ...]:
     """What a guarantee about persons takes from those who keep the records."""
-    persons = prepared.task.persons
     if persons is None:
         return ()
     who = "a person is whom the records call one: somebody with two identifiers counts as two"
-    if prepared.experiment.run.engine != "deployment":
+    if experiment.run.engine != "deployment":
         return (who,)
     most = "one party" if persons.parties == 1 else f"{persons.parties} parties"
     return who, f"that nobody has records at more than {most} is a promise, which nobody can check"
@@ -152,9 +165,9 @@ def _of_a_loss(prepared: Prepared) -> tuple[str, ...]:
     return (sentence,)
 
 
-def _of_a_start(prepared: Prepared) -> tuple[str, ...]:
+def _of_a_start(experiment: Experiment) -> tuple[str, ...]:
     """What a guarantee takes for granted of a model that the run began with."""
-    start, section = prepared.experiment.start_file, prepared.experiment.model
+    start, section = experiment.start_file, experiment.model
     if start is None:
         return ()
     kept = f"; its layers {', '.join(section.frozen)} are in the model unchanged"

@@ -16,6 +16,7 @@ import pytest
 from pydantic import ValidationError
 
 from fedpriv import strategies
+from fedpriv.federation.deployed.statements.stated_words import require_known_words
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.task import PersonBounds
 from fedpriv.learning.losses import Logistic
@@ -26,6 +27,7 @@ from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
+from fedpriv.privacy.planning.written_plan import require_written
 from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import gradient_perturbation
@@ -476,14 +478,17 @@ def test_a_run_ends_with_a_statement(name: str) -> None:
     statement = make_statement(
         strategy.plan,
         facts=RunFacts(
-            run="r", data="made", simulated=True, randomness="seeded", sampler="full batch"
+            run=f"{name}-1", data="made", simulated=True, randomness="seeded", sampler="full batch"
         ),
         trust=TrustModel(secure_aggregation="ideal", server_also_sees=strategy.server_also_sees),
     )
     text = to_text(statement)
     assert "(1, 1e-06)" in text
     assert ("exact sums of gradients" in text) == (name == "objective-perturbation")
-    json.dumps(statement.to_dict(), allow_nan=False)
+    written = json.loads(json.dumps(statement.to_dict(), allow_nan=False))
+    require_written(written["plan"])
+    if name != "scaffold":  # which is not deployed
+        require_known_words(written)
 
 
 def test_the_statement_of_the_unsound_law_reports_what_it_costs() -> None:

@@ -25,6 +25,7 @@ from fedpriv.federation.deployed.models import keep_model
 from fedpriv.federation.deployed.statements.attesting import (
     attest,
     require_by_server,
+    require_experiment,
     require_paid,
     require_recomputed,
 )
@@ -113,7 +114,9 @@ class Errands:
     def _take_over(self, errand: HandOver) -> HandedOver:
         signed = self._read(errand.statement)
         require_by_server(signed, self.signatory.server)
-        require_recomputed(signed.document)  # it is kept beside the model, for people to read
+        # It is kept beside the model, for people to read.
+        require_experiment(signed.document, self.signatory)
+        require_recomputed(signed.document)
         with self.party.account() as ledger:
             require_paid(signed.document, ledger)
             digest = keep_model(self.models, run_of(signed.document), signed, errand.model)

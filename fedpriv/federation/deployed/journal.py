@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from fedpriv.privacy.ledger import Ledger
 
+_MOST_JOINED = 1 << 16  # runs in all, so that no server fills the disk with their names
 _OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
 _ANSWERS = 64  # runs whose latest answer is kept: a server must not fill the disk with them
 _HEARD = 64  # runs whose latest instruction is kept
@@ -149,11 +150,16 @@ class Journal:
         """The place in a run, or a new one to join it with.
 
         Raises:
-            WrongRound: The run is over, and was left for good.
+            WrongRound: The run is over, and was left for good; or no other one is joined any more.
         """
         data = _read(self._seats / run.hex())
         if data == b"":
             raise WrongRound("The run is over: this party has left it for good.")
+        if data is None and len(self.joined) >= _MOST_JOINED:
+            raise WrongRound(
+                f"This party has joined {_MOST_JOINED} runs, and remembers no more of them: it "
+                "must join the federation anew."
+            )
         return Memory() if data is None else Memory.from_bytes(data)
 
     def keep(self, memory: Memory) -> None:
@@ -191,23 +197,25 @@ class Journal:
     def cancel(self, name: str, seats: Iterable[bytes]) -> None:
         """Leave a run for good: no query of it is answered, its keys, masks and shares are gone.
 
-        Of the latest answer the file is left, empty: that there was one must not be forgotten.
+        Of the latest answer the file is left, empty: that there was one must not be forgotten. Of a
+        run that was never joined nothing is kept: a server must not fill the disk with them.
 
         Args:
             name: The run, as queries call it.
-            seats: The runs of the protocol that served it; others are found by the name. Of those
-                that were not joined nothing is kept: a server must not fill the disk with them.
+            seats: The runs of the protocol that served it; others are found by the name.
         """
-        self._cancelled.mkdir(mode=_FOLDER, exist_ok=True)
-        _write(self._cancelled / _key(name), name.encode())
         closed = {path for seat in seats if (path := self._seats / seat.hex()).exists()}
         for path in self._seats.glob("[!.]*"):
             data = _read(path)
             if data and Memory.from_bytes(data).name == name:
                 closed.add(path)
+        answered = self._answer(name).exists()
+        if closed or answered:
+            self._cancelled.mkdir(mode=_FOLDER, exist_ok=True)
+            _write(self._cancelled / _key(name), name.encode())
         for path in closed:
             _write(path, b"")
-        if self._answer(name).exists():
+        if answered:
             _write(self._answer(name), b"")
 
     def attested(self, name: str) -> bool:

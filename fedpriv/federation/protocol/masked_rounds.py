@@ -11,10 +11,11 @@ misses a step of a set-up sits out the round that it is for.
 
 Who shares a secret so that nobody can open it spoils the sum that it is in: shares are sealed, and
 what they are worth shows when they are revealed. It is left out of later rounds, as long as those
-are possible without it. If somebody else was missing, perhaps it did nothing, and a holder lied
-about its share: then it is left out of the next round only. Nobody can have an honest party left
-out for good, nor hold up a run. Where the parties bring the noise, whoever revealed is bound to the
-set (`openings`): if that party is in it, it stays in, and the release is lost unless it mends.
+are possible without it. If somebody else was missing, or so many may collude that their lies could
+not be found, perhaps it did nothing, and holders lied: then it is left out of the next round only.
+Nobody can have an honest party left out for good, nor hold up a run. Where the parties bring the
+noise, whoever revealed is bound to the set (`openings`): if that party is in it, it stays in, and
+the release is lost unless it mends.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Plan(ABC):
     @property
     def sampler(self) -> str:
         """How the accounting assumes that records were chosen."""
-        return "Poisson" if self.least_rate < 1 else "full batch"
+        return sampler_of(self.least_rate)
 
     @property
     def releases(self) -> Releases:
@@ -227,6 +227,11 @@ class Plan(ABC):
 
     @abstractmethod
     def _noise_to_dict(self) -> dict[str, Any]: ...
+
+
+def sampler_of(least_rate: float) -> str:
+    """How the accounting assumes that records were chosen, by the least rate of a release."""
+    return "Poisson" if least_rate < 1 else "full batch"
 
 
 def in_words(stddevs: Sequence[float]) -> str:

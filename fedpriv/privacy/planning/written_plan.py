@@ -1,7 +1,8 @@
 """A written plan, as plan.json and statements have it: the events that its noise costs.
 
 Whoever is shown a plan and the events that ledgers were charged can tell by it whether they belong
-together: less noise than was paid for shows here.
+together: less noise than was paid for shows here. A written plan has the keys of its kind, and no
+other: one beside them would decide what is read, or be read by people alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fedpriv.privacy.mechanisms.selection import (
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare, SharedNoise
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
-from fedpriv.privacy.planning.plan import sampled
+from fedpriv.privacy.planning.plan import Plan, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,39 @@ _KNOWN: tuple[type[Mechanism | Selection], ...] = (
     ExponentialMechanism,
     ReportNoisyMax,
 )
+_FACTS = {field.name for field in fields(Plan)} - {"mechanisms"} | {"adjacency", "unit"}
+_KINDS = (
+    _FACTS | {"mechanisms"},
+    _FACTS | {"mechanisms", "rates"},
+    _FACTS | {"spent", "limit", "releases", "made"},
+)
+_NESTED = {field.name for kind in _KNOWN for field in fields(kind)}
+_OF_SHARES = {field.name for field in fields(NoiseShare)}
+
+
+def require_written(plan: Mapping[str, Any]) -> None:
+    """Refuse a plan that `Plan.to_dict` cannot have written.
+
+    Raises:
+        ValueError: A key is unknown, or missing in a plan of its kind.
+    """
+    near = min(_KINDS, key=lambda known: len(known ^ set(plan)))
+    if wrong := near ^ set(plan):
+        raise ValueError(f"its plan has a key that is not known, or lacks one: {min(wrong)!r}.")
+    if set(plan["budget"]) != {"epsilon", "delta"}:
+        raise ValueError("the budget of its plan must be epsilon and delta, and nothing else.")
+    beside = {"name", "part" if "made" in plan else "count"}
+    for written, _ in releases_of(plan):
+        if set(written) != beside | {field.name for field in fields(_kind(written))}:
+            raise ValueError(f"the noise {written['name']!r} of its plan has another key.")
+        for part in written.values():
+            if isinstance(part, dict) and not set(part) <= _NESTED | _OF_SHARES:
+                raise ValueError(f"a part of the noise {written['name']!r} has an unknown key.")
+
+
+def least_rate_of(plan: Mapping[str, Any]) -> float:
+    """The least sampling rate of a release: `Plan.least_rate`."""
+    return float(min(plan["rates"]) if "rates" in plan else plan["sampling_rate"])
 
 
 def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
@@ -86,10 +120,15 @@ def _event(written: Mapping[str, Any]) -> Event:
         stated = {name: written[name] for name in ("adjacency", "unit", "epsilon")}
         delta = written["delta"]
         return PureEvent(**stated) if delta == 0 else ApproximateEvent(**stated, delta=delta)
-    for kind in _KNOWN:
+    kind = _kind(written)
+    values = {field.name: written[field.name] for field in fields(kind)}
+    if "share" in values:
+        values["share"] = NoiseShare(**values["share"])
+    return kind(**values).event()
+
+
+def _kind(written: Mapping[str, Any]) -> type[Mechanism | Selection]:
+    for kind in (*_KNOWN, ObjectiveMechanism):
         if kind.name == written["name"]:
-            values = {field.name: written[field.name] for field in fields(kind)}
-            if "share" in values:
-                values["share"] = NoiseShare(**values["share"])
-            return kind(**values).event()
+            return kind
     raise ValueError(f"{written['name']!r} is no mechanism of a plan that promises something.")

@@ -134,7 +134,18 @@ def make_statement(
             plan.unit, plan.adjacency, metrics_published=facts.metrics_published
         ),
         not_covered=NOT_COVERED,
-        warnings=_warnings(plan, facts, trust, ledger),
+        warnings=warnings_of(
+            facts,
+            trust,
+            epsilon=epsilon,
+            delta=delta,
+            units=units_of(plan),
+            sampler=plan.sampler,
+            parties=plan.parties,
+            noise_at=plan.noise_at,
+            share=_share(plan),
+            ledger_kept=ledger is not None,
+        ),
     )
 
 
@@ -221,9 +232,33 @@ def unprotected(unit: Unit, adjacency: Adjacency, *, metrics_published: bool) ->
     )
 
 
-def _warnings(
-    plan: Plan, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None
+def warnings_of(
+    facts: RunFacts,
+    trust: TrustModel,
+    *,
+    epsilon: float,
+    delta: float,
+    units: int,
+    sampler: str,
+    parties: int,
+    noise_at: str,
+    share: NoiseShare | None,
+    ledger_kept: bool,
 ) -> tuple[str, ...]:
+    """What a reader must not overlook, in sentences; all of it follows from the arguments.
+
+    Args:
+        facts: Of the run; its assumptions come first.
+        trust: Who may see what.
+        epsilon: As stated.
+        delta: As stated.
+        units: N, which δ is held against.
+        sampler: What the accounting assumes.
+        parties: m.
+        noise_at: Who adds the noise.
+        share: What a party adds, if the noise is brought in shares.
+        ledger_kept: Whether earlier runs on the same data were counted.
+    """
     warnings = list(facts.assumptions)
     if facts.releases_made is not None:
         warnings.append(
@@ -231,32 +266,31 @@ def _warnings(
             "set did not pay for more. The stated epsilon is that of all that was planned: when a "
             "run ends depends on what others spent, hence on what was seen"
         )
-    if plan.budget.delta * units_of(plan) >= 0.1:
+    if delta * units >= 0.1:
         warnings.append(
-            f"delta = {plan.budget.delta:g} is not small against 1/N = {1 / units_of(plan):.3g}: "
+            f"delta = {delta:g} is not small against 1/N = {1 / units:.3g}: "
             "a mechanism that publishes a few whole records could meet it"
         )
-    if facts.sampler != plan.sampler:
+    if facts.sampler != sampler:
         warnings.append(
-            f"the accounting assumes {plan.sampler} sampling, but records were chosen by "
+            f"the accounting assumes {sampler} sampling, but records were chosen by "
             f"{facts.sampler!r}: the stated epsilon does not hold"
         )
-    if facts.audit_epsilon is not None and not within(facts.audit_epsilon, plan.epsilon):
+    if facts.audit_epsilon is not None and not within(facts.audit_epsilon, epsilon):
         warnings.append(
             f"an audit found epsilon >= {facts.audit_epsilon:g}, above the stated "
-            f"{plan.epsilon:g}: the implementation is broken"
+            f"{epsilon:g}: the implementation is broken"
         )
     if facts.metrics_published:
         warnings.append("metrics published without noise are outside the guarantee")
-    if trust.secure_aggregation == "one-place" and plan.parties > 1:
+    if trust.secure_aggregation == "one-place" and parties > 1:
         warnings.append("the records of all parties were in one place: no party kept its own")
     if trust.secure_aggregation == "off":
-        answer = "exact answer" if plan.noise_at == "server" else "own answer"
+        answer = "exact answer" if noise_at == "server" else "own answer"
         warnings.append(f"without secure aggregation the server sees every party's {answer}")
-    share = _share(plan)
     if share is not None:
         warnings += _share_warnings(share, trust)
-    if ledger is None and not facts.simulated:
+    if not ledger_kept and not facts.simulated:
         warnings.append("no ledger was kept: earlier runs on the same data are not counted")
     return tuple(warnings)
 

@@ -74,7 +74,7 @@ def weights(points: NDArray[np.int64], at: NDArray[np.int64] | int = 0) -> NDArr
     product = np.ones_like(points[..., :1])
     for j in range(points.shape[-1]):
         product = product * gaps[..., j : j + 1] % PRIME
-    return product * _inverse(gaps * denominators % PRIME) % PRIME
+    return product * inverse(gaps * denominators % PRIME) % PRIME
 
 
 def combine(weights: NDArray[np.int64], shares: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -111,8 +111,8 @@ def _product(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.in
     return exact.astype(np.int64) % PRIME
 
 
-def _inverse(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """1/v = v^(p - 2) = v^(2^16 - 1) = Π_i v^(2^i), i < 16."""
+def inverse(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """1/v, element by element: v^(p - 2) = v^(2^16 - 1) = Π_i v^(2^i), i < 16."""
     result, square = np.ones_like(values), values
     for _ in range(16):
         result = result * square % PRIME

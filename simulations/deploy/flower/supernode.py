@@ -10,6 +10,8 @@ Its loop takes all that it uses from its own module, so that is where it is chan
   its content is there within a minute, or it is left.
 - Code. The app bundle of a run is neither fetched nor unpacked; of the run's config no more is
   accepted than an experiment can need.
+- Answers. They come from the one server, and have a limit
+  (`fedpriv.simulations.deploy.flower.fleet_client`).
 - Errors. A server that answers nonsense is asked again later: Flower's loop would end, and its
   process stay; or its heartbeats (`fedpriv.simulations.deploy.flower.heartbeats`).
 """
@@ -40,6 +42,7 @@ from flwr.supernode.servicer.runtime import runtime_handlers
 from flwr.supernode.start_client_internal import _insert_message, _pull_and_store_message
 
 from fedpriv.simulations.deploy.flower.deadlines import PULL_SECONDS, max_seconds
+from fedpriv.simulations.deploy.flower.fleet_client import BoundedFleetClient, bounded_message
 from fedpriv.simulations.deploy.flower.heartbeats import persistent
 from fedpriv.simulations.deploy.flower.held import News, held_by_supernode
 from fedpriv.simulations.deploy.flower.middleware import lean
@@ -84,11 +87,16 @@ def changes() -> tuple[tuple[ModuleType, str, object], ...]:
     messages = News()
     return (
         (loop, "time", SimpleNamespace(sleep=pause)),
-        (loop, "pull_objects", partial(while_running(pull_objects), max_time=PULL_SECONDS)),
+        (
+            loop,
+            "pull_objects",
+            partial(while_running(bounded_message(pull_objects)), max_time=PULL_SECONDS),
+        ),
         (loop, "get_fused_config_from_fab", lambda _bundle, run: own_config(run)),
         (loop, "_pull_and_store_message", careful(_pull_and_store_message, messages)),
         (nodestate_factory, "InMemoryNodeState", PartyState),
         (fleet_http_connection, "HeartbeatSender", persistent),
+        (fleet_http_connection, "FleetHttpClient", BoundedFleetClient),
         (api, "create_app", partial(held_app, api.create_app, messages)),
         (runtime_handlers, "acquire_task", one_at_a_time(runtime_handlers.acquire_task)),
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv._toml import parse_toml
 from fedpriv._validate import require_choice
@@ -26,6 +26,7 @@ from fedpriv.federation.deployed.signed import SignedHost
 from fedpriv.federation.deployed.statements.attesting import People, Signatory
 from fedpriv.federation.party.host import Keys
 from fedpriv.federation.protocol.instruction import Place
+from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.members.epochs import accepted_roster
@@ -36,6 +37,7 @@ from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import catalogue, checked
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.experiment.guests import require_no_guest
+from fedpriv.simulations.run.statements import deployed_words
 
 MODELS = "models"
 """The folder of models that a party was handed, beside its state."""
@@ -156,6 +158,7 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
                     person_parties=experiment.persons.parties,
                     records=sum(roster.sizes),
                 ),
+                told=_told(experiment, engagement),
             ),
         ),
     )
@@ -182,6 +185,20 @@ def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engag
         roster=roster.digest,
         budget=experiment.privacy.budget,
     )
+
+
+def _told(experiment: Experiment, engagement: Engagement) -> dict[str, dict[str, Any]]:
+    """What the experiment decides of a statement, in words; who adds up gradients sees their sums.
+
+    A joint fit is all that makes `JointStrategy`: objective perturbation, or ``fit = "joint"``.
+    """
+    name, options = experiment.strategy.name, experiment.strategy.options
+    joint = name == "objective-perturbation" or options.get("fit") == "joint"
+    return {
+        "run": deployed_words(experiment, engagement.task.persons),
+        "plan": {"strategy": name},
+        "trust": {"server_also_sees": JointStrategy.server_also_sees if joint else ""},
+    }
 
 
 def _require_server(file: PartyFile, roster: Roster) -> None:

@@ -31,8 +31,12 @@ def drop_evaluation(directory: Path) -> bool:
 
 
 def is_cancelled(directory: Path) -> bool:
-    """Whether the run of a directory was cancelled."""
-    return (directory / PRIVATE / CANCELLED).exists()
+    """Whether the run of a directory was cancelled before it had a result.
+
+    One that was finished in that very moment is finished: no party was told otherwise yet.
+    """
+    recorded = (directory / PRIVATE / CANCELLED).exists()
+    return recorded and not (directory / "result.json").exists()
 
 
 def why_closed(directory: Path) -> str:

@@ -36,6 +36,11 @@ ROSTER = "ab" * 32
 EXPERIMENT = "cd" * 32
 ROUNDS = 3
 RUN = "gradient-perturbation-0f-1a2b3c4d"
+TOLD: dict[str, dict[str, Any]] = {
+    "run": {"data": "clinics", "outcome": "", "assumptions": []},
+    "plan": {"strategy": "gradient-perturbation"},
+    "trust": {"server_also_sees": ""},
+}
 PEOPLE = People(records_per_person=2, person_records=None, person_parties=1, records=500)
 
 
@@ -74,9 +79,9 @@ def shares_plan(epsilon: float = 1.0) -> FixedPlan:
 def adaptive_plan(epsilon: float = 0.5) -> AdaptivePlan:
     """Noise at the server, chosen on the way; one release was made."""
     return AdaptivePlan(
-        strategy="walker",
+        strategy="gradient-perturbation",
         query="a sum",
-        released="noisy sums",
+        released=gaussian_plan().released,
         filter=fresh_filter(
             "gdp-filter",
             budget=Budget(epsilon=epsilon, delta=1e-6),
@@ -170,6 +175,7 @@ class Scene:
             experiment=EXPERIMENT,
             budget=self.plan.budget,
             people=PEOPLE,
+            told=TOLD,
         )
 
     def ledger(

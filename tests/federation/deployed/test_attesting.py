@@ -127,6 +127,29 @@ def for_parties(document: dict[str, Any]) -> None:
         part["unit"] = "party"
 
 
+def hidden_shares(document: dict[str, Any]) -> None:
+    """The releases under a key of another kind of plan, and under their own whatever one likes."""
+    statement = document["statement"]
+    plan, trust = statement["plan"], statement["trust"]
+    plan["made"] = [each for each in plan["mechanisms"] for _ in range(each["count"])]
+    plan["mechanisms"] = [
+        {"name": "gaussian", "sensitivity": 2.0, "stddev": 1e6, "count": ROUNDS}
+        | {"adjacency": "replace-one", "unit": "record"}
+    ]
+    document["noise_shares"] = None
+    trust["tolerates"] = trust["tolerates"].replace("; noise of 3 honest shares", "")
+    trust["sees"] = [*trust["sees"][:3], trust["tolerates"]]
+
+
+def rates_of_their_own(document: dict[str, Any]) -> None:
+    """A key by which nobody could tell which noise goes with which rate, and so nobody looked."""
+    plan = document["statement"]["plan"]
+    plan["rates"] = [1.0] * ROUNDS
+    plan["mechanisms"] = [
+        {**plan["mechanisms"][0], "count": count, "dimension": 4 + count} for count in (1, 2)
+    ]
+
+
 def without_unit(document: dict[str, Any]) -> None:
     del document["statement"]["releases"][0][0]["unit"]
 
@@ -206,8 +229,32 @@ LIES: dict[str, tuple[str, Change]] = {
             ("statement", "run"),
             ("statement", "trust"),
             ("statement", "ledger"),
+            ("statement", "plan"),
+            ("statement", "plan", "budget"),
+            ("statement", "plan", "mechanisms", 0),
+            ("statement", "plan", "mechanisms", 0, "share"),
         )
     },
+    "shares under another key": ("statement", hidden_shares),
+    "rates that nobody looks at": ("releases", rates_of_their_own),
+    "another thing released": ("statement", change("statement", "plan", "released", to="nothing")),
+    "another strategy": ("statement", change("statement", "plan", "strategy", to="pathak")),
+    "nothing seen on the way": (
+        "statement",
+        change("statement", "trust", "server_also_sees", to="nothing, as was audited"),
+    ),
+    "another sampler": ("statement", change("statement", "run", "sampler", to="Poisson")),
+    "an audit of nobody's": ("statement", change("statement", "run", "audit_epsilon", to=0.01)),
+    "code of nobody's": ("statement", change("statement", "run", "guests", to=["certified"])),
+    "no day": ("statement", change("statement", "run", "date", to="for life")),
+    "a version in words": ("statement", change("statement", "fedpriv", to="1.0, certified")),
+    "another theorem": (
+        "epsilon",
+        change("statement", "guarantee", "accountant_version", to="exact, fedpriv 0.1.0"),
+    ),
+    "a number in words": ("statement", change("statement", "ledger", "budget_epsilon", to="2_0")),
+    "a warning that is none": ("trust", change("statement", "warnings", to=["all is well"])),
+    "a warning left out": ("trust", change("statement", "run", "assumptions", to=["a promise"])),
     "a simulation": ("statement", change("statement", "status", to="SIMULATED")),
     "seeded": ("statement", change("statement", "run", "randomness", to="seeded")),
     "more parties": ("statement", change("statement", "plan", "parties", to=6)),
@@ -402,6 +449,22 @@ def test_a_party_knows_from_the_experiment_how_many_records_a_person_has(
         pytest.raises(QueryRefused, match=rf"{name} = .* the experiment and the roster"),
     ):
         attest(signed, ledger, SHARES.signatory())
+
+
+@pytest.mark.parametrize(("part", "name"), [("run", "data"), ("run", "outcome"), ("run", "tuning")])
+def test_a_party_knows_from_the_experiment_what_is_said_in_words(
+    part: str, name: str, tmp_path: Path
+) -> None:
+    """A server could call the data, and what was published of them, whatever it liked."""
+    document = SERVER_NOISE.document()
+    own = replace(SERVER_NOISE.signatory(), told={part: {name: document["statement"][part][name]}})
+    document["statement"][part][name] = "public"
+    signed = SERVER_NOISE.signed(document)
+    with (
+        SERVER_NOISE.ledger(tmp_path / "a.ledger") as ledger,
+        pytest.raises(QueryRefused, match=f"{part}.{name} of the statement is not what the exp"),
+    ):
+        attest(signed, ledger, own)
 
 
 def test_a_run_without_masks_tells_of_no_colluders_that_its_masks_withstand() -> None:

@@ -22,9 +22,11 @@ from fedpriv.federation.protocol.wire import Reply, Request
 from fedpriv.privacy.statement.facts import TrustModel
 from fedpriv.privacy.statement.signed import read_signed, sign_as_server
 from fedpriv.privacy.statement.statement import who_sees_what
+from fedpriv.secagg.errors import WrongRound
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.deploy.members.roster import write_roster
+from fedpriv.simulations.deploy.run.closed import why_closed
 from fedpriv.simulations.deploy.run.jobs import cancelling
 from fedpriv.simulations.deploy.run.jobs.dispatch import carry_out, tell_cancelled
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
@@ -193,6 +195,8 @@ def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
     cheaper = json.loads(json.dumps(signed.document))
     for part in ("guarantee", "plan"):
         cheaper["statement"][part]["epsilon"] /= 2
+    renamed = json.loads(json.dumps(signed.document))
+    renamed["statement"]["run"]["data"] = "public data"
     forged = {**signed.document, "server": deployment.roster.identities[0].hex()}
     other = sign_as_server(forged, read_identity(deployment.home("north") / "identity.key"))
     cases: dict[str, Any] = {
@@ -204,6 +208,9 @@ def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
         ),
         "is wrong (epsilon)": HandOver(
             run=RUN, **ROUND, statement=sign_as_server(cheaper, key).to_text().encode(), model=model
+        ),
+        "run.data of the statement is not what the experiment says": HandOver(
+            run=RUN, **ROUND, statement=sign_as_server(renamed, key).to_text().encode(), model=model
         ),
         "cannot be read": Attest(run=RUN, **ROUND, statement=text[:-1]),
         "not signed by this party's server": HandOver(
@@ -255,6 +262,7 @@ def test_no_party_signs_for_protection_that_a_run_did_not_have(
         share=None,
         **{name: plan[name] for name in ("noise_at", "released", "parties")},
     )
+    statement["warnings"] = []
     write_json(out / "statement.json", statement)
     words = done("attest", deployment, out)
     assert all("of another experiment than this party is shown" in said for said in words.values())
@@ -341,6 +349,16 @@ def test_a_run_that_is_finished_or_unknown_is_not_cancelled(tmp_path: Path) -> N
     deployment.run(out)
     with pytest.raises(ValueError, match="is finished"):
         cancelling.record(out)
+    # And if it is finished while it is being cancelled, no party is told to leave it.
+    result = (out / "result.json").rename(tmp_path / "result.json")
+    cancelling.record(out)
+    assert cancelling.untold(out.parent, NAMES) == [out]
+    result.rename(out / "result.json")
+    assert cancelling.untold(out.parent, NAMES) == []
+    with pytest.raises(ValueError, match="is finished"):
+        done("cancel", deployment, out)
+    assert why_closed(out) == ""
+    assert set(done("attest", deployment, out).values()) == {"signed"}
 
 
 def test_an_errand_comes_alone_and_can_be_repeated(tmp_path: Path) -> None:
@@ -366,6 +384,19 @@ def test_a_cancelled_run_leaves_nothing_of_seats_that_were_not_taken(tmp_path: P
     many = b"".join(bytes([high, low]) * 16 for high in range(4) for low in range(256))
     assert handled(deployment, "north", Cancel(run=RUN, **ROUND, name=b"a", seats=many)).messages
     assert not seats(deployment, "north")
+    assert not list((deployment.home("north") / "state").glob("cancelled/*"))
+
+
+def test_a_party_joins_only_so_many_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each a name is kept for ever: a server that begins run after run fills no disk."""
+    monkeypatch.setattr("fedpriv.federation.deployed.journal._MOST_JOINED", 2)
+    journal = Journal(tmp_path)
+    with journal.held():
+        for run in (RUN, RUN[::-1]):
+            journal.keep(replace(journal.memory(run), run=run))
+        with pytest.raises(WrongRound, match="has joined 2 runs"):
+            journal.memory(bytes(32))
+        assert journal.memory(RUN).run == RUN  # where it has its place
 
 
 def test_a_run_that_was_left_with_a_backup_is_not_attested(tmp_path: Path) -> None:
@@ -451,6 +482,23 @@ def test_every_strategy_is_attested(
     deployment.run(out, config=text)
     assert set(done("attest", deployment, out).values()) == {"signed"}
     assert verified(out, "--roster", deployment.server / "roster.toml", "--complete")[0] == 0
+
+
+def test_a_party_that_was_put_back_to_an_earlier_day_is_found_out(tmp_path: Path) -> None:
+    """Its whole machine: ledger and state agree with each other, and the budget is there again."""
+    deployment = Deployment(folder=tmp_path, **FOUR, budget=TWICE)
+    home, earlier = deployment.home("north"), tmp_path / "earlier"
+    shutil.copytree(home, earlier)
+    runs = tmp_path / "server" / "runs"
+    deployment.run(runs / "a")
+    assert set(done("attest", deployment, runs / "a").values()) == {"signed"}
+    shutil.rmtree(home)
+    shutil.copytree(earlier, home)
+    deployment.run(runs / "b")
+    words = done("attest", deployment, runs / "b")
+    assert "another ledger than it signed with before" in words.pop("north")
+    assert set(words.values()) == {"signed"}
+    assert verified(runs / "b")[1]["missing"] == ["north"]
 
 
 def test_who_joined_the_federation_later_gets_nothing_of_a_run_before(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fedpriv.privacy.mechanisms import (
 )
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
-from fedpriv.privacy.planning.written_plan import events_of
+from fedpriv.privacy.planning.written_plan import events_of, least_rate_of, require_written
 from fedpriv.privacy.schedules.growing import GrowingPlan
 from tests.federation.deployed.statement_scenes import gaussian_plan, shares_plan
 
@@ -68,6 +68,7 @@ def planned(*mechanisms: Mechanism, **changes: Any) -> FixedPlan:
 )
 def test_the_events_of_every_mechanism_are_found_again(mechanism: Mechanism) -> None:
     plan = planned(mechanism, mechanism)
+    require_written(written(plan))
     assert events_of(written(plan)) == Counter(dict(plan.releases))
 
 
@@ -83,6 +84,8 @@ def test_sampling_is_part_of_an_event() -> None:
     facts = {name: getattr(plan, name) for name in FixedPlan.__dataclass_fields__}
     del facts["epsilon"]
     growing = GrowingPlan(**{**facts, "accountant": "auto"}, rates=(0.1, 0.25))
+    require_written(written(growing))
+    assert least_rate_of(written(growing)) == growing.least_rate == 0.1
     assert events_of(written(growing)) == Counter(dict(growing.releases))
     several = replace(growing, mechanisms=(noise, replace(noise, stddev=10.0)), accountant="auto")
     assert events_of(written(several)) is None
@@ -94,6 +97,24 @@ def test_other_noise_has_other_events(change: dict[str, Any]) -> None:
     values = written(plan)
     values["mechanisms"][0] |= change
     assert events_of(values) != Counter(dict(plan.releases))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"made": []}, {"rates": [1.0], "made": []}, {"limit": 1.0}, {"note": ""}, {"budget": {}}],
+    ids="-".join,
+)
+def test_a_plan_has_the_keys_of_its_kind(change: dict[str, Any]) -> None:
+    """One of another kind would decide which noise is looked at."""
+    values = written(planned(GAUSSIAN))
+    with pytest.raises(ValueError, match="plan"):
+        require_written({**values, **change})
+    for mechanism in ({**values["mechanisms"][0], "note": ""}, {"name": "gaussian", "count": 1}):
+        with pytest.raises(ValueError, match="another key"):
+            require_written({**values, "mechanisms": [mechanism]})
+    del values["released"]
+    with pytest.raises(ValueError, match="lacks one: 'released'"):
+        require_written(values)
 
 
 def test_noise_that_promises_nothing_is_refused() -> None:

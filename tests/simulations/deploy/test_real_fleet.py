@@ -315,6 +315,18 @@ def test_the_server_does_not_wait_for_the_objects_of_a_reply(
     assert reply.metadata.src_node_id == victim.number
 
 
+def test_replies_that_nobody_fetches_any_more_do_not_add_up(live: Fleet, hostile: Node) -> None:
+    """A party that always answered too late stored 128 MiB for each instruction."""
+    size = 1 << 20
+    for number in range(6):  # of which it confirms none, either
+        asked = received(live, hostile, bytes([number]) * size)
+        hostile.reply(answer_to(asked, bytes([64 + number]) * size))
+    with closing(sqlite3.connect(f"file:{live.server.database}?mode=ro", uri=True)) as database:
+        kept = database.execute("SELECT LENGTH(content) FROM objects").fetchall()
+    assert sum(length >= size for (length,) in kept) == 1
+    assert [opened(reply)[:1] for reply in live.replies(asked)] == [bytes([69])]
+
+
 # Registered nodes are the roster's.
 
 

@@ -12,6 +12,8 @@ A party believes nothing here that it can check. It signs a document if
   looks at);
 - what it says of the people behind the records, on whom a person's ε rests, is what the experiment
   says (`People`), and the public number of records is the roster's;
+- what it says in words of the run, its data, outcome, tuning and assumptions, and whether the
+  server saw exact sums on the way, is what the experiment says (``told``);
 - its ledger has paid for at least one release of this run, under the same adjacency and for the
   same unit, and for none that is not stated: for every event at most as often as the document says.
   What the run cost its records is then at most the stated ε. *Proof.* The releases that it paid for
@@ -93,6 +95,7 @@ class Signatory:
         experiment: SHA-256 of its text, in hexadecimal digits.
         budget: (ε, δ) that it states.
         people: What it declares of the people behind the records.
+        told: What else it decides of a statement, by part and key.
     """
 
     number: int
@@ -106,6 +109,7 @@ class Signatory:
     experiment: str
     budget: Budget
     people: People
+    told: Mapping[str, Mapping[str, Any]]
 
 
 def attest(
@@ -142,7 +146,7 @@ def attest(
         raise QueryRefused("the statement does not name this party as its roster does.")
     if members != signatory.members:
         raise QueryRefused("the statement names other parties than those of the roster.")
-    _require_experiment(document, signatory)
+    require_experiment(document, signatory)
     require_recomputed(document)
     _require_people(document, signatory.people)
     if document["statement"]["plan"]["noise_at"] != "server" and not own_noise:
@@ -162,8 +166,8 @@ def attest(
     )
 
 
-def _require_experiment(document: Mapping[str, Any], signatory: Signatory) -> None:
-    """Refuse another experiment, and masks that the run did not have: its own says which it had."""
+def require_experiment(document: Mapping[str, Any], signatory: Signatory) -> None:
+    """Refuse another experiment, and masks or words that are not what it says."""
     try:
         name, masks = run_of(document), document["masks"]
         stated = None if masks is None else {key: masks[key] for key in asdict(Protection())}
@@ -175,6 +179,7 @@ def _require_experiment(document: Mapping[str, Any], signatory: Signatory) -> No
     own = signatory.protection
     if stated != (asdict(own) if own.masked else None):
         raise QueryRefused("the statement tells of other masks than those of its experiment.")
+    _require_told(document, signatory.told)
 
 
 def _require_people(document: Mapping[str, Any], people: People) -> None:
@@ -186,6 +191,20 @@ def _require_people(document: Mapping[str, Any], people: People) -> None:
                 f"the statement says {name} = {told.get(name)!r}, and the experiment and the "
                 f"roster of this party say {own!r}."
             )
+
+
+def _require_told(document: Mapping[str, Any], told: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse what the experiment says otherwise."""
+    for part, values in told.items():
+        for name, own in values.items():
+            try:
+                same = document["statement"][part][name] == own
+            except (KeyError, TypeError):
+                same = False
+            if not same:
+                raise QueryRefused(
+                    f"{part}.{name} of the statement is not what the experiment says."
+                )
 
 
 def _require_fixed_before(

@@ -7,6 +7,8 @@ however much of it was spent, and the filter must admit all that was released.
 
 from __future__ import annotations
 
+from collections import Counter
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.accountants import account
@@ -43,8 +45,16 @@ def recomputed_epsilon(statement: Mapping[str, Any], releases: Block) -> tuple[f
     fresh = fresh_filter(
         guarantee["accountant"], budget=budget, adjacency=event.adjacency, unit=event.unit
     )
-    if not within(sum(count * fresh.cost(event) for event, count in releases), fresh.limit):
+    spent = sum(count * fresh.cost(event) for event, count in releases)
+    if not within(spent, fresh.limit):
         raise Unsound(f"it states {budget}, and its filter does not admit its releases.")
+    plan = statement["plan"]
+    parts = Counter(each["part"] or "main" for each in plan["made"])
+    if plan["releases"] != parts or not (
+        isclose(plan["spent"], spent, rel_tol=SLACK)
+        and isclose(plan["limit"], fresh.limit, rel_tol=SLACK)
+    ):
+        raise Unsound("what it says that its filter has spent, or admits, does not follow.")
     return budget.epsilon, fresh.method
 
 

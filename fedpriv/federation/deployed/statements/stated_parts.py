@@ -1,8 +1,8 @@
 """Stated parts: a signed statement says nothing beside what is looked at, or known to be words.
 
 A key that no version of fedpriv writes would be read by people, signed by parties that did not look
-at it, and verified by a program that does not know it. So there is none. The plan is a strategy's,
-whose keys differ; what it says of noise and cost is computed again.
+at it, and verified by a program that does not know it. So there is none. Nor does a key decide by
+being there what is looked at: a plan has the keys of its kind (`written_plan`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
 from fedpriv.federation.protocol.level import Protection
+from fedpriv.privacy.planning.filters import FILTERS
+from fedpriv.privacy.planning.written_plan import require_written
 from fedpriv.privacy.statement.facts import LedgerFacts, RunFacts, TrustModel
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ _GUARANTEE = (
     "unit adjacency neighbours epsilon delta records delta_times_units records_per_person "
     "per_person gdp_mu zcdp_rho attack_advantage accountant accountant_version"
 )
+_WORDS = "unit adjacency neighbours accountant accountant_version per_person"  # no numbers
 _MASKS = "roster colluders missing minimum holders threshold"
 
 
@@ -36,6 +39,17 @@ def require_known_parts(document: Mapping[str, Any]) -> None:
     for where, part, known in _parts(document):
         if unknown := set(part) - known:
             raise Unsound(f"{where} has a key that is not known: {min(unknown)!r}.")
+    statement = document["statement"]
+    for where, values in _numbers(statement):
+        for name, value in values.items():
+            if type(value) not in (int, float, type(None)):
+                raise Unsound(f"{name} of {where} must be a number, got {value!r}.")
+    try:
+        require_written(statement["plan"])
+    except ValueError as error:
+        raise Unsound(str(error)) from None
+    if (statement["guarantee"]["accountant"] in FILTERS) != ("made" in statement["plan"]):
+        raise Unsound("its plan is not of the kind that its accountant is for.")
 
 
 def _parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], set[str]]]:
@@ -53,6 +67,15 @@ def _parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
         yield "masks", masks, {*_names(Protection), *_MASKS.split()}
     if ledger is not None:
         yield "ledger", ledger, _names(LedgerFacts)
+
+
+def _numbers(statement: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What is compared as numbers, and must not be a text that reads as one."""
+    guarantee = statement["guarantee"]
+    yield "guarantee", {k: v for k, v in guarantee.items() if k not in _WORDS.split()}
+    yield "per_person", guarantee["per_person"]
+    yield "budget", statement["plan"]["budget"]
+    yield "ledger", {k: v for k, v in (statement["ledger"] or {}).items() if k != "head"}
 
 
 def _names(kind: Any) -> set[str]:

@@ -1,4 +1,4 @@
-"""Stated trust, recomputed: who a statement says saw what, and what it does not protect.
+"""Stated trust, recomputed: who a statement says saw what, what it does not protect, and warnings.
 
 These are the sentences that people read. They follow from the numbers beside them, and from who
 added the noise, which the parties know: see `fedpriv.federation.deployed.statements.attesting`.
@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._validate import require_choice
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning.plan import NOISE_PLACES
-from fedpriv.privacy.statement.facts import TrustModel
-from fedpriv.privacy.statement.statement import NOT_COVERED, unprotected, who_sees_what
+from fedpriv.privacy.planning.plan import NOISE_PLACES, sampler_of
+from fedpriv.privacy.planning.written_plan import least_rate_of
+from fedpriv.privacy.statement.facts import RunFacts, TrustModel
+from fedpriv.privacy.statement.statement import (
+    NOT_COVERED,
+    unprotected,
+    warnings_of,
+    who_sees_what,
+)
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -34,8 +40,9 @@ def checked_trust(statement: Mapping[str, Any], share: NoiseShare | None) -> str
     require_choice(NOISE_PLACES, noise_at=plan["noise_at"])
     if share is not None and plan["noise_at"] != "parties":
         raise Unsound("its noise is brought in shares, and it says that the server adds it.")
+    model = TrustModel(**{each.name: trust[each.name] for each in fields(TrustModel)})
     sees = who_sees_what(
-        TrustModel(**{each.name: trust[each.name] for each in fields(TrustModel)}),
+        model,
         noise_at=plan["noise_at"],
         released=plan["released"],
         parties=plan["parties"],
@@ -49,4 +56,18 @@ def checked_trust(statement: Mapping[str, Any], share: NoiseShare | None) -> str
     told = (trust["sees"], statement["unprotected"], statement["not_covered"])
     if told != (list(sees), list(open_to_all), list(NOT_COVERED)):
         raise Unsound("who it says saw what, or what it does not protect, does not follow.")
+    warnings = warnings_of(
+        RunFacts(**statement["run"]),
+        model,
+        epsilon=guarantee["epsilon"],
+        delta=guarantee["delta"],
+        units=plan["parties" if Unit(guarantee["unit"]) is Unit.PARTY else "records"],
+        sampler=sampler_of(least_rate_of(plan)),
+        parties=plan["parties"],
+        noise_at=plan["noise_at"],
+        share=share,
+        ledger_kept=statement["ledger"] is not None,
+    )
+    if statement["warnings"] != list(warnings):
+        raise Unsound("its warnings do not follow: one is missing, or is none.")
     return f"who saw what follows from noise that is added by the {plan['noise_at']}."

@@ -17,6 +17,7 @@ from fedpriv._collusion import tolerance
 from fedpriv.federation.deployed.statements.stated_epsilon import SLACK, Unsound, recomputed_epsilon
 from fedpriv.federation.deployed.statements.stated_parts import require_known_parts
 from fedpriv.federation.deployed.statements.stated_trust import checked_trust
+from fedpriv.federation.deployed.statements.stated_words import require_known_words
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.adjacency import Adjacency
@@ -177,6 +178,7 @@ def _found(
 def _check_statement(document: Mapping[str, Any]) -> str:
     statement = document["statement"]
     require_known_parts(document)
+    require_known_words(statement)
     if statement["status"] != "real" or statement["run"]["simulated"] is not False:
         raise Unsound("it is of a simulation, which promises nothing.")
     if statement["run"]["randomness"] != "operating system":
@@ -198,8 +200,7 @@ def _check_releases(document: Mapping[str, Any]) -> str:
     planned = sum(_whole(count) for _, count in written_releases(statement["plan"]))
     if made != planned:
         raise Unsound(f"it states {made} releases, and its plan has {planned}.")
-    costs = events_of(statement["plan"])
-    if costs is not None and costs != Counter(dict(block)):
+    if events_of(statement["plan"]) != Counter(dict(block)):
         raise Unsound("its releases are not what the noise of its plan costs.")
     adjacency, unit = block[0][0].adjacency, block[0][0].unit
     for term, words in (("adjacency", "adjacencies"), ("unit", "units of privacy")):
@@ -222,6 +223,8 @@ def _check_epsilon(document: Mapping[str, Any]) -> str:
     if guarantee["records_per_person"] != statement["run"]["records_per_person"]:
         raise Unsound("guarantee and run state different numbers of records of a person.")
     found, method = recomputed_epsilon(statement, releases_of(document))
+    if not guarantee["accountant_version"].startswith(f"{method}, "):
+        raise Unsound(f"it was accounted for by {method!r}, and says otherwise.")
     size = person_steps(
         Unit(guarantee["unit"]),
         Adjacency(guarantee["adjacency"]),
@@ -288,7 +291,7 @@ def _check_shares(document: Mapping[str, Any]) -> str:
     masks = document["masks"] or {"minimum": 1, "colluders": 0}
     if share.minimum > masks["minimum"] or share.colluders < masks["colluders"]:
         raise Unsound("masks open smaller sums, or allow more colluders, than the noise is for.")
-    if any(_told(NoiseShare(**m["share"])) != told for m in statement["plan"]["mechanisms"]):
+    if any(_told(NoiseShare(**m["share"])) != told for m, _ in written_releases(statement["plan"])):
         raise Unsound("its releases count on different numbers of honest shares.")
     return f"n_min = {share.honest} honest shares in every sum."
 
@@ -324,7 +327,7 @@ def _masks(protection: Protection, parties: int, share: NoiseShare | None) -> di
 def _share(statement: Mapping[str, Any]) -> NoiseShare | None:
     """What a party adds, if the noise is brought in shares: minimum and colluders are all alike."""
     with suppress(KeyError, TypeError):
-        for each in statement["plan"]["mechanisms"]:
+        for each, _ in written_releases(statement["plan"]):
             if "share" in each:
                 return NoiseShare(**each["share"])
     return None

@@ -8,6 +8,9 @@ stored:
 - a reply is one message with one tree of objects, whose root is the message; it comes from the node
   itself, goes to the SuperLink, and answers an instruction which that node got in the same run and
   which has not expired;
+- one reply of a node waits to be fetched: an earlier one, which nobody has fetched since, gives way
+  to it, and what was answered is kept no longer. A party that answers each instruction so late that
+  nobody looks for the answer any more would fill the server's disk;
 - an object is taken only for such a reply, and only as that reply announced it;
 - an object is handed out only if it belongs to an instruction for this node;
 - only its own instructions can a node confirm, which deletes them.
@@ -67,6 +70,10 @@ WHERE message_id = :message AND dst_node_id = :node AND run_id = :run AND delive
     AND created_at + ttl > :now
 """
 _REPLY = "SELECT message_id FROM message_res WHERE reply_to_message_id = :message"
+_WAITING = """
+SELECT message_id, reply_to_message_id FROM message_res
+WHERE src_node_id = :node AND message_id != :root
+"""
 _OBJECT = "SELECT object_id FROM objects WHERE object_id = :object"
 _MESSAGES = """
 SELECT message_id FROM message_ins WHERE message_id IN (SELECT value FROM json_each(:objects))
@@ -102,9 +109,22 @@ def replying(push: Push) -> Push:
 
     def pushed(request: PushMessagesRequest, state: SqlLinkState) -> PushMessagesResponse:
         require_reply(request, state)
-        return push(request=request, state=state)
+        with state.session():
+            _give_way(request, state)
+            return push(request=request, state=state)
 
     return pushed
+
+
+def _give_way(request: PushMessagesRequest, state: SqlLinkState) -> None:
+    """Forget the replies of a node that wait, and the content of what it answers now."""
+    said = request.messages_list[0].metadata
+    known = {"node": _names(request, run=said.run_id)["node"], "root": said.message_id}
+    waiting = state.query(_WAITING, known)
+    for reply in waiting:
+        state.object_store.delete(reply["message_id"])
+    state.delete_messages({reply["reply_to_message_id"] for reply in waiting})
+    state.object_store.delete(said.reply_to_message_id)
 
 
 def require_reply(request: PushMessagesRequest, state: SqlLinkState) -> None:

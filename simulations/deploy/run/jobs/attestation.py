@@ -2,6 +2,11 @@
 
 Everything comes from the directory of a finished run. The server signs once; signatures of parties
 are added whenever they can be had, each checked before it is kept.
+
+A ledger only grows. A party whose machine was put back to an earlier day, ledger and state alike,
+cannot tell; but the heads that it signed before are in the statements of other runs. One that signs
+with a shorter ledger, or with another one of the same length, has forgotten what was spent: its
+signature is not kept, and people are told.
 """
 
 from __future__ import annotations
@@ -106,6 +111,7 @@ def collect(
         spared={*spared, *(number for number, name in enumerate(names) if name in done)},
     )
     known = {each.name: each for each in members_of(signed.document)}
+    grown = _longest_ledgers(directory.parent)
     words = {name: "signed" if name in done else said for name, said in outcome.words.items()}
     for number, said in outcome.results.items():
         signature = PartySignature(
@@ -117,13 +123,41 @@ def collect(
             signature=said.signature,
         )
         member = known.get(names[number])
-        if member is not None and signed.signed_by_party(signature, member.identity):
+        if member is None or not signed.signed_by_party(signature, member.identity):
+            words[names[number]] = "sent a false signature"
+        elif _went_back(signature, grown.get(member.identity)):
+            words[names[number]] = (
+                f"has another ledger than it signed with before, or an older copy, of "
+                f"{signature.rows} rows: what was spent since is forgotten there"
+            )
+        else:
             signed = signed.with_party(signature)
             words[names[number]] = "signed"
-        else:
-            words[names[number]] = "sent a false signature"
     write_statement_file(directory, signed)
     return words
+
+
+def _longest_ledgers(runs: Path) -> dict[bytes, PartySignature]:
+    """By identity, the signature with the longest ledger that a party has given for any run."""
+    longest: dict[bytes, PartySignature] = {}
+    for path in sorted(runs.glob(f"*/{SIGNED}")):
+        try:
+            statement = read_statement(path)
+        except ValueError:  # which is for whoever reads that run
+            continue
+        identities = {each.number: each.identity for each in members_of(statement.document)}
+        for each in statement.parties:
+            best = longest.setdefault(identities[each.number], each)
+            if each.rows > best.rows:
+                longest[identities[each.number]] = each
+    return longest
+
+
+def _went_back(now: PartySignature, before: PartySignature | None) -> bool:
+    """Whether a ledger is shorter than it was, or as long and another one."""
+    return before is not None and (
+        now.rows < before.rows or (now.rows == before.rows and now.head != before.head)
+    )
 
 
 def _digest(path: Path) -> str:

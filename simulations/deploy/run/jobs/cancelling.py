@@ -47,10 +47,7 @@ def record(directory: Path) -> None:
         raise ValueError(
             f"{str(directory)!r} is no directory of a run: there is nothing to cancel."
         )
-    if (directory / "result.json").exists():
-        raise ValueError(
-            f"the run in {str(directory)!r} is finished: what it released cannot be taken back."
-        )
+    _require_unfinished(directory)
     if not is_cancelled(directory):
         now = datetime.now(tz=UTC).isoformat(timespec="seconds")
         values = {"run": read_json(identity)["run"], "time": now, "told": []}
@@ -65,7 +62,12 @@ def tell(
     seal: Seal,
     patience: Patience = PATIENCE,
 ) -> dict[str, str]:
-    """Tell every party that is there that a run was cancelled; what came of it, for each."""
+    """Tell every party that is there that a run was cancelled; what came of it, for each.
+
+    Raises:
+        ValueError: It was finished before it ended.
+    """
+    _require_unfinished(directory)
     path, seats = private(directory) / CANCELLED, private(directory) / _SEATS
     known: dict[str, Any] = read_json(path)
     joined = bytes.fromhex("".join(read_json(seats))) if seats.exists() else b""
@@ -85,5 +87,16 @@ def tell(
 
 def untold(runs: Path, names: tuple[str, ...]) -> list[Path]:
     """The directories of cancelled runs that some party does not know to be cancelled."""
-    found = sorted(runs.glob(f"*/{PRIVATE}/{CANCELLED}"))
+    found = [
+        path
+        for path in sorted(runs.glob(f"*/{PRIVATE}/{CANCELLED}"))
+        if is_cancelled(path.parents[1])
+    ]
     return [path.parents[1] for path in found if set(names) - set(read_json(path)["told"])]
+
+
+def _require_unfinished(directory: Path) -> None:
+    if (directory / "result.json").exists():
+        raise ValueError(
+            f"the run in {str(directory)!r} is finished: what it released cannot be taken back."
+        )
