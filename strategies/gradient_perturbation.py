@@ -35,7 +35,7 @@ from fedpriv.strategies.common.building import (
     StrategyInfo,
 )
 from fedpriv.strategies.common.growing import GrowingOptions, SamplingOption, plan_growing
-from fedpriv.strategies.common.optimiser import LINEAR, make_optimiser, pack, unpack
+from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
 from fedpriv.strategies.common.plans import Calibration, plan_gradients
 from fedpriv.strategies.common.schedules import (
     ScheduledOptions,
@@ -59,11 +59,14 @@ if TYPE_CHECKING:
 class GradientOptions(ScheduledOptions):
     """Options of gradient perturbation.
 
+    With neither a learning_rate nor an optimiser, steps are those of a rule from public facts
+    (`fedpriv.strategies.common.auto`): momentum, and the mean of the last half of the models. An
+    optimiser that is named, or that a schedule is for, has 1/M for "auto".
+
     Attributes:
         clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is
             half of what the loss allows at the first model, or all of it where a schedule follows
-            from a theorem. With "auto" for learning_rate, too, steps are those of
-            `fedpriv.strategies.common.auto`: momentum, and the mean of the last half.
+            from a theorem.
         law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure; l1-laplace
             with ``clip_in``.
         clip_in: "l1" bounds gradients by C in L1 instead of L2: for l1-laplace, whose noise is then
@@ -173,14 +176,15 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
     """The strategy, planned within its budget."""
     task = setup.task
-    options = _settled(options, task)
+    ruled, options = _ruled(options, task), _settled(options, task)
     plan = _plan(setup, options)
+    rate = (
+        travel_rate(plan, task, beta=options.momentum) if ruled else scheduled_rate(options, task)
+    )
     return GradientPerturbation(
         task=task,
         plan=plan,
-        optimiser=make_optimiser(
-            options, task, rounds=options.rounds, rate=_learning_rate(options, plan, task)
-        ),
+        optimiser=make_optimiser(options, task, rounds=options.rounds, rate=rate),
         weights=options.weights,
         clip_in=options.clip_in or "l2",
         run=setup.run,
@@ -188,24 +192,23 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
     )
 
 
+def _ruled(options: GradientOptions, task: Task) -> bool:
+    """Whether the steps are those of `fedpriv.strategies.common.auto`."""
+    left_open = options.learning_rate == options.optimiser == "auto"
+    return left_open and task.convex and follows_from_a_theorem(options.schedule) is None
+
+
 def _settled(options: GradientOptions, task: Task) -> GradientOptions:
     """The options with a number or a name in the place of "auto", but for the learning rate."""
-    theorem = follows_from_a_theorem(options.schedule)
-    ruled = options.learning_rate == "auto" and task.convex and not theorem
+    theorem, ruled = follows_from_a_theorem(options.schedule), _ruled(options, task)
     chosen: dict[str, Any] = {}
     if options.clip == "auto":
         chosen["clip"] = task.lipschitz if theorem and task.convex else auto_clip(task)
     if options.optimiser == "auto":
         chosen["optimiser"] = "momentum" if ruled else theorem or "sgd"
     if options.averaging == "auto":
-        chosen["averaging"] = "tail" if ruled and options.optimiser in LINEAR else "last"
+        chosen["averaging"] = "tail" if ruled else "last"
     return options.model_copy(update=chosen)
-
-
-def _learning_rate(options: GradientOptions, plan: Plan | NoiseFree, task: Task) -> float:
-    if options.learning_rate != "auto" or follows_from_a_theorem(options.schedule):
-        return scheduled_rate(options, task)
-    return travel_rate(options, plan, task)
 
 
 def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:

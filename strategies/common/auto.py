@@ -26,7 +26,6 @@ from math import cbrt, inf, sqrt
 from typing import TYPE_CHECKING
 
 from fedpriv.learning.losses import Squared
-from fedpriv.strategies.common.optimiser import OptimiserOptions, learning_rate
 
 if TYPE_CHECKING:
     from fedpriv.federation.task import Task
@@ -63,32 +62,13 @@ def strength(plan: Plan | NoiseFree, task: Task) -> float:
     return sqrt(squares)
 
 
-def travel_rate(options: OptimiserOptions, plan: Plan | NoiseFree, task: Task) -> float:
-    """η of the rule, for the optimiser of ``options``: 1/M where the rule does not speak of it."""
-    gain, limit = _reach(options)
-    if gain is None or not task.convex or plan.clip_norm is None:
-        return learning_rate(options, task)
+def travel_rate(plan: Plan | NoiseFree, task: Task, *, beta: float) -> float:
+    """η of the rule, for heavy ball with momentum β on a linear model."""
+    if plan.clip_norm is None:
+        raise ValueError("plan must state the clip_norm of a gradient, got None.")
     s = strength(plan, task)
-    most = _STABLE * limit / task.smoothness
+    most = _STABLE * 2 * (1 + beta) / task.smoothness
     if s == inf:
         return most
     travel = _TRAVEL * min(1.0, cbrt(s / _WEAK)) * s / task.feature_bound
-    return min(most, travel / (plan.clip_norm * len(plan.mechanisms) * gain))
-
-
-def _reach(options: OptimiserOptions) -> tuple[float | None, float]:
-    """How far an optimiser goes per gradient, in units of η, and its limit of stability, of 1/M.
-
-    None for those that divide by the size of gradients.
-    """
-    beta = options.momentum
-    match options.optimiser:
-        case "auto" | "sgd":
-            return 1.0, 2.0
-        case "momentum":
-            return 1 / (1 - beta), 2 * (1 + beta)
-        case "nesterov":
-            return 1 / (1 - beta), 2 * (1 + beta) / (1 + 2 * beta)
-        case "debiased-momentum":
-            return 1.0, 2.0
-    return None, 0.0
+    return min(most, travel * (1 - beta) / (plan.clip_norm * len(plan.mechanisms)))
