@@ -26,11 +26,23 @@ from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.learning.optimisers import Averaged
 from fedpriv.privacy.unit import Unit
-from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
+from fedpriv.strategies.common.auto import auto_clip, travel_rate
+from fedpriv.strategies.common.building import (
+    HEAVY_L2,
+    LIGHT_L2,
+    Positive,
+    Setup,
+    StrategyInfo,
+)
 from fedpriv.strategies.common.growing import GrowingOptions, SamplingOption, plan_growing
 from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
 from fedpriv.strategies.common.plans import Calibration, plan_gradients
-from fedpriv.strategies.common.schedules import ScheduledOptions, relative_noise, scheduled_rate
+from fedpriv.strategies.common.schedules import (
+    ScheduledOptions,
+    follows_from_a_theorem,
+    relative_noise,
+    scheduled_rate,
+)
 from fedpriv.strategies.common.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
@@ -47,8 +59,14 @@ if TYPE_CHECKING:
 class GradientOptions(ScheduledOptions):
     """Options of gradient perturbation.
 
+    With neither a learning_rate nor an optimiser, steps are those of a rule from public facts
+    (`fedpriv.strategies.common.auto`): momentum, and the mean of the last half of the models. An
+    optimiser that is named, or that a schedule is for, has 1/M for "auto".
+
     Attributes:
-        clip: C, the bound on one record's gradient, or on a person's summed gradients.
+        clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is
+            half of what the loss allows at the first model, or all of it where a schedule follows
+            from a theorem.
         law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure; l1-laplace
             with ``clip_in``.
         clip_in: "l1" bounds gradients by C in L1 instead of L2: for l1-laplace, whose noise is then
@@ -61,7 +79,7 @@ class GradientOptions(ScheduledOptions):
         seed: Of the initial weights of a model that is not linear.
     """
 
-    clip: Positive = 1.0
+    clip: Positive | Literal["auto"] = "auto"
     law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace"] = "auto"
     clip_in: Literal["l2", "l1"] | None = None
     weights: Literal["equal", "proportional"] = "proportional"
@@ -138,6 +156,11 @@ class GradientPerturbation(SumStrategy):
         self._memory = unpack(state, like=self._memory)
 
 
+def _auto_l2(options: GradientOptions) -> float:
+    """λ: no more than descent needs, but for schedules whose theorem rests on it."""
+    return HEAVY_L2 if follows_from_a_theorem(options.schedule) else LIGHT_L2
+
+
 INFO = StrategyInfo(
     name=GradientPerturbation.name,
     summary="descend along noisy sums of clipped gradients",
@@ -146,23 +169,46 @@ INFO = StrategyInfo(
     options=GradientOptions,
     shares=True,
     units=(Unit.RECORD, Unit.PERSON),
+    auto_l2=_auto_l2,
 )
 
 
 def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
     """The strategy, planned within its budget."""
     task = setup.task
+    ruled, options = _ruled(options, task), _settled(options, task)
+    plan = _plan(setup, options)
+    rate = (
+        travel_rate(plan, task, beta=options.momentum) if ruled else scheduled_rate(options, task)
+    )
     return GradientPerturbation(
         task=task,
-        plan=_plan(setup, options),
-        optimiser=make_optimiser(
-            options, task, rounds=options.rounds, rate=scheduled_rate(options, task)
-        ),
+        plan=plan,
+        optimiser=make_optimiser(options, task, rounds=options.rounds, rate=rate),
         weights=options.weights,
         clip_in=options.clip_in or "l2",
         run=setup.run,
         start=task.initial(options.seed),
     )
+
+
+def _ruled(options: GradientOptions, task: Task) -> bool:
+    """Whether the steps are those of `fedpriv.strategies.common.auto`."""
+    left_open = options.learning_rate == options.optimiser == "auto"
+    return left_open and task.convex and follows_from_a_theorem(options.schedule) is None
+
+
+def _settled(options: GradientOptions, task: Task) -> GradientOptions:
+    """The options with a number or a name in the place of "auto", but for the learning rate."""
+    theorem, ruled = follows_from_a_theorem(options.schedule), _ruled(options, task)
+    chosen: dict[str, Any] = {}
+    if options.clip == "auto":
+        chosen["clip"] = task.lipschitz if theorem and task.convex else auto_clip(task)
+    if options.optimiser == "auto":
+        chosen["optimiser"] = "momentum" if ruled else theorem or "sgd"
+    if options.averaging == "auto":
+        chosen["averaging"] = "tail" if ruled else "last"
+    return options.model_copy(update=chosen)
 
 
 def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
@@ -178,7 +224,7 @@ def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
         return plan_gradients(
             setup,
             rounds=options.rounds,
-            clip_norm=options.clip,
+            clip_norm=_number(options.clip),
             weights=options.weights,
             sampling_rate=options.sampling_rate,
             shape=relative_noise(options, setup.task),
@@ -197,6 +243,12 @@ def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
         setup,
         options.sampling_rate,
         rounds=options.rounds,
-        clip_norm=options.clip,
+        clip_norm=_number(options.clip),
         accountant=options.accountant,
     )
+
+
+def _number(clip: float | Literal["auto"]) -> float:
+    if clip == "auto":
+        raise ValueError("clip must be settled before anything is planned, got 'auto'.")
+    return clip

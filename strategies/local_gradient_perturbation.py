@@ -20,7 +20,7 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 from fedpriv.strategies import gradient_perturbation
 from fedpriv.strategies.common.building import LOCAL_NOISE, Count, Positive, Setup, StrategyInfo
-from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser
+from fedpriv.strategies.common.optimiser import OptimiserOptions, learning_rate, make_optimiser
 from fedpriv.strategies.common.plans import Calibration, plan_gradients
 from fedpriv.strategies.gradient_perturbation import GradientOptions, GradientPerturbation
 
@@ -95,7 +95,8 @@ def build(setup: Setup, options: LocalGradientOptions) -> GradientPerturbation:
         calibration=options.calibration,
     )
     if isinstance(plan, NoiseFree):
-        return gradient_perturbation.build(setup, GradientOptions(**options.model_dump()))
+        same = {**options.model_dump(), "learning_rate": learning_rate(options, task)}
+        return gradient_perturbation.build(setup, GradientOptions(**same))
     return LocalGradientPerturbation(
         task=task,
         plan=replace(

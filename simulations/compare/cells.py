@@ -115,7 +115,7 @@ def cells(experiment: Experiment) -> list[Cell]:
 def _has_minimum(experiment: Experiment, point: Point) -> bool:
     """Whether the problem at a point is strongly convex: what the frame computes are minimisers."""
     model = experiment.replaced(model=by_table(point).get("model", {})).model
-    return model.convex and model.l2 > 0
+    return model.convex and model.l2 != 0
 
 
 def _at_budget(

@@ -59,7 +59,8 @@ _METRICS = {
 def terms(experiment: Experiment) -> str:
     """What all rows with noise have in common."""
     privacy, swept = experiment.privacy, swept_keys(experiment)
-    regulariser = "" if "model.l2" in swept else f", λ = {experiment.model.l2:g}"
+    l2 = experiment.model.l2
+    regulariser = "" if "model.l2" in swept or l2 == "auto" else f", λ = {l2:g}"
     delta = "δ" if "privacy.delta" in swept else f"δ = {privacy.delta:g}"
     return (
         f"{experiment.data.title}, {experiment.model.title} model{regulariser}; at equal "

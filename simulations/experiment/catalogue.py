@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.experiment.model_section import ModelSection
     from fedpriv.simulations.experiment.sections import StrategySection
     from fedpriv.strategies import Setup, StrategyInfo
 
@@ -124,7 +125,17 @@ def checked(experiment: Experiment) -> Experiment:
         _require_projecting(section.name, info)
     if section.name == PARTY_ALONE and experiment.model.l2 == 0:
         raise ValueError("model.l2 must be positive for party-alone: it makes the minimum unique.")
-    return experiment.replaced(strategy=_filled(section, info))
+    options = _validated(section, info)
+    return experiment.replaced(
+        strategy=_filled(section, options), model={"l2": _l2(experiment.model, info, options)}
+    )
+
+
+def _l2(model: ModelSection, info: StrategyInfo, options: BaseModel) -> float:
+    """λ, as stated or as suits the strategy."""
+    if model.l2 != "auto":
+        return model.l2
+    return info.l2_for(options, light=model.classifies_linearly)
 
 
 def _require_projecting(name: str, info: StrategyInfo) -> None:
@@ -156,11 +167,14 @@ def inheriting(experiment: Experiment, entry: StrategySection) -> Experiment:
     return checked(experiment.with_strategy({key: v for key, v in values.items() if v is not None}))
 
 
-def _filled(section: StrategySection, info: StrategyInfo) -> dict[str, Any]:
+def _validated(section: StrategySection, info: StrategyInfo) -> BaseModel:
     try:
-        options = info.options.model_validate(section.options)
+        return info.options.model_validate(section.options)
     except ValidationError as error:
         raise ValueError(complaint(error, info.options, prefix="strategy.")) from None
+
+
+def _filled(section: StrategySection, options: BaseModel) -> dict[str, Any]:
     values = options.model_dump(mode="json", exclude_none=True)
     # A seed that the file does not set is that of the run, whichever run it becomes.
     return {key: v for key, v in values.items() if key != "seed" or key in section.options}

@@ -22,6 +22,7 @@ def _guest(kind: guests.Kind) -> AfterValidator:
 
 LINEAR = ("logistic", "huber-svm", "huber-regression", "squared", "softmax", "linear")
 """Models whose score is linear in the features: with a convex loss the risk is convex."""
+CLASSIFIERS = ("logistic", "huber-svm", "softmax")
 Losses = Literal["logistic", "huber-svm", "huber-regression", "squared", "softmax"]
 Models = Literal[
     "logistic", "huber-svm", "huber-regression", "squared", "softmax", "linear", "mlp", "cnn"
@@ -35,7 +36,8 @@ class ModelSection(Section):
         name: ``logistic``, ``huber-svm``, ``huber-regression``, ``squared`` and ``softmax`` are
             linear, with a convex loss; ``linear`` is, with the loss that ``loss`` names; ``mlp``
             and ``cnn`` are networks; ``file.py:Name`` is a PyTorch module of one's own.
-        l2: λ, the regulariser.
+        l2: λ, the regulariser; "auto" is what suits the strategy and its options: 1e-5 for linear
+            classifiers that descend by a rule of their own, else 1e-3.
         loss: of ``linear``, a network or a module: a built-in one, or ``file.py:Name``; if not
             given, that of a network follows from the task.
         smoothing: h of ``huber-svm``.
@@ -57,7 +59,7 @@ class ModelSection(Section):
     """
 
     name: Models | Annotated[str, _guest("model")] = "logistic"
-    l2: Annotated[float, Field(ge=0)] = 1e-3
+    l2: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     loss: Losses | Annotated[str, _guest("loss")] | None = None
     smoothing: Positive = 0.5
     threshold: Positive = 1.0
@@ -99,6 +101,20 @@ class ModelSection(Section):
     def convex(self) -> bool:
         """Whether the risk has one minimum."""
         return self.name in LINEAR
+
+    @property
+    def classifies_linearly(self) -> bool:
+        """Whether it is a built-in linear classifier."""
+        return (self.loss if self.name == "linear" else self.name) in CLASSIFIERS
+
+    @property
+    def regulariser(self) -> float:
+        """λ, once it is settled."""
+        if self.l2 == "auto":
+            raise ValueError(
+                "model.l2 must be a number here, got 'auto': it follows from a strategy."
+            )
+        return self.l2
 
     @property
     def own(self) -> bool:

@@ -211,13 +211,13 @@ def _built_in_loss(name: str, section: ModelSection, classes: int, headroom: flo
         case "squared":
             if section.radius is not None:  # every model that a gradient is taken at lies in it
                 return Squared(radius=section.radius, label_bound=section.label_bound)
-            if section.l2 == 0:
+            if section.regulariser == 0:
                 raise ValueError(
                     "model.l2 must be positive for the squared loss, or model.radius given: one of "
                     "them bounds θ."
                 )
             # ‖θ*‖ ≤ √headroom·label_bound/√λ: the smallest domain that holds every minimiser.
-            radius = section.label_bound * (headroom / section.l2) ** 0.5
+            radius = section.label_bound * (headroom / section.regulariser) ** 0.5
             return Squared(radius=radius, label_bound=section.label_bound)
         case _:
             return Logistic()

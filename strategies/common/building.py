@@ -44,6 +44,15 @@ LOCAL_NOISE = (
 """Why strategies in which the parties draw noise by themselves are not for persons."""
 
 
+HEAVY_L2, LIGHT_L2 = 1e-3, 1e-5
+"""λ where it is left to a strategy: for minimisers, whose noise grows with 1/λ; for descent."""
+
+
+def heavy_l2(options: Any) -> float:
+    """λ of a strategy that says nothing else, whatever its options are."""
+    return HEAVY_L2
+
+
 class Options(BaseModel):
     """Options of a strategy, as an experiment file states them; unknown ones are refused."""
 
@@ -66,6 +75,7 @@ class StrategyInfo:
         units: Whose privacy it can protect: what its noise is calibrated to, and proved for. By
             name, as in ("record", "person"), or as `Unit`.
         because: Why not that of another unit, where there is more to say than in `UNIT_REASONS`.
+        auto_l2: λ of a linear classifier, by the options, where ``model.l2`` is "auto".
         guest: What builds a strategy from a file of the user's own; None for those of fedpriv.
     """
 
@@ -77,6 +87,7 @@ class StrategyInfo:
     shares: bool = False
     units: tuple[Unit, ...] = (Unit.RECORD,)
     because: Mapping[Unit, str] = field(default_factory=dict, hash=False)
+    auto_l2: Callable[[Any], float] = heavy_l2
     guest: Callable[[Setup, Any], SumStrategy] | None = None
 
     def __post_init__(self) -> None:
@@ -85,6 +96,10 @@ class StrategyInfo:
     def why_not(self, unit: Unit) -> str:
         """The reason why it is refused for a unit of privacy."""
         return self.because.get(unit, UNIT_REASONS[unit])
+
+    def l2_for(self, options: Any, *, light: bool) -> float:
+        """λ where the experiment leaves it open; ``light`` if the model takes a small one."""
+        return self.auto_l2(options) if light else HEAVY_L2
 
     @property
     def private(self) -> bool:

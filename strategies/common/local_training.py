@@ -107,7 +107,7 @@ class LocalOptions(OptimiserOptions):
         if self.learning_rate != "auto":
             return self.learning_rate
         match self.optimiser:
-            case "sgd" | "debiased-momentum":
+            case "auto" | "sgd" | "debiased-momentum":
                 return 1.0
             case "momentum" | "nesterov":  # their steps add up to η/(1 − β) of a constant gradient
                 return 1 - self.momentum

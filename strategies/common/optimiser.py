@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _WEIGHT_DECAY = 0.01
 # Optimisers whose steps are linear in the gradients, and so in the noise.
-LINEAR = ("sgd", "momentum", "nesterov", "debiased-momentum")
+LINEAR = ("auto", "sgd", "momentum", "nesterov", "debiased-momentum")
 
 
 class OptimiserOptions(Options):
@@ -34,19 +34,28 @@ class OptimiserOptions(Options):
 
     Attributes:
         learning_rate: η, or "auto" for 1/M with M = B²·c + λ.
-        optimiser: The rule.
+        optimiser: The rule; "auto" is "sgd", if the strategy has no better one.
         momentum: β of the three momenta.
         warm_up: W: the first steps grow to the learning rate, step t has η·t/W; None for none.
-        averaging: Publish the last iterate, the mean of all, or that of the last half.
+        averaging: Publish the last iterate, the mean of all, or that of the last half; "auto" is
+            the last, if the strategy says nothing else.
     """
 
     learning_rate: Positive | Literal["auto"] = "auto"
     optimiser: Literal[
-        "sgd", "momentum", "nesterov", "debiased-momentum", "adagrad", "adam", "adamw", "yogi"
-    ] = "sgd"
+        "auto",
+        "sgd",
+        "momentum",
+        "nesterov",
+        "debiased-momentum",
+        "adagrad",
+        "adam",
+        "adamw",
+        "yogi",
+    ] = "auto"
     momentum: Share = 0.9
     warm_up: Count | None = None
-    averaging: Literal["last", "mean", "tail"] = "last"
+    averaging: Literal["auto", "last", "mean", "tail"] = "auto"
 
 
 def learning_rate(options: OptimiserOptions, task: Task) -> float:
@@ -79,14 +88,14 @@ def make_optimiser(
         inner = WarmUp(optimiser=inner, steps=options.warm_up)
     if task.radius is not None:
         inner = Projected(optimiser=inner, radius=task.radius)
-    if options.averaging == "last":
+    if options.averaging in ("auto", "last"):
         return inner
     return Averaged(optimiser=inner, skip=rounds // 2 if options.averaging == "tail" else 0)
 
 
 def _rule(options: OptimiserOptions, rate: float, more: dict[str, float]) -> Optimiser:
     match options.optimiser:
-        case "sgd":
+        case "auto" | "sgd":
             return Sgd(learning_rate=rate)
         case "momentum":
             return Momentum(learning_rate=rate, decay=options.momentum)

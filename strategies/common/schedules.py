@@ -132,20 +132,20 @@ class ScheduledOptions(OptimiserOptions):
                 self._require("sgd", "influence")
             case InfluenceOptions() if self.optimiser not in LINEAR:
                 raise ValueError(
-                    f"optimiser must be one of {', '.join(LINEAR)} for schedule = 'influence', "
+                    f"optimiser must be one of {', '.join(LINEAR[1:])} for schedule = 'influence', "
                     f"got {self.optimiser!r}: it divides by the noise, too, and no influence says "
                     "by how much that matters. Use another optimiser or schedule."
                 )
         return self
 
     def _require(self, optimiser: str, schedule: str, remedy: str = "") -> None:
-        if self.optimiser != optimiser:
+        if self.optimiser not in ("auto", optimiser):
             raise ValueError(
                 f"optimiser must be {optimiser!r} for schedule = {schedule!r}, got "
                 f"{self.optimiser!r}: what it derives holds for that optimiser alone. Change one "
                 f"of them{remedy}."
             )
-        if self.averaging != "last":
+        if self.averaging not in ("auto", "last"):
             raise ValueError(
                 f"averaging must be 'last' for schedule = {schedule!r}, got {self.averaging!r}: "
                 "what it derives holds for the last model, not for an average. Change one of them"
@@ -162,7 +162,7 @@ def relative_noise(options: ScheduledOptions, task: Task) -> tuple[float, ...] |
     """The noise of every round, relative to the others; None for uniform noise."""
     if isinstance(options.schedule, tuple):
         return options.schedule
-    if task.radius is not None and _derived(options.schedule):
+    if task.radius is not None and follows_from_a_theorem(options.schedule):
         raise ValueError(
             "schedule must not be one that a theorem gives where models stay in a ball (radius = "
             f"{task.radius:g}), got {options.schedule!r}: it was derived for steps that nothing "
@@ -172,14 +172,16 @@ def relative_noise(options: ScheduledOptions, task: Task) -> tuple[float, ...] |
     return None if isinstance(schedule, Uniform) else schedule.shape(options.rounds)
 
 
-def _derived(schedule: Name | ScheduleTable) -> bool:
-    """Whether a schedule follows from a theorem about plain descent, or debiased momentum."""
+def follows_from_a_theorem(
+    schedule: ScheduleOption,
+) -> Literal["sgd", "debiased-momentum"] | None:
+    """The optimiser that the theorem behind a schedule is about; None if there is no theorem."""
     match schedule:
-        case "dynamic" | "momentum" | MomentumOptions() | DynamicOptions(gamma="auto"):
-            return True
-        case InfluenceOptions(public=str()):
-            return True
-    return False
+        case "momentum" | MomentumOptions():
+            return "debiased-momentum"
+        case "dynamic" | DynamicOptions(gamma="auto") | InfluenceOptions(public=str()):
+            return "sgd"
+    return None
 
 
 def scheduled_rate(options: ScheduledOptions, task: Task) -> float:

@@ -523,7 +523,9 @@ def test_without_delta_the_optimal_regulariser_balances_the_length_of_laplace_no
 
 def test_the_learning_rate_is_one_over_the_smoothness() -> None:
     """1/M, M = B²/4 + λ: the first step from zero moves by release/M."""
-    strategy = build("gradient-perturbation", TASK, rounds=1, epsilon=1e9, delta=0.5)
+    strategy = build(
+        "gradient-perturbation", TASK, rounds=1, epsilon=1e9, delta=0.5, optimiser="sgd"
+    )
     query = strategy.ask()
     assert query is not None
     answer = federation().sum(query)

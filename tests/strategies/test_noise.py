@@ -71,7 +71,7 @@ def noise_of(name: str, task: Task = TASK, *, seed: int = 0, **options: Any) -> 
 
 def gradient_noise(name: str, **options: Any) -> np.ndarray:
     """The noise on the mean gradient of the first of four rounds."""
-    strategy = make(name, rounds=4, learning_rate=1.0, **options)
+    strategy = make(name, rounds=4, learning_rate=1.0, clip=1.0, **options)
     query = strategy.ask()
     assert query is not None
     strategy.learn(SilentFederation(TASK, sampling=streams(0, "parties")).sum(query))
@@ -111,7 +111,7 @@ def test_gaussian_noise_has_the_scale_of_the_formula(name: str, weights: str) ->
 
 @pytest.mark.parametrize(("name", "weights"), EXPECTED, ids=lambda value: value)
 def test_the_plan_states_the_formula_but_for_rounding(name: str, weights: str) -> None:
-    options: dict[str, Any] = {"rounds": 4} if "gradient" in name else {}
+    options: dict[str, Any] = {"rounds": 4, "clip": 1.0} if "gradient" in name else {}
     plan = make(name, weights=weights, **options).plan
     assert plan is not None
     stddev = plan.mechanisms[0].noise_stddev
@@ -213,7 +213,7 @@ def test_noise_is_calibrated_to_the_parties_really_in_the_sum(
 
 
 def test_gradient_noise_after_drop_outs_is_that_of_the_sum_over_those_who_stayed() -> None:
-    strategy = make("gradient-perturbation", rounds=4, learning_rate=1.0)
+    strategy = make("gradient-perturbation", rounds=4, learning_rate=1.0, clip=1.0)
     query = strategy.ask()
     assert query is not None
     zero = np.zeros(WIDTH, np.int64)

@@ -46,7 +46,7 @@ SIZES, WIDTH = (30, 12, 45), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
 DATA = random_data(SIZES, WIDTH)
 OPTIONS: dict[str, dict[str, Any]] = {
-    "gradient-perturbation": {"rounds": 7, "clip": 0.3},
+    "gradient-perturbation": {"rounds": 7, "clip": 0.3, "optimiser": "sgd"},
     "local-gradient-perturbation": {"rounds": 7, "clip": 0.3},
     "adaptive-clipping": {"rounds": 7},
     "agd": {"rounds": 7},

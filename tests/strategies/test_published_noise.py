@@ -23,7 +23,7 @@ WIDTH = 1000
 BUDGET: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-3}
 TASK = linear_task((SIZE,) * M, WIDTH, regulariser=LAMBDA)
 SEEDS = 20
-GRADIENT: dict[str, Any] = {"rounds": 100, "learning_rate": 1.0}
+GRADIENT: dict[str, Any] = {"clip": 1.0, "rounds": 100, "learning_rate": 1.0}
 LAPLACE: dict[str, Any] = {"law": "unsound-laplace"}
 
 GAUSSIAN_KURTOSIS, LAPLACE_KURTOSIS = 3.0, 6.0

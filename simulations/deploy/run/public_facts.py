@@ -106,7 +106,7 @@ def _task(experiment: Experiment, dataset: Dataset, sizes: tuple[int, ...]) -> T
     return Task(
         model=model,
         loss=loss,
-        regulariser=experiment.model.l2,
+        regulariser=experiment.model.regulariser,
         feature_bound=experiment.data.feature_norm,
         sizes=sizes,
         in_place=persons is None,

@@ -28,6 +28,7 @@ l2 = 0.01
 [strategy]
 name = "gradient-perturbation"
 rounds = 5
+clip = 1.0
 
 [privacy]
 delta = 1e-6

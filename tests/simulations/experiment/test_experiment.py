@@ -96,7 +96,7 @@ def test_every_key_of_the_documented_example_is_read(file: Path) -> None:
         ({"data": {"partition": "idi"}}, "Did you mean 'iid'?"),
         ({"data": {"alpha": 1.0}}, "data: alpha is for partition = 'dirichlet' only."),
         ({"data": {"path": "x.csv"}}, "data: needs either name"),
-        ({"model": {"l2": -1}}, "model.l2 must be at least 0, got -1."),
+        ({"model": {"l2": -1}}, "model.l2 must be at least 0 or 'auto', got -1."),
         ({"run": {"engine": "cloud"}}, "run.engine must be 'vectorized', 'local', 'ray' or"),
         ({"run": {"evaluate_every": "never"}}, "must be an integer or 'auto', got 'never'."),
         ({"run": {"seed": -1}}, "run.seed must be at least 0"),
@@ -147,7 +147,7 @@ def test_minimisers_of_a_network_are_refused() -> None:
 
 def test_checking_fills_in_every_option_and_is_idempotent() -> None:
     once = checked(parse_experiment(changed()))
-    assert once.strategy.options["optimiser"] == "sgd"
+    assert once.strategy.options["momentum"] == 0.9
     assert checked(once) == once
 
 

@@ -73,7 +73,7 @@ def test_a_run_leaves_everything_that_a_reader_needs(
     assert (out / "statement.txt").read_text().startswith("SIMULATED: no privacy was spent\n")
     assert json.loads((out / "statement.json").read_text())["status"].startswith("SIMULATED")
     assert (out / "statement.yaml").read_text().startswith("# SIMULATED")
-    assert json.loads((out / "plan.json").read_text())["clip_norm"] == 1.0
+    assert json.loads((out / "plan.json").read_text())["clip_norm"] == 0.5
     rows = json.loads((out / "metrics.json").read_text())
     with (out / "metrics.csv").open() as lines:
         assert [float(row["loss"]) for row in csv.DictReader(lines)] == [r["loss"] for r in rows]

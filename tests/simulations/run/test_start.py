@@ -13,6 +13,7 @@ import pytest
 
 import fedpriv
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed, public_task
+from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment, read_experiment
 from fedpriv.simulations.run.prepare import build_strategy, prepare
 
@@ -213,7 +214,7 @@ def test_a_deployed_party_reads_no_start_and_its_server_does(tmp_path: Path) -> 
         prepare_deployed(study, sizes=(20, 20))
     schema = prepared.data.dataset.schema
     assert schema is not None
-    assert public_task(study, schema, sizes=(20, 20)).start is None
+    assert public_task(checked(study), schema, sizes=(20, 20)).start is None
     sha = str(study.model.start_sha256)
     model = {**MLP, "start": str(start), "start_sha256": sha, "frozen": ["dense1"]}
     with pytest.raises(ValueError, match="reads no file that an experiment names"):
