@@ -55,7 +55,7 @@ def federation(task: Task = TASK, data: Any = DATA) -> VectorizedFederation:
 # Without noise: the algorithm itself.
 
 
-def slopes(loss: Loss, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
+def slopes(loss: Loss, scores: NDArray[Any], y: NDArray[Any]) -> Any:
     """The derivative of each loss, by hand."""
     match loss:
         case Logistic():
@@ -72,7 +72,7 @@ def slopes(loss: Loss, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[np.floa
 
 def by_hand(
     loss: Loss, beta: float, X: NDArray[Any], y: NDArray[Any], ridge: float, rounds: int
-) -> NDArray[np.float64]:
+) -> Any:
     """The algorithm in plain numpy, where nothing is clipped."""
     X = X.astype(np.float64)
     curvature = beta * X.T @ X / len(X) + ridge * np.eye(X.shape[1])
