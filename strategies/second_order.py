@@ -18,7 +18,7 @@ hides short. With several classes the Hessian is at most ½·I ⊗ Σ x·xᵀ, d
 
 The gain is in rounds: about the accuracy of well-tuned momentum in eight times fewer
 (docs/second-order.md). Private second-order steps on convex problems: Ganesh, Haghifam, Steinke and
-Thakurta 2023 (arXiv:2305.13209), with Hessians of every iterate. Gaussian noise on Σ x·xᵀ: Dwork,
+Thakurta 2023 (arXiv:2305.13209). Gaussian noise on Σ x·xᵀ, released once: Dwork,
 Talwar, Thakurta and Zhang 2014.
 
 For the person unit of privacy M is Σ over persons of the mean of a person's x·xᵀ, and gradients are
