@@ -63,6 +63,11 @@ class SecondOrderPlan(FixedPlan):
         return self.mechanisms[1:]
 
     @property
+    def gdp_exact(self) -> bool:
+        """Not where records are exchanged: no pair of them reaches both sensitivities."""
+        return self.adjacency is Adjacency.ADD_REMOVE
+
+    @property
     def size_in_words(self) -> str:
         """That of the matrix, and that of a gradient."""
         return f"{self.matrix_width} coordinates (the first) and {self.dimension} (all others)"

@@ -7,6 +7,7 @@ from math import sqrt
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 
 from fedpriv.privacy.adjacency import Adjacency
@@ -98,6 +99,23 @@ def test_the_model_moves_along_gradients_alone_and_the_statement_tells_the_sizes
     assert (made.rounds, made.unit) == (13, Unit.PERSON)
     assert made.size_in_words == "15 coordinates (the first) and 5 (all others)"
     assert made.to_dict()["matrix_width"] == 15
+    assert (made.gdp_exact, plan(A).gdp_exact) == (False, True)
+
+
+def test_no_pair_of_records_reaches_both_sensitivities_at_once() -> None:
+    """By a grid over angles and lengths: the true μ² is below the one that is charged."""
+    first, second = stddevs(plan())[:2]
+    worst = 0.0
+    for cosine in np.linspace(-1, 1, 201):
+        for t in np.linspace(0, 1, 51):  # x of length 1, x′ of length t; slopes of at most 1
+            matrix = 1 + t**4 - 2 * (t * cosine) ** 2
+            gradient = 1 + t**2 + 2 * t * abs(cosine)
+            worst = max(worst, matrix / first**2 + 12 * gradient / second**2)
+    charged = plan().gdp_mu
+    assert charged is not None
+    assert worst < 0.9 * charged**2
+    alone = max(1 + t**2 + 2 * t for t in np.linspace(0, 1, 51))
+    assert alone == 4  # of a gradient, which a pair does reach
 
 
 @pytest.mark.parametrize(
