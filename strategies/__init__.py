@@ -33,6 +33,7 @@ from fedpriv.strategies import (
     pathak,
     pooled,
     scaffold,
+    second_order,
 )
 from fedpriv.strategies.common.building import Count, Positive, Rate, Setup, StrategyInfo
 from fedpriv.strategies.common.noisy_gradients import NoisyGradients, NoisyOptions
@@ -65,6 +66,7 @@ _MODULES = (
     output_perturbation,
     gradient_perturbation,
     objective_perturbation,
+    second_order,
     adaptive_clipping,
     adaptive_gradient,
     learned_protection,

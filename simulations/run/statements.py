@@ -153,7 +153,7 @@ def _of_persons(experiment: Experiment, persons: PersonBounds | None) -> tuple[s
 def _of_a_loss(prepared: Prepared) -> tuple[str, ...]:
     """What a guarantee about minimisers takes from the author of a loss; clipping takes nothing."""
     own = next((g for g in prepared.experiment.guest_code if g["kind"] == "loss"), None)
-    if own is None or not prepared.info.convex_only:
+    if own is None or not prepared.info.minimises:
         return ()
     loss = prepared.task.loss
     sentence = (
