@@ -18,7 +18,7 @@ from tests.federation.worlds import SilentFederation, build, linear_task, stream
 
 SIZES, WIDTH = (300, 120, 450), 400
 TASK = linear_task(SIZES, WIDTH, regulariser=1e-5)
-BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 
 
 @pytest.mark.parametrize(("adjacency", "moved"), [("replace-one", 2.0), ("add-remove", 1.0)])
@@ -80,7 +80,8 @@ def test_the_rule_speaks_where_neither_step_nor_optimiser_is_named() -> None:
 def test_the_clip_norm_is_half_of_the_longest_gradient_unless_a_theorem_needs_all_of_it() -> None:
     def clip(**options: Any) -> float | None:
         plan = build("gradient-perturbation", TASK, **BUDGET, **options).plan
-        return plan and plan.clip_norm
+        assert plan is not None
+        return plan.clip_norm
 
     assert clip() == auto_clip(TASK) == TASK.lipschitz / 2
     assert clip(schedule="dynamic") == TASK.lipschitz

@@ -50,6 +50,7 @@ _FACTS = {field.name for field in fields(Plan)} - {"mechanisms"} | {"adjacency",
 _KINDS = (
     _FACTS | {"mechanisms"},
     _FACTS | {"mechanisms", "rates"},
+    _FACTS | {"mechanisms", "matrix_width"},
     _FACTS | {"spent", "limit", "releases", "made"},
 )
 _NESTED = {field.name for kind in _KNOWN for field in fields(kind)}
