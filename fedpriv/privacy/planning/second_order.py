@@ -78,7 +78,7 @@ def noise_shape(rounds: int, matrix_share: float = MATRIX_SHARE) -> tuple[float,
 
     >>> shape = noise_shape(12)
     >>> round(shape[0], 9), round(shape[1], 9), round(sum(z**-2 for z in shape), 9)
-    (2.581988897, 3.757345746, 1.0)
+    (2.581988897, 3.757345747, 1.0)
     """
     require_count(rounds=rounds)
     require_open_unit(matrix_share=matrix_share)
