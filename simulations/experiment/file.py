@@ -196,7 +196,9 @@ class Experiment(Section):
     def _section_values(self, name: str) -> dict[str, Any]:
         """A section as it enters a hash; own data by the name of the file, wherever that lies."""
         section: Section = getattr(self, name)
-        values = section.model_dump(mode="json", by_alias=True, exclude=_NOT_HASHED)
+        # Options of a strategy are its own, whatever a user calls them.
+        apart = {"label"} if name == "strategy" else _NOT_HASHED
+        values = section.model_dump(mode="json", by_alias=True, exclude=apart)
         if name == "data":
             values["title"] = self.data.title
         if name == "model":  # keys that came later leave the hash of older files as it was

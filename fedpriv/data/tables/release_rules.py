@@ -12,6 +12,9 @@ admits, one would then be answered for and the other not, and no noise hides tha
   public number, or published as one.
 - A party column whose parties are not listed: who holds records is then read off the file. At a
   deployed party, any party column: all records there are that party's.
+- A feature as the column that sets test records apart. Its values are then public, and the number
+  of records that they leave for training is counted as such; and they are protected, like all else
+  that a record says.
 
 What a schema that passes may still refuse is a single row. `refusing_features` says where: an
 owner who wants no row to decide clamps and fills every feature.
@@ -51,6 +54,12 @@ def require_releasable(schema: Schema, *, deployed: bool) -> None:
         problems.append(
             "missing must not be 'drop': the number of records that are left depends on their "
             "values. Give every feature that may be missing a fill, and set missing = 'reject'."
+        )
+    if schema.test_column in schema.features:
+        problems.append(
+            f"test_column {schema.test_column!r} must not be a feature: the noise protects what a "
+            "feature says of a record, and which records are tested on is public. Take [columns."
+            f"{schema.test_column}] out, or copy what is public of it into a column of its own."
         )
     if schema.party is not None and deployed:
         problems.append(

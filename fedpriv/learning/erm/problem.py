@@ -146,7 +146,8 @@ class ErmProblem:
                 f"linear must be None for {type(self.loss).__name__}, whose minimiser a linear "
                 "term can push out of the bounded domain; use HuberRegression."
             )
-        excess = max(1.0, float((self.members / self.divisors).max()))
+        # In float64: a quotient of integers is a float32, and may be more than the headroom.
+        excess = max(1.0, float((self.members.to(torch.float64) / self.divisors).max()))
         require_lipschitz_minimiser(self.loss, self.strong_convexity.min().item(), headroom=excess)
 
 

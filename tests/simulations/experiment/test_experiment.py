@@ -200,6 +200,7 @@ def test_the_hash_follows_what_is_computed_and_nothing_else() -> None:
     for sections in (
         {"privacy": {"epsilon": 2}},
         {"strategy": {"rounds": 99}},
+        {"strategy": {"start": 1.0}},  # an option of a strategy of one's own
         {"data": {"parties": 21}},
         {"model": {"l2": 0.01}},
         {"run": {"seed": 1}},

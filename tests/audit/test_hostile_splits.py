@@ -1,0 +1,94 @@
+"""Attacks by the side of the test split that a record is on: on it hang who trains, and how many.
+
+Whether a record is trained on follows from that record, and how many are is private where a hash
+decides, public where a column does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fedpriv.data.tables.release_rules import require_releasable
+from fedpriv.data.tables.schema import parse_schema
+from fedpriv.simulations.experiment.data import party_records
+from fedpriv.simulations.experiment.file import read_experiment
+from tests.audit.examination import difference
+from tests.audit.neighbours import GRADIENTS, OUTPUT, Case, table, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.audit.neighbours import Laboratory, Row
+
+FOUR = 4  # records, of which about 3 are trained on: 4/3 in float32 is more than in float64
+
+
+def _trained_on(case: Case, rows: list[Row], folder: Path) -> int:
+    """How many records of the last party the hash leaves for training."""
+    return int(party_records(read_experiment(write(case, rows, folder))).data.sizes[-1])
+
+
+def test_a_party_whose_records_are_all_trained_on_is_not_refused(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """A quotient of integers was a float32, and of the least bit more than the headroom: whether
+    the hash took one of a party's records decided whether there was a release, which was paid."""
+    case = Case(name="all", strategy=OUTPUT, model={"name": "squared"})
+    rows = table(case.task)
+    west = [row for row in rows if row["clinic"] == "west"][:FOUR]
+    rest = [row for row in rows if row["clinic"] != "west"]
+    doses = (f"{number / 1000:.3f}" for number in range(1000))
+
+    def changed(own: list[Row], place: int, trained: int) -> list[Row]:
+        """The party with another record at a place, so that so many of them are trained on."""
+        for dose in doses:
+            others = [*own[:place], {**own[place], "dose": dose}, *own[place + 1 :]]
+            if _trained_on(case, [*rest, *others], tmp_path / dose) == trained:
+                return others
+        raise AssertionError("no record on that side was found.")
+
+    whole = west[:1]
+    for place, row in enumerate(west):
+        whole = changed([*whole[:place], row], place, place + 1)
+    fewer = changed(whole, 0, FOUR - 1)
+    one = laboratory.run(case, [*rest, *whole], tmp_path / "one")
+    other = laboratory.run(case, [*rest, *fewer], tmp_path / "other", script=one)
+    assert (one.code, other.code) == (0, 0), (one.said, other.said)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByFeature(Case):
+    """A test set that a feature sets apart."""
+
+    def schema(self) -> dict[str, Any]:
+        return {**super().schema(), "test_column": "ward", "test_values": ["icu"]}
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_no_feature_decides_how_many_records_there_are(
+    adjacency: str, laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """Counted, and published as public: one exchanged ward showed in the number of records."""
+    case = ByFeature(name="feature", strategy=GRADIENTS, adjacency=adjacency)
+    rows = table(case.task)
+    place = next(i for i, row in enumerate(rows) if row["ward"] == "er")
+    exchanged = [*rows[:place], {**rows[place], "ward": "icu"}, *rows[place + 1 :]]
+    one = laboratory.run(case, rows, tmp_path / "one")
+    other = laboratory.run(case, exchanged, tmp_path / "other", script=one)
+    assert (one.code, one.said) == (other.code, other.said)
+    assert "test_column 'ward' must not be a feature" in one.said or not difference(
+        case, one, other
+    )
+
+
+@pytest.mark.parametrize("deployed", [False, True])
+def test_a_column_that_sets_records_apart_is_no_feature(deployed: bool) -> None:
+    schema = ByFeature(name="feature", strategy=GRADIENTS).schema()
+    del schema["party"], schema["columns"]["clinic"]
+    with pytest.raises(ValueError, match="test_column 'ward' must not be a feature"):
+        require_releasable(parse_schema(schema), deployed=deployed)
+    schema["test_column"] = "fold"
+    require_releasable(parse_schema(schema), deployed=deployed)
