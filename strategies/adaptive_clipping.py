@@ -36,6 +36,7 @@ import numpy as np
 from fedpriv.federation.queries.bounds import counted_sensitivity, grid_of
 from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
+from fedpriv.learning.clipping.norms import LARGEST_CLIP, SMALLEST_CLIP, require_clip
 from fedpriv.learning.optimisers import Averaged
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.gradient import gradient_plan
@@ -143,6 +144,7 @@ class AdaptiveClipping(SumStrategy):
         self._plan, self._options, self._optimiser = plan, options, optimiser
         self._counting, self._most = counting, options.most(counting)
         self._first = min(options.clip, self._most)
+        self._least = max(self._first / _WIDEST, SMALLEST_CLIP)
         self._clip = 1.0 if counting is None else self._first
         self._centre = np.zeros(task.dimension)
         middle = sqrt(options.least_variance * options.most_variance)
@@ -189,8 +191,8 @@ class AdaptiveClipping(SumStrategy):
         excess = min(1.0, max(0.0, below)) - self._options.quantile
         # From one end of the range to the other, at most: a larger power might overflow.
         power = min(2 * log(_WIDEST), max(-2 * log(_WIDEST), -self._options.clip_rate * excess))
-        first, moved = self._first, self._clip * exp(power)
-        self._clip = min(first * _WIDEST, self._most, max(first / _WIDEST, moved))
+        moved = max(self._least, self._clip * exp(power))
+        self._clip = min(self._first * _WIDEST, self._most, LARGEST_CLIP, moved)
 
     def _scale(self) -> Vector:
         """Noise of a given total harms least with b² in proportion to the standard deviation."""
@@ -286,6 +288,7 @@ def _plan(setup: Setup, options: ClippingOptions) -> tuple[FixedPlan | NoiseFree
         wanted = moved * sqrt(options.count_share / (1 - options.count_share))
         half = wanted / (parties * setup.adjacency.sum_sensitivity)
         counting = 2 * max(1.0, float(np.rint(half / step))) * step
+        require_clip(min(options.clip, options.most(counting)))  # before it is paid for
         moved = counted_sensitivity(task, counting=counting, adjacency=setup.adjacency, step=step)
     plan = gradient_plan(
         budget=setup.budget,

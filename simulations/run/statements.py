@@ -19,6 +19,7 @@ from fedpriv.privacy.statement import (
 )
 from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.simulations.engines.parties import protection
+from fedpriv.simulations.run.assumptions import assumptions, of_a_test_column, tuning_sentence
 from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.ledgers import names_of
 from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, SENTENCE
@@ -26,12 +27,12 @@ from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, SENTENCE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fedpriv.federation.task import PersonBounds
+    from fedpriv.learning.losses import Loss
     from fedpriv.privacy.ledger import Ledger
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.experiment.file import Experiment
-    from fedpriv.simulations.experiment.sections import TuningSection
     from fedpriv.simulations.run.prepare import Prepared
+    from fedpriv.strategies import StrategyInfo
 
 _NOTHING = "NO GUARANTEE: the strategy adds no noise, and its model may reveal any record"
 _NOISE_FREE = (
@@ -108,7 +109,11 @@ def _facts(
         # A simulation shows metrics on records that the parties hold; a real release does not.
         metrics_published=simulated and not experiment.data.public_test,
         guests=tuple(map(_guest_sentence, experiment.guest_code)),
-        assumptions=_assumptions(prepared),
+        assumptions=(
+            *assumptions(experiment, prepared.info, loss=prepared.task.loss),
+            # Deployed parties have schemas of their own.
+            *(() if deployed else of_a_test_column(prepared.data.dataset.schema)),
+        ),
         # A simulation can be repeated to the letter, hence carries no date.
         date=None if simulated else datetime.now(tz=UTC).date().isoformat(),
     )
@@ -122,69 +127,14 @@ def _guest_sentence(guest: dict[str, str]) -> str:
     return sentence
 
 
-def deployed_words(experiment: Experiment, persons: PersonBounds | None) -> dict[str, Any]:
+def deployed_words(experiment: Experiment, info: StrategyInfo, *, loss: Loss) -> dict[str, Any]:
     """What the statement of a deployed run says of it in words, as a party works it out itself."""
     return {
         "data": experiment.data.title,
         "tuning": tuning_sentence(experiment.tuning),
         "outcome": DEPLOYED_SENTENCE,
-        "assumptions": [*_of_persons(experiment, persons), *_of_a_start(experiment)],
+        "assumptions": list(assumptions(experiment, info, loss=loss)),
     }
-
-
-def _assumptions(prepared: Prepared) -> tuple[str, ...]:
-    """What a guarantee takes from somebody's word."""
-    experiment = prepared.experiment
-    persons = _of_persons(experiment, prepared.task.persons)
-    return (*persons, *_of_a_loss(prepared), *_of_a_start(experiment))
-
-
-def _of_persons(experiment: Experiment, persons: PersonBounds | None) -> tuple[str, ...]:
-    """What a guarantee about persons takes from those who keep the records."""
-    if persons is None:
-        return ()
-    who = "a person is whom the records call one: somebody with two identifiers counts as two"
-    if experiment.run.engine != "deployment":
-        return (who,)
-    most = "one party" if persons.parties == 1 else f"{persons.parties} parties"
-    return who, f"that nobody has records at more than {most} is a promise, which nobody can check"
-
-
-def _of_a_loss(prepared: Prepared) -> tuple[str, ...]:
-    """What a guarantee about minimisers takes from the author of a loss; clipping takes nothing."""
-    own = next((g for g in prepared.experiment.guest_code if g["kind"] == "loss"), None)
-    if own is None or not prepared.info.minimises:
-        return ()
-    loss = prepared.task.loss
-    sentence = (
-        f"the noise is calibrated to constants of the loss {own['source']} (gradient bound "
-        f"{loss.lipschitz:g}, smoothness {loss.smoothness:g}, convexity) that were declared by its "
-        "author and not refuted by a search, which is no proof: if they are wrong, the stated "
-        "epsilon does not hold"
-    )
-    return (sentence,)
-
-
-def _of_a_start(experiment: Experiment) -> tuple[str, ...]:
-    """What a guarantee takes for granted of a model that the run began with."""
-    start, section = experiment.start_file, experiment.model
-    if start is None:
-        return ()
-    kept = f"; its layers {', '.join(section.frozen)} are in the model unchanged"
-    sentence = (
-        f"the run began with {start['source']}, sha256 {start['sha256']}, which is taken to be "
-        "public: if it was made from the same records, what it tells of them is not in the stated "
-        f"epsilon{kept if section.frozen else ''}"
-    )
-    return (sentence,)
-
-
-def tuning_sentence(tuning: TuningSection | None) -> str:
-    """Where the hyper-parameters came from, and who paid."""
-    if tuning is None:
-        return "none: all hyper-parameters were fixed beforehand"
-    how = f"over {len(tuning.grid)} keys by fedpriv" if tuning.grid else "beforehand, as declared"
-    return f"on the public data set {tuning.on!r}, {how}; no budget was spent"
 
 
 def _ledger_facts(ledger: Ledger, run: str) -> LedgerFacts:

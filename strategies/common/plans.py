@@ -11,6 +11,7 @@ from fedpriv.federation.queries.bounds import (
     finest_grid,
     gradient_sensitivity,
 )
+from fedpriv.learning.clipping.norms import require_clip
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
@@ -153,7 +154,11 @@ def gradient_grid(setup: Setup, *, clip_norm: float, wide: bool = False) -> tupl
 
     On the grid it moves by √d·step more, and in L1, of gradients clipped in L1 (``wide``), by
     d·step.
+
+    Raises:
+        ValueError: Nothing can be clipped to C with precision. Nothing was paid.
     """
+    require_clip(clip_norm)
     task, adjacency = setup.task, setup.adjacency
     step = FixedPoint.for_sum(
         bound=task.records * clip_norm,

@@ -132,6 +132,27 @@ def test_noise_follows_the_bound_at_the_same_cost() -> None:
     assert len({(query.event, query.counting, query.grid) for query in asked}) == 1
 
 
+@pytest.mark.parametrize(("share", "clip"), [(1.0, 2.0**-19), (0.0, 2.0**29)])
+def test_the_bound_stays_where_gradients_can_be_clipped_to_it(share: float, clip: float) -> None:
+    """Beyond, a party refuses: a run ended there, after its last rounds were paid for."""
+    strategy = build("adaptive-clipping", TASK, rounds=9, clip=clip, clip_rate=5.0, epsilon=50.0)
+    while (query := strategy.ask()) is not None:
+        check_query(query, TASK, Policy())
+        strategy.learn(Counting(share).sum(query))
+    assert clip_of(strategy) in (2.0**-20, 2.0**30)
+
+
+@pytest.mark.parametrize("clip", [2.0**-21, 2.0**31])
+@pytest.mark.parametrize(
+    "name", ["gradient-perturbation", "adaptive-clipping", "agd", "learned-protection"]
+)
+def test_a_bound_that_cannot_be_clipped_to_is_refused_before_it_is_paid_for(
+    name: str, clip: float
+) -> None:
+    with pytest.raises(ValueError, match="clip_norm must lie in"):
+        build(name, TASK, clip=clip)
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_no_bound_is_larger_than_the_largest(rule: str) -> None:
     """Parties of a deployment refuse what is beyond their max_clip."""

@@ -20,7 +20,7 @@ from fedpriv.federation.queries.base import (
 from fedpriv.federation.queries.bounds import counted_sensitivity, gradient_sensitivity
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.task import WEIGHTS
-from fedpriv.learning.clipping.clipped_sum import Clipping
+from fedpriv.learning.clipping.norms import require_clip
 from fedpriv.privacy.events import PoissonGaussianEvent, PoissonPartsEvent, PoissonPureEvent
 from fedpriv.privacy.unit import Unit
 
@@ -173,7 +173,7 @@ class GradientQuery(Query):
     def check(self, task: Task) -> None:
         """The point must be one of the model's; of persons, the event one of all their parts."""
         require_point(self.theta, task)
-        Clipping(clip_norm=self.clip_norm)  # refuses what cannot be clipped with precision
+        require_clip(self.clip_norm)
         self._check_parts(1 if task.persons is None else task.persons.parties)
         if task.persons is not None and self.clip_in == "l1":
             raise ValueError("clip_in must be 'l2' for persons, got 'l1'.")

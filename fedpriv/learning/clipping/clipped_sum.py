@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from fedpriv._validate import require_choice, require_count, require_positive
+from fedpriv._validate import require_choice, require_count
 from fedpriv.learning.clipping.factors import Factor, Rows
 from fedpriv.learning.clipping.linear import clipped_linear_sums, in_one_pass
-from fedpriv.learning.clipping.norms import LARGEST_SQUARE, NORM_SLACK
+from fedpriv.learning.clipping.norms import LARGEST_SQUARE, NORM_SLACK, require_clip
 from fedpriv.learning.crew import Crew
 from fedpriv.learning.models import LinearModel, Model
 
@@ -51,7 +51,6 @@ CLIP_MARGIN = 2 * NORM_SLACK
 """Gradients are clipped to C(1 - CLIP_MARGIN), so that rounding cannot carry one beyond C."""
 
 _WORTH_SHARING = 1 << 20  # numbers to read: below it, waking another thread takes longer
-_SMALLEST_CLIP, _LARGEST_CLIP = 2.0**-20, 2.0**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,12 +77,7 @@ class Clipping:
 
     def __post_init__(self) -> None:
         require_choice(("l2", "l1"), norm=self.norm)
-        require_positive(clip_norm=self.clip_norm)
-        if not _SMALLEST_CLIP <= self.clip_norm <= _LARGEST_CLIP:
-            raise ValueError(
-                f"clip_norm must lie in [2^-20, 2^30], got {self.clip_norm!r}; "
-                "scale the loss or the features instead."
-            )
+        require_clip(self.clip_norm)
         for name, value in self.vectors:
             if not (value.ndim == 1 and bool(value.isfinite().all())):
                 raise ValueError(f"{name} must be a finite vector, got shape {tuple(value.shape)}.")

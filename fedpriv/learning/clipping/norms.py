@@ -1,9 +1,11 @@
-"""Squared row norms for clipping: never too small by more than a known factor."""
+"""Squared row norms for clipping: never too small by more than a known factor; the range of C."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from fedpriv._validate import require_positive
 
 LARGEST_SQUARE = 2.0**200
 """Gradients and features longer than 2¹⁰⁰ count as not finite: float32 weights end there."""
@@ -11,7 +13,20 @@ LARGEST_SQUARE = 2.0**200
 NORM_SLACK = 2.0**-14
 """A product of two norms is never more than 1 + NORM_SLACK times what is computed here."""
 
+SMALLEST_CLIP, LARGEST_CLIP = 2.0**-20, 2.0**30
+"""The ends of the range of C in which clipping is proved to keep its bound."""
+
 _NARROW, _PIECE = 64, 1000  # columns
+
+
+def require_clip(clip_norm: float) -> None:
+    """Refuse a C to which gradients are not clipped with precision."""
+    require_positive(clip_norm=clip_norm)
+    if not SMALLEST_CLIP <= clip_norm <= LARGEST_CLIP:
+        raise ValueError(
+            f"clip_norm must lie in [2^-20, 2^30], got {clip_norm!r}; "
+            "scale the loss or the features instead."
+        )
 
 
 def squared_norms(rows: Tensor, *, extra: float = 0.0) -> Tensor:

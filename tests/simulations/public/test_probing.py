@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from fedpriv.simulations.run.prepare import build_strategy, prepare
 from tests.federation.deployed.deployments import SCHEMA
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from fedpriv.privacy.planning.plan import Plan
@@ -196,6 +198,16 @@ def test_it_is_measured_on_a_public_table_of_ones_own_once_for_the_whole_run(
     assert noise_of(prepare(own_tables(tmp_path, "public.csv"))) == noise  # written anew
     write_table(tmp_path / "public.csv", 7)
     assert noise_of(prepare(read_experiment(tmp_path / "study.toml"))) != noise
+
+
+def test_a_statement_says_that_the_table_is_taken_to_be_public(
+    fedpriv: Callable[..., Any], tmp_path: Path
+) -> None:
+    """What was measured is published as it is: with the same people in it, so are they."""
+    own_tables(tmp_path, "public.csv")
+    fedpriv("run", tmp_path / "study.toml", "--out", tmp_path / "out")
+    (warning,) = json.loads((tmp_path / "out" / "statement.json").read_text())["run"]["assumptions"]
+    assert "the table public.csv, which is taken to be public" in warning
 
 
 def test_a_table_is_not_the_private_one_and_has_its_schema(tmp_path: Path) -> None:

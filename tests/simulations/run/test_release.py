@@ -196,6 +196,8 @@ def test_public_test_records_may_be_scored(
     real = (*new(tmp_path / "l.ledger"), "--out", tmp_path / "out")
     result = fedpriv("run", file, *real, "--set", "data.public_test=true", "--json").json()
     assert 0 <= result["accuracy"] <= 1
+    text = " ".join((tmp_path / "out" / "statement.txt").read_text().split())
+    assert "metrics are exact, on test records that were declared to be public" in text
 
 
 @pytest.mark.parametrize("moment", ["reserve", "commit", "after"])

@@ -1,0 +1,120 @@
+"""Assumptions of a statement: what a guarantee takes from somebody's word, in sentences.
+
+They follow from the experiment, so that a deployed party knows them as its server does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedpriv.simulations.public.probing import is_table
+from fedpriv.simulations.run.prepare import person_bounds
+
+if TYPE_CHECKING:
+    from fedpriv.data import Schema
+    from fedpriv.learning.losses import Loss
+    from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.experiment.sections import TuningSection
+    from fedpriv.strategies import StrategyInfo
+
+
+def assumptions(experiment: Experiment, info: StrategyInfo, *, loss: Loss) -> tuple[str, ...]:
+    """What the guarantee of a run takes from somebody's word.
+
+    Args:
+        experiment: Of the run, with every option filled in.
+        info: Of its strategy.
+        loss: That it learns by.
+    """
+    return (
+        *_of_persons(experiment, info),
+        *(_of_a_loss(experiment, loss) if info.minimises else ()),
+        *_of_a_start(experiment),
+        *_of_a_schedule(experiment),
+        *_of_test_records(experiment),
+    )
+
+
+def _of_persons(experiment: Experiment, info: StrategyInfo) -> tuple[str, ...]:
+    """What a guarantee about persons takes from those who keep the records."""
+    persons = person_bounds(experiment, info)
+    if persons is None:
+        return ()
+    who = "a person is whom the records call one: somebody with two identifiers counts as two"
+    if experiment.run.engine != "deployment":
+        return (who,)
+    most = "one party" if persons.parties == 1 else f"{persons.parties} parties"
+    return who, f"that nobody has records at more than {most} is a promise, which nobody can check"
+
+
+def _of_a_loss(experiment: Experiment, loss: Loss) -> tuple[str, ...]:
+    """What a guarantee about minimisers takes from the author of a loss; clipping takes nothing."""
+    own = next((g for g in experiment.guest_code if g["kind"] == "loss"), None)
+    if own is None:
+        return ()
+    sentence = (
+        f"the noise is calibrated to constants of the loss {own['source']} (gradient bound "
+        f"{loss.lipschitz:g}, smoothness {loss.smoothness:g}, convexity) that were declared by its "
+        "author and not refuted by a search, which is no proof: if they are wrong, the stated "
+        "epsilon does not hold"
+    )
+    return (sentence,)
+
+
+def _of_a_start(experiment: Experiment) -> tuple[str, ...]:
+    """What a guarantee takes for granted of a model that the run began with."""
+    start, section = experiment.start_file, experiment.model
+    if start is None:
+        return ()
+    kept = f"; its layers {', '.join(section.frozen)} are in the model unchanged"
+    sentence = (
+        f"the run began with {start['source']}, sha256 {start['sha256']}, which is taken to be "
+        "public: if it was made from the same records, what it tells of them is not in the stated "
+        f"epsilon{kept if section.frozen else ''}"
+    )
+    return (sentence,)
+
+
+def _of_a_schedule(experiment: Experiment) -> tuple[str, ...]:
+    """What a guarantee takes for granted of a table that the noise of the rounds follows from."""
+    schedule = experiment.strategy.options.get("schedule")
+    public = schedule.get("public") if isinstance(schedule, dict) else None
+    if not is_table(public):
+        return ()
+    sentence = (
+        "how the noise is spread over the rounds was measured on the table "
+        f"{Path(str(public)).name}, which is taken to be public: if it has records of the same "
+        "people, what it tells of them is not in the stated epsilon"
+    )
+    return (sentence,)
+
+
+def _of_test_records(experiment: Experiment) -> tuple[str, ...]:
+    """What a guarantee takes for granted of records that exact metrics are published of."""
+    if not experiment.data.public_test:
+        return ()
+    sentence = (
+        "metrics are exact, on test records that were declared to be public: nothing that they "
+        "tell of people who are in these records is in the stated epsilon"
+    )
+    return (sentence,)
+
+
+def of_a_test_column(schema: Schema | None) -> tuple[str, ...]:
+    """What a guarantee takes for granted of a column that sets test records apart."""
+    if schema is None or schema.test_column is None:
+        return ()
+    sentence = (
+        f"which records are tested on, and so how many are trained on, is told by the column "
+        f"{schema.test_column!r} of the table, whose values are taken to be public"
+    )
+    return (sentence,)
+
+
+def tuning_sentence(tuning: TuningSection | None) -> str:
+    """Where the hyper-parameters came from, and who paid."""
+    if tuning is None:
+        return "none: all hyper-parameters were fixed beforehand"
+    how = f"over {len(tuning.grid)} keys by fedpriv" if tuning.grid else "beforehand, as declared"
+    return f"on the public data set {tuning.on!r}, {how}; no budget was spent"
