@@ -36,6 +36,7 @@ from fedpriv.privacy.planning.filters import RdpFilter
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.unit import Unit
+from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
 from fedpriv.strategies.common.sharing import noisy_sum
@@ -110,6 +111,8 @@ class AdaptiveGradient(AdaptiveStrategy):
         # How far one unit moves the clipped risk at a point: a person at each of p parties.
         parties = 1 if task.persons is None else task.persons.parties
         self._reach = parties * options.loss_clip
+        # Refuses what no grid is for, before anything is paid.
+        self._levels = FixedPoint(step=2.0 ** floor(log2(options.loss_clip / _LEVELS))).step
         if isinstance(plan, NoiseFree):
             return
         if not isinstance(plan.filter, RdpFilter):
@@ -210,7 +213,7 @@ class AdaptiveGradient(AdaptiveStrategy):
             run=self._run.name,
             round=self._release_index,
             grid=grid_of(
-                step=2.0 ** floor(log2(clip / _LEVELS)),
+                step=self._levels,
                 bound=self.task.records * clip,
                 parties=self.task.parties,
             ),

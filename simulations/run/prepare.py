@@ -9,6 +9,8 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.federation.task import HEADROOM, PersonBounds, Task
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.planning.fixed_plan import FixedPlan
+from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.data import party_records
@@ -214,6 +216,8 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     if release and prepared.data.dataset.schema is not None:
         require_every_label(prepared.task.loss, prepared.data.dataset.task)
     strategy = build_strategy(prepared, run=prepared.run, release=release)
+    if release:
+        _require_drawable(strategy)
     section = prepared.experiment.run
     if isinstance(strategy, JointStrategy) and section.dropout:
         raise ValueError(
@@ -222,6 +226,16 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
         )
     _check_masks(prepared)
     return strategy
+
+
+def _require_drawable(strategy: SumStrategy) -> None:
+    """Refuse noise that no sampler can draw on its grid, before a release with it is paid for."""
+    plan = strategy.plan
+    if isinstance(plan, FixedPlan):
+        by_noise = sorted(plan.mechanisms, key=lambda mechanism: mechanism.noise_stddev)
+        for mechanism in (by_noise[0], by_noise[-1]):
+            rehearsal = RandomStream.seeded(0, "rehearsal")
+            mechanism.noise((plan.dimension,), step=plan.step, stream=rehearsal)
 
 
 def _check_masks(prepared: Prepared) -> None:

@@ -111,6 +111,35 @@ def test_a_bound_that_adapts_fast_ends_no_release(laboratory: Laboratory, tmp_pa
     assert findings(Case(name="fast", strategy=strategy), laboratory, tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(
+            name="noise beyond the grid",
+            strategy={"name": "output-perturbation", "law": "l2-laplace"},
+            epsilon=1e-12,
+            delta=0.0,
+        ),
+        Case(
+            name="losses without a grid", strategy={"name": "agd", "loss_clip": 1e-300, "rounds": 2}
+        ),
+        Case(
+            name="gradients that are never exact",
+            strategy={"name": "output-perturbation", "fit": "joint"},
+            model={"l2": 1e24},
+            data={"feature_norm": 1e15},
+        ),
+    ],
+    ids=lambda case: case.name,
+)
+def test_what_cannot_be_computed_is_refused_before_it_is_paid_for(
+    case: Case, laboratory: Laboratory, tmp_path: Path
+) -> None:
+    done = laboratory.run(case, table(case.task), tmp_path / "one")
+    assert done.code == 2
+    assert not (tmp_path / "one" / "own.ledger").exists()
+
+
 # What was tried, and found nothing.
 
 TRIED = [

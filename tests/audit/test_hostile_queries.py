@@ -145,7 +145,7 @@ class World:
         """One that a server might make up."""
         rng, task = self.rng, self.task
         step, d = 2.0 ** int(rng.integers(-30, -8)), task.dimension
-        terms = {"adjacency": self.adjacency, "unit": self.unit}
+        terms: dict[str, Any] = {"adjacency": self.adjacency, "unit": self.unit}
         base: dict[str, Any] = {
             "run": "hostile",
             "round": 0,
@@ -167,7 +167,7 @@ class World:
             selection = {**base, "event": PureEvent(epsilon=0.1, **terms)}
             clip = float(rng.choice([0.01, 1, 50]))
             return LossQuery(**selection, points=np.stack([theta, theta / 7, 0 * theta]), clip=clip)
-        more: dict[str, Any] = [
+        shapes: list[dict[str, Any]] = [
             {},
             {"weights": "equal"},
             {"counting": 2 * step * int(rng.integers(1, 10**6))},
@@ -175,7 +175,8 @@ class World:
                 "centre": rng.normal(size=d) * float(rng.choice([0, 1, 1e20])),
                 "scale": np.exp(rng.normal(size=d) * float(rng.choice([1, 40]))),
             },
-        ][rng.integers(4)]
+        ]
+        more = shapes[rng.integers(len(shapes))]
         clip = float(rng.choice([1e-6, 1e-2, 1, 100]))
         return GradientQuery(**base, theta=theta, clip_norm=clip, **more)
 

@@ -32,6 +32,7 @@ from fedpriv.federation.queries.kinds import (
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
 from fedpriv.learning.clipping.dense import filled
+from fedpriv.learning.clipping.norms import SMALLEST_CLIP
 from fedpriv.learning.clipping.one_by_one import sum_one_by_one
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.learning.erm.problem import ErmProblem
@@ -253,7 +254,8 @@ class Holdings:
         """`RiskGradientQuery`. In float64, clipped at twice the bound: where nothing can be."""
         if self._persons is not None:
             return self._mean_gradients(query.theta, self._persons)
-        clipping = Clipping(clip_norm=2 * self._task.gradient_bound(query.theta))
+        bound = 2 * self._task.gradient_bound(query.theta)
+        clipping = Clipping(clip_norm=max(SMALLEST_CLIP, bound))
         return Answers(vectors=self._wide_sums(query.theta, self._batch, clipping)[0])
 
     def _mean_gradients(self, theta: NDArray[np.float64], persons: PersonGroups) -> Answers:

@@ -23,6 +23,7 @@ from fedpriv.federation.queries.bounds import (
 )
 from fedpriv.federation.queries.kinds import RiskGradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
+from fedpriv.learning.clipping.norms import SMALLEST_CLIP, require_clip
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.learning.erm.minimise import minimise
 from fedpriv.privacy.planning.objective import linear_reach
@@ -74,6 +75,7 @@ class JointStrategy(SumStrategy):
         self._headroom = headroom(adjacency, task)
         if plan is not None:
             require_conditioned(task, regulariser=task.regulariser, headroom=self._headroom)
+            require_clip(max(SMALLEST_CLIP, 2 * task.lipschitz))  # or no gradient is exact
         self._tolerance = tolerance
         self._fit: Fit | None = None
 
