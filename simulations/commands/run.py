@@ -99,6 +99,11 @@ def run(
     with refusals():
         chosen = [] if engine is None else [f'run.engine="{engine}"']
         changes = [*(settings or []), *chosen]
+        if experiment is None and changes:
+            raise ValueError(
+                f"--set and --engine change an experiment, and none is named, got {changes[0]}: a "
+                "run that is resumed goes on as it began."
+            )
         session = open_session(
             None if experiment is None else read_experiment(experiment, changes),
             out=out,

@@ -242,6 +242,8 @@ def test_a_finished_run_is_not_run_again(
     before = (tmp_path / "out" / "model.npz").stat().st_mtime_ns
     assert fedpriv("run", "--resume", tmp_path / "out", "--json").json() == first
     assert fedpriv("run", file, "--resume", tmp_path / "out", "--json").json() == first
+    unnamed = fedpriv("run", "--set", "privacy.epsilon=9", "--resume", tmp_path / "out")
+    assert "a run that is resumed goes on as it began" in unnamed.message
     other = fedpriv("run", file, "--set", "run.seed=9", "--resume", tmp_path / "out")
     assert (other.code, "another experiment" in other.message) == (2, True)
     assert (tmp_path / "out" / "model.npz").stat().st_mtime_ns == before
