@@ -231,7 +231,7 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
 def _require_drawable(strategy: SumStrategy) -> None:
     """Refuse noise that no sampler can draw on its grid, before a release with it is paid for."""
     plan = strategy.plan
-    if isinstance(plan, FixedPlan):
+    if isinstance(plan, FixedPlan) and plan.noise_at == "server":
         by_noise = sorted(plan.mechanisms, key=lambda mechanism: mechanism.noise_stddev)
         for mechanism in (by_noise[0], by_noise[-1]):
             rehearsal = RandomStream.seeded(0, "rehearsal")
