@@ -124,6 +124,8 @@ def _guest_sentence(guest: dict[str, str]) -> str:
     sentence = f"{guest['kind']} {guest['source']}, sha256 {guest['sha256']}"
     if guest["kind"] in ("model", "loss"):
         sentence += "; that it treats every record on its own was tested, not proved"
+    if guest["kind"] == "model":
+        sentence += "; weights that it brings itself are taken to be public"
     return sentence
 
 

@@ -92,3 +92,12 @@ def test_a_column_that_sets_records_apart_is_no_feature(deployed: bool) -> None:
         require_releasable(parse_schema(schema), deployed=deployed)
     schema["test_column"] = "fold"
     require_releasable(parse_schema(schema), deployed=deployed)
+
+
+def test_a_statement_says_whose_word_a_test_column_rests_on(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    case = Case(name="fold", strategy={**GRADIENTS, "rounds": 1}, fold=True)
+    done = laboratory.run(case, table(case.task), tmp_path / "one")
+    (sentence,) = done.json("statement.json")["run"]["assumptions"]
+    assert "the column 'fold' of the table, whose values are taken to be public" in sentence

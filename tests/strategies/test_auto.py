@@ -26,7 +26,7 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 def test_the_strength_of_full_batches_is_that_of_the_budget(
     adjacency: str, moved: float, options: dict[str, Any]
 ) -> None:
-    rounds = {"rounds": 2} if "schedule" in options else {}
+    rounds: dict[str, Any] = {"rounds": 2} if "schedule" in options else {}
     plan = build(
         "gradient-perturbation", TASK, adjacency=adjacency, **BUDGET, **options, **rounds
     ).plan

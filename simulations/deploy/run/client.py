@@ -34,7 +34,7 @@ from fedpriv.simulations.deploy.members.roster import identity_fingerprint
 from fedpriv.simulations.deploy.run.jobs.statement_file import members
 from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
 from fedpriv.simulations.engines.parties import protection
-from fedpriv.simulations.experiment.catalogue import catalogue, checked
+from fedpriv.simulations.experiment.catalogue import catalogue, checked, strategy_info
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.experiment.guests import require_no_guest
 from fedpriv.simulations.run.statements import deployed_words
@@ -193,9 +193,10 @@ def _told(experiment: Experiment, engagement: Engagement) -> dict[str, dict[str,
     A joint fit is all that makes `JointStrategy`: objective perturbation, or ``fit = "joint"``.
     """
     name, options = experiment.strategy.name, experiment.strategy.options
+    info = strategy_info(name, experiment.guests)
     joint = name == "objective-perturbation" or options.get("fit") == "joint"
     return {
-        "run": deployed_words(experiment, engagement.task.persons),
+        "run": deployed_words(experiment, info, loss=engagement.task.loss),
         "plan": {"strategy": name},
         "trust": {"server_also_sees": JointStrategy.server_also_sees if joint else ""},
     }

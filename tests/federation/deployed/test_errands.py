@@ -224,6 +224,26 @@ def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
     assert not (deployment.home("south") / "models").exists()
 
 
+def test_no_party_signs_a_statement_that_leaves_out_what_is_taken_from_somebodys_word(
+    tmp_path: Path,
+) -> None:
+    """Of metrics on test records, that these are public: the experiment says so."""
+    deployment = Deployment(folder=tmp_path, **FOUR)
+    public, out = tmp_path / "public.csv", tmp_path / "server" / "runs" / "a"
+    public.write_text((deployment.home("south") / "records.csv").read_text())
+    config = deployment.config(data={"path": str(public), "public_test": True})
+    deployment.run(out, config=config)
+    statement = read_json(out / "statement.json")
+    assert "declared to be public" in statement["run"]["assumptions"][0]
+    silent = {**statement, "run": {**statement["run"], "assumptions": []}, "warnings": []}
+    write_json(out / "statement.json", silent)
+    refused = done("attest", deployment, out)
+    assert all("run.assumptions of the statement is not what" in said for said in refused.values())
+    write_json(out / "statement.json", statement)
+    (out / SIGNED).unlink(missing_ok=True)
+    assert set(done("attest", deployment, out).values()) == {"signed"}
+
+
 @pytest.mark.parametrize(
     ("policy", "ran", "told"),
     [

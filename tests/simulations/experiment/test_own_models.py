@@ -229,3 +229,5 @@ def test_two_engines_agree_on_a_module(fedpriv: Command, file: Path, tmp_path: P
         for engine in ("vectorized", "local")
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    text = " ".join((tmp_path / "local" / "statement.txt").read_text().split())
+    assert "weights that it brings itself are taken to be public" in text
