@@ -19,9 +19,16 @@ import numpy as np
 import torch
 
 from fedpriv.federation.party.counting import PersonTotals, party_sums, right_or_wrong
+from fedpriv.federation.party.moments import second_moments
 from fedpriv.federation.queries.accuracy import MOST_RECORDS, AccuracyQuery
 from fedpriv.federation.queries.bounds import most_in_blocks, summed_in_float64
-from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
+from fedpriv.federation.queries.kinds import (
+    ErmQuery,
+    GradientQuery,
+    LossQuery,
+    MomentsQuery,
+    RiskGradientQuery,
+)
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
 from fedpriv.learning.clipping.dense import filled
@@ -163,6 +170,11 @@ class Holdings:
         ones = right_or_wrong(query, self._task, self._batch)
         counts = party_sums(ones, self._batch.segments.offsets).clip(max=MOST_RECORDS)
         return Answers(vectors=counts.astype(np.float64))
+
+    def second_moments(self, query: MomentsQuery, _draws: Draws) -> Answers:
+        """`MomentsQuery`."""
+        vectors = second_moments(query, self._task, self._batch, self._persons)
+        return Answers(vectors=vectors)
 
     def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
         """The loss of every record at every point, (n, k)."""
@@ -309,6 +321,7 @@ ANSWERED: dict[str, Callable[[Holdings, Any, Draws], Answers]] = {
     RiskGradientQuery.kind: Holdings.exact_gradients,
     LossQuery.kind: Holdings.clipped_losses,
     AccuracyQuery.kind: Holdings.right_and_wrong,
+    MomentsQuery.kind: Holdings.second_moments,
 }
 """How parties compute the answers to each kind of query, in exact arithmetic up to rounding."""
 

@@ -6,6 +6,7 @@ from fedpriv.federation.queries.erm import ErmQuery
 from fedpriv.federation.queries.gradient import GradientQuery
 from fedpriv.federation.queries.local_training import LocalTrainingQuery
 from fedpriv.federation.queries.loss import LossQuery
+from fedpriv.federation.queries.moments import MomentsQuery
 from fedpriv.federation.queries.risk_gradient import RiskGradientQuery
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "GradientQuery",
     "LocalTrainingQuery",
     "LossQuery",
+    "MomentsQuery",
     "Query",
     "RiskGradientQuery",
 ]
@@ -28,5 +30,6 @@ QUERIES: dict[str, type[Query]] = {
         LossQuery,
         AccuracyQuery,
         LocalTrainingQuery,
+        MomentsQuery,
     )
 }

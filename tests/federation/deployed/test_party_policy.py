@@ -28,6 +28,7 @@ from fedpriv.federation.queries.kinds import (
     ErmQuery,
     GradientQuery,
     LossQuery,
+    MomentsQuery,
     Query,
     RiskGradientQuery,
 )
@@ -226,7 +227,7 @@ def test_the_file_on_the_documents_page_is_accepted_and_names_every_key() -> Non
 TASK = linear_task((40, 25, 60), 3, regulariser=0.1)
 POLICY = PartyPolicy(
     strategies=("gradient-perturbation",),
-    queries=("gradient", "erm", "loss", "risk-gradient", "accuracy"),
+    queries=("gradient", "erm", "loss", "risk-gradient", "accuracy", "moments"),
     min_parties=3,
     max_clip=1.0,
     min_noise=0.5,
@@ -262,6 +263,7 @@ ACCURACY = AccuracyQuery(run=QUERY.run, round=0, grid=GRID, event=EVENT, theta=n
 JOINT = RiskGradientQuery(
     run=QUERY.run, round=0, grid=GRID, event=EVENT, theta=np.zeros(3), exchange=0
 )
+MOMENTS = MomentsQuery(run=QUERY.run, round=0, grid=GRID, event=EVENT)
 ERM = ErmQuery(run=QUERY.run, round=0, grid=GRID, event=EVENT, regulariser=0.1, tolerance=1e-6)
 
 
@@ -397,6 +399,18 @@ def test_max_clip_binds_scaled_coordinates_in_the_units_of_a_gradient() -> None:
     refused(replace(scaled, scale=np.array([1.0, 0.1, 2.5])), "part in the answer by 1.25")
 
 
+def test_max_clip_binds_second_moments_by_the_square_of_the_longest_vector() -> None:
+    """B² of the features, B² + s²Y² with the label, a quarter of it with logistic weights."""
+    refused(MOMENTS, "part in the answer by 1, and .* most 0.9", max_clip=0.9)
+    labelled = replace(MOMENTS, label_scale=0.5, label_bound=1.0)
+    refused(labelled, r"part in the answer by 1\.25")
+    assert charged(labelled, max_clip=1.26) == EVENT
+    weighted = replace(labelled, weighting="logistic", theta=np.zeros(3))
+    assert charged(weighted, max_clip=0.32) == EVENT
+    refused(weighted, r"part in the answer by 0\.3125", max_clip=0.3)
+    refused(MOMENTS, "does not answer queries of kind 'moments'", queries=("gradient",))
+
+
 @pytest.mark.parametrize("least", [0.5, 0.999])
 def test_max_clip_binds_what_is_not_clipped_by_the_bound_on_its_gradients(least: float) -> None:
     """G of the logistic loss is 1: minimisers and exact gradients are sums of such gradients."""
@@ -444,6 +458,7 @@ OF_SHARES: tuple[Event, ...] = (
         (JOINT, (*VECTOR, APPROXIMATE)),
         (LOSS, (SELECTED, VECTOR[2])),
         (ACCURACY, VECTOR[:2]),
+        (MOMENTS, VECTOR),
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
@@ -470,7 +485,7 @@ def test_every_kind_of_query_has_its_kinds_of_event_and_its_bound() -> None:
         training=LocalSgd(steps=1, learning_rate=0.1),
         clip_norm=1.0,
     )
-    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY, trained)
+    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY, MOMENTS, trained)
     assert {type(query) for query in stated} == set(QUERIES.values())
     for query in stated:
         assert query.record_bound(TASK) == 1.0
