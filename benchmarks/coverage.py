@@ -18,15 +18,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.special import expit, ndtri
 
-from fedpriv.inference.estimate import Curvature
+from fedpriv import strategies
+from fedpriv.federation.task import Task
+from fedpriv.inference.estimate import LINEAR_RULE, LOGISTIC_RULE, Curvature
 from fedpriv.inference.linear import linear_estimate
 from fedpriv.inference.logistic import logistic_estimate
 from fedpriv.inference.noisy_matrix import NoisyMatrix
+from fedpriv.learning.losses import Logistic
+from fedpriv.learning.models import LinearModel
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.gaussian import gdp_mu
-from fedpriv.privacy.planning.objective import ObjectiveNoise
-from fedpriv.privacy.planning.objective_fit import objective_fit
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
+from fedpriv.privacy.planning.objective_fit import ObjectiveFitMechanism
+from fedpriv.privacy.randomness import RandomStream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -143,7 +147,7 @@ def _linear(
     stddev = sensitivity / gdp_mu(epsilon=epsilon, delta=DELTA)
     noisy = moments + _noise(d + 1, runs, stddev, rng)
     released = NoisyMatrix.released(noisy, stddev=told * stddev)
-    noisy = noisy[Curvature.of(released.take(range(d))).enough]
+    noisy = noisy[Curvature.of(released.take(range(d)), rule=LINEAR_RULE).enough]
     if not len(noisy):
         return _none(d)
     estimate = linear_estimate(NoisyMatrix.released(noisy, stddev=told * stddev), records=records)
@@ -166,22 +170,8 @@ def _logistic(
     theta = rng.uniform(-1, 1, d)
     theta *= 2.0 / np.abs(X @ theta).max()
     ones = rng.binomial(each, expit(X @ theta), (runs, ROWS)).astype(float)
-    regulariser = 0.25 / (records * np.expm1(epsilon / 10))
-    problem = ObjectiveProblem(
-        lipschitz=1.0,
-        lipschitz_everywhere=True,
-        curvature=0.25,
-        curvature_rank=1,
-        one_sided=True,
-        records=records,
-        regulariser=regulariser,
-        dimension=d,
-        tolerance=1e-9,
-    )
-    noise = ObjectiveNoise(law="gaussian", epsilon=epsilon, delta=DELTA, adjacency=adjacency)
-    moved = (sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1.0) / 4
-    mechanism = objective_fit(noise, problem, step=1e-12, sensitivity=moved)
-    ridge = records * (regulariser + mechanism.extra_regulariser)
+    task, mechanism = _planned(records, d, epsilon, adjacency)
+    ridge = records * (task.regulariser + mechanism.extra_regulariser)
     stddev = mechanism.linear.noise_stddev
     b = stddev * rng.standard_normal((runs, d))
     found = _minimise(X, each, ones, ridge, b)
@@ -189,7 +179,7 @@ def _logistic(
     exact = _hessian(X, each, found)
     noisy = exact + _noise(d, runs, mechanism.hessian.stddev, rng)
     hessian = NoisyMatrix.released(noisy, stddev=told * mechanism.hessian.stddev)
-    given = Curvature.of(hessian).enough
+    given = Curvature.of(hessian, rule=LOGISTIC_RULE).enough
     if not given.any():
         return _none(d)
     hessian = NoisyMatrix.released(noisy[given], stddev=told * mechanism.hessian.stddev)
@@ -204,6 +194,31 @@ def _logistic(
     best = _minimise(X, each, ones, 1e-6, np.zeros((runs, d)))
     public = np.sqrt(np.diagonal(np.linalg.inv(_hessian(X, each, best)), axis1=1, axis2=2))
     return _held(estimate.values, estimate.stderr, plain, public, theta)
+
+
+def _planned(
+    records: int, dimension: int, epsilon: float, adjacency: Adjacency
+) -> tuple[Task, ObjectiveFitMechanism]:
+    """The regulariser and the noise that the strategy would take for five parties."""
+    strategy = strategies.build(
+        "inference",
+        task=Task(
+            model=LinearModel(width=dimension),
+            loss=Logistic(),
+            regulariser=1e-3,
+            feature_bound=1.0,
+            sizes=(records // 5,) * 5,
+        ),
+        budget=Budget(epsilon=epsilon, delta=DELTA),
+        adjacency=adjacency,
+        options={},
+        noise=lambda _round: RandomStream.from_os(),
+        run="coverage",
+    )
+    mechanism = None if strategy.plan is None else strategy.plan.mechanisms[0]
+    if not isinstance(mechanism, ObjectiveFitMechanism):
+        raise TypeError("the plan must be that of a logistic fit.")
+    return strategy.task, mechanism
 
 
 def _minimise(X: Array, each: int, ones: Array, ridge: float, b: Array) -> Array:

@@ -7,7 +7,7 @@ coefficients.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scipy.special import ndtr, ndtri
@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 from fedpriv._validate import require_open_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fedpriv.inference.estimate import Estimate
 
@@ -49,13 +49,17 @@ class CoefficientTable:
 
     Attributes:
         rows: One per coefficient.
+        about: What a coefficient adds to, in words.
         confidence: Of the intervals.
         refusal: Why there are no intervals, and what would do; empty if there are.
+        references: The level of every category that its other levels are compared with.
     """
 
     rows: tuple[Coefficient, ...]
+    about: str = ""
     confidence: float = CONFIDENCE
     refusal: str = ""
+    references: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -63,8 +67,10 @@ class CoefficientTable:
         estimate: Estimate,
         names: Sequence[str],
         *,
+        about: str = "",
         confidence: float = CONFIDENCE,
         refusal: str = "",
+        references: Mapping[str, str] | None = None,
     ) -> CoefficientTable:
         """The table of one estimate.
 
@@ -76,12 +82,17 @@ class CoefficientTable:
         values, errors = estimate.values, estimate.stderr
         if (errors is None) != bool(refusal):
             raise ValueError("refusal must be given where there is no covariance, and only there.")
+        described: dict[str, Any] = {
+            "about": about,
+            "confidence": confidence,
+            "references": dict(references or {}),
+        }
         if errors is None:
-            rows = [
+            bare = (
                 Coefficient(name=name, estimate=float(value))
                 for name, value in zip(names, values, strict=True)
-            ]
-            return cls(rows=tuple(rows), confidence=confidence, refusal=refusal)
+            )
+            return cls(rows=tuple(bare), refusal=refusal, **described)
         z = float(ndtri((1 + confidence) / 2))
         rows = [
             Coefficient(
@@ -94,12 +105,46 @@ class CoefficientTable:
             )
             for name, value, error in zip(names, values, errors, strict=True)
         ]
-        return cls(rows=tuple(rows), confidence=confidence)
+        return cls(rows=tuple(rows), **described)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> CoefficientTable:
+        """Invert `to_dict`."""
+        return cls(
+            rows=tuple(Coefficient(**row) for row in values["rows"]),
+            about=values["about"],
+            confidence=values["confidence"],
+            refusal=values["refusal"] or "",
+            references=values["references"],
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The table as JSON-ready values."""
         return {
+            "about": self.about,
             "confidence": self.confidence,
             "refusal": self.refusal or None,
+            "references": dict(self.references),
             "rows": [asdict(row) for row in self.rows],
         }
+
+    def lines(self) -> list[str]:
+        """The table as text, with what it is about and, where there are none, why."""
+        wide = max((len(row.name) for row in self.rows), default=0)
+        told = [f"coefficients: {self.about}"] if self.about else []
+        interval = f"{100 * self.confidence:g} % interval"
+        told.append(
+            f"{'':{wide}}  {'estimate':>11}"
+            + ("" if self.refusal else f"  {'std. error':>11}  {interval:>26}  {'p':>8}")
+        )
+        for row in self.rows:
+            line = f"{row.name:{wide}}  {row.estimate:>11.5g}"
+            if row.stderr is not None and row.p_value is not None:
+                ends = f"[{row.low:.5g}, {row.high:.5g}]"
+                p = "< 0.0001" if row.p_value < 1e-4 else f"{row.p_value:.4f}"
+                line += f"  {row.stderr:>11.4g}  {ends:>26}  {p:>8}"
+            told.append(line)
+        told += [f"{name}: compared with {level}" for name, level in self.references.items()]
+        if self.refusal:
+            told.append(f"no intervals: {self.refusal}")
+        return told

@@ -3,10 +3,12 @@
 Refusal rule. The covariances of this package follow the noise to the first order. That is void
 where the noise is as large as the least curvature, so intervals are given only if
 
-    λ_min(M̃) > 2·σ·√(2d),
+    λ_min(M̃) > k·σ·√(2d),
 
-M̃ being the released matrix: the spectral norm of its noise is about σ√(2d), hence at most half of
-what is left of the least eigenvalue. `benchmarks.coverage` measures how often such intervals hold
+M̃ being the released matrix: the spectral norm of its noise is about σ√(2d), and k = 2 for linear
+models, so that it is at most half of what is left of the least eigenvalue. For logistic ones k is
+2.5: with 2, what is let through by a lucky draw of the noise alone, in one run of forty, held the
+truth in 92 % only. `benchmarks.coverage` measures how often such intervals hold
 the truth. An interval is never widened instead.
 """
 
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.floating[Any]]
 
-RULE = 2.0
+LINEAR_RULE, LOGISTIC_RULE = 2.0, 2.5
 """How many times the norm of the noise the least eigenvalue must be."""
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,20 +40,30 @@ class Curvature:
     Attributes:
         least: λ_min of the released matrix, (…).
         noise: σ√(2d).
+        rule: k.
+        rounding: What float64 cannot tell from zero, (…).
     """
 
     least: Array
     noise: float
+    rule: float
+    rounding: Array
 
     @classmethod
-    def of(cls, matrix: NoisyMatrix) -> Curvature:
+    def of(cls, matrix: NoisyMatrix, *, rule: float) -> Curvature:
         """That of a released matrix."""
-        return cls(least=matrix.least_eigenvalue(), noise=matrix.noise_norm)
+        trace = np.trace(matrix.value, axis1=-2, axis2=-1)
+        return cls(
+            least=matrix.least_eigenvalue(),
+            noise=matrix.noise_norm,
+            rule=rule,
+            rounding=np.asarray(_ROUNDING * np.abs(trace)),
+        )
 
     @property
     def enough(self) -> NDArray[np.bool_]:
         """Whether intervals are given, (…)."""
-        return np.asarray(self.least > RULE * self.noise)
+        return np.asarray(self.least > np.maximum(self.rule * self.noise, self.rounding))
 
     @property
     def missing_factor(self) -> float:
@@ -60,7 +74,7 @@ class Curvature:
         noise moves λ_min by up to its norm: where it is no larger than that, nothing can be said.
         """
         least = float(self.least)
-        return RULE * self.noise / least if least > self.noise else inf
+        return self.rule * self.noise / least if least > self.noise else inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

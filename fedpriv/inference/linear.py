@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.inference.estimate import Curvature, Estimate
+from fedpriv.inference.estimate import LINEAR_RULE, Curvature, Estimate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +44,7 @@ def linear_estimate(moments: NoisyMatrix, *, records: float | Array) -> Estimate
     """
     d = moments.size - 1
     inner = moments.take(range(d))
-    curvature = Curvature.of(inner)
+    curvature = Curvature.of(inner, rule=LINEAR_RULE)
     if not np.all(curvature.enough):
         return Estimate(values=adassp(moments), covariance=None, curvature=curvature)
     mixed, square = moments.value[..., :d, d], moments.value[..., d, d]
@@ -59,13 +59,13 @@ def linear_estimate(moments: NoisyMatrix, *, records: float | Array) -> Estimate
 
 
 def adassp(moments: NoisyMatrix) -> Array:
-    """(M̃ + λI)⁻¹ṽ with λ = max(0, τ - λ_min(M̃)), τ = σ(√(2d) + √(2·ln 20)): never singular."""
+    """(M̃ + λI)⁻¹ṽ with λ = max(0, τ - λ_min(M̃)), τ = σ(√(2d) + √(2·ln 20)): finite always."""
     d = moments.size - 1
     inner = moments.take(range(d))
     floor = inner.noise_norm + inner.stddev * sqrt(2 * log(1 / _CONFIDENCE))
     ridge = np.maximum(0.0, floor - inner.least_eigenvalue())
     lifted = inner.value + ridge[..., None, None] * np.eye(d)
-    return _times(np.linalg.inv(lifted), moments.value[..., :d, d])
+    return _times(np.linalg.pinv(lifted, hermitian=True), moments.value[..., :d, d])
 
 
 def _times(matrix: Array, vector: Array) -> Array:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.inference.estimate import Curvature, Estimate
+from fedpriv.inference.estimate import LOGISTIC_RULE, Curvature, Estimate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def logistic_estimate(
         output_stddev: σ_o.
         coding: W, (d, k); the identity if not given.
     """
-    seen = Curvature.of(curvature)
+    seen = Curvature.of(curvature, rule=LOGISTIC_RULE)
     W = np.eye(curvature.size) if coding is None else coding
     kept = theta @ W
     if not np.all(seen.enough):

@@ -64,8 +64,8 @@ class NoisyMatrix:
         """σ·√(2d), about the spectral norm of the noise."""
         return self.stddev * sqrt(2 * self.size)
 
-    def with_known(self, row: int, column: int, value: float) -> NoisyMatrix:
-        """The same with an entry that is known exactly."""
+    def with_known(self, row: Any, column: Any, value: float) -> NoisyMatrix:
+        """The same with an entry, or several, that are known exactly."""
         values, variance = self.value.copy(), self.variance.copy()
         values[..., row, column] = values[..., column, row] = value
         variance[row, column] = variance[column, row] = 0.0

@@ -113,7 +113,7 @@ class Scene:
             policy={
                 "secure_aggregation": "off",
                 "min_noise": 0.001,
-                "queries": ["gradient", "erm", "risk-gradient", "loss"],
+                "queries": ["gradient", "erm", "risk-gradient", "loss", "hessian"],
             },
             budget={"epsilon": 20.0, "adjacency": adjacency.value},
             experiment={"run": {"secure_aggregation": "off"}},

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
@@ -90,7 +91,7 @@ class JointStrategy(SumStrategy):
         """A guess: how many exchanges a fit needs is known at its end."""
         return _EXPECTED_EXCHANGES
 
-    def _query(self) -> RiskGradientQuery:
+    def _query(self) -> Query:
         fit = self._fit or self._started()
         return RiskGradientQuery(
             run=self._run.name,
@@ -278,7 +279,8 @@ def _oracle_error(
     """
     reach = (headroom * task.lipschitz + pull + tolerance) / strong_convexity
     gamma = 1.01 * _U * (headroom * task.most_records + task.dimension + 16)
-    smooth = task.curvature * gamma * reach
+    # A score is a sum of d products, whatever the number of records.
+    smooth = task.curvature * 1.01 * _U * (task.dimension + 16) * reach
     slopes = task.feature_bound * task.loss.slope_rounding + 8 * gamma * task.lipschitz
     local = gamma * (strong_convexity * reach + pull)
     grid = task.parties * sqrt(task.dimension) * step / (2 * task.records)

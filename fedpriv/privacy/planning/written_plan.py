@@ -28,6 +28,7 @@ from fedpriv.privacy.mechanisms.selection import (
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare, SharedNoise
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective_fit import ObjectiveFitMechanism
 from fedpriv.privacy.planning.plan import sampled
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _KNOWN: tuple[type[Mechanism | Selection], ...] = (
     ExponentialMechanism,
     ReportNoisyMax,
 )
+
+_STATED = (ObjectiveMechanism.name, ObjectiveFitMechanism.name)
 
 
 def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
@@ -82,7 +85,7 @@ def releases_of(plan: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], int]]:
 
 def _event(written: Mapping[str, Any]) -> Event:
     """What one release with this noise costs."""
-    if written["name"] == ObjectiveMechanism.name:  # its laws follow from what it states
+    if written["name"] in _STATED:  # their laws follow from what they state
         stated = {name: written[name] for name in ("adjacency", "unit", "epsilon")}
         delta = written["delta"]
         return PureEvent(**stated) if delta == 0 else ApproximateEvent(**stated, delta=delta)
