@@ -139,10 +139,10 @@ def test_the_number_of_records_is_used_where_it_is_a_fact() -> None:
         same = bool((known.values == unknown.values).all())
         assert same == (adjacency == "add-remove")
     held_out = replace(LINEAR, in_place=False)
-    strategy = build("inference", held_out, epsilon=30.0)
-    assert isinstance(strategy, LinearInference)
-    train(strategy, world(strategy))
-    assert (strategy.estimate(KEYED).values == strategy.estimate(PLAIN).values).all()
+    other = build("inference", held_out, epsilon=30.0)
+    assert isinstance(other, LinearInference)
+    train(other, world(other))
+    assert (other.estimate(KEYED).values == other.estimate(PLAIN).values).all()
 
 
 def test_the_questions_are_these() -> None:
