@@ -34,6 +34,7 @@ from fedpriv.strategies import (
     pathak,
     pooled,
     scaffold,
+    second_order,
 )
 from fedpriv.strategies.common.building import Count, Positive, Rate, Setup, StrategyInfo
 from fedpriv.strategies.common.noisy_gradients import NoisyGradients, NoisyOptions
@@ -67,6 +68,7 @@ _MODULES = (
     gradient_perturbation,
     objective_perturbation,
     inference,
+    second_order,
     adaptive_clipping,
     adaptive_gradient,
     learned_protection,

@@ -17,6 +17,7 @@ from fedpriv.federation.queries.kinds import (
     GradientQuery,
     LocalTrainingQuery,
     LossQuery,
+    MomentsQuery,
 )
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
@@ -67,6 +68,8 @@ def _of_release(query: Query, mechanism: Mechanism, plan: Plan, task: Task) -> f
         return added * (query.clip_norm or 1.0) / query.total_weight(task)
     if isinstance(query, GradientQuery):
         return added / (query.sampling_rate * task.gradient_count(query.weights, task.sizes))
+    if isinstance(query, MomentsQuery):  # of the gradients after it: a matrix does not move a model
+        return added / task.records
     return added / task.records if isinstance(mechanism, ObjectiveMechanism) else added
 
 

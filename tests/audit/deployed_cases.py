@@ -23,6 +23,7 @@ from fedpriv.federation.queries.kinds import (
     GradientQuery,
     HessianQuery,
     LossQuery,
+    MomentsQuery,
     RiskGradientQuery,
 )
 from fedpriv.federation.queries.local_noise import LocalNoise, sensitivity_of
@@ -259,6 +260,28 @@ def losses(task: Task, adjacency: Adjacency) -> Case:
     return query, sqrt(2) * CLIP / GRID.step
 
 
+def moments(task: Task, adjacency: Adjacency, **changes: Any) -> Case:
+    """Second moments: R² or √2·R², by hand."""
+    event = GaussianEvent(relative_noise=10.0, adjacency=adjacency)
+    query = MomentsQuery(run="audit", round=0, grid=GRID, event=event, **changes)
+    square = 1.0 if query.label_scale is None else 1.25
+    square *= 1.0 if query.theta is None else 0.25
+    moved = square * (sqrt(2) if adjacency is R else 1) * (1 + 2.0**-28)
+    return query, moved / GRID.step + sqrt(query.answer_width(task))
+
+
+def weighted_moments(task: Task, adjacency: Adjacency) -> Case:
+    """With the label, and weights at a point."""
+    at = np.array([0.3, -0.2, 0.1])
+    return moments(
+        task, adjacency, label_scale=0.5, label_bound=1.0, weighting="logistic", theta=at
+    )
+
+
+def moments_with_a_share(task: Task, adjacency: Adjacency) -> Case:
+    return with_a_share(task, adjacency, moments)
+
+
 # How much of the sensitivity the worst of the neighbours takes up, at the least: a check
 # that nothing comes near would not see a sensitivity that is too small.
 CASES: dict[str, tuple[Callable[[Task, Adjacency], Case], Adjacency, float]] = {
@@ -286,6 +309,9 @@ CASES: dict[str, tuple[Callable[[Task, Adjacency], Case], Adjacency, float]] = {
         (hessian, A, 0.6),
         (losses, R, 0.6),
         (losses, A, 0.9),
+        (moments, R, 0.9),
+        (weighted_moments, A, 0.8),
+        (moments_with_a_share, R, 0.9),
         (minimiser, R, 0.3),
         (minimiser_with_own_noise, R, 0.3),
         (perturbed_minimiser, R, 0.05),

@@ -12,7 +12,10 @@ import fedpriv.learning.clipping.clipped_sum
 import fedpriv.simulations.experiment.data
 import fedpriv.simulations.run.identity
 import fedpriv.simulations.run.release_rules
+import fedpriv.strategies.common.second_order_plans
 from fedpriv.data.partition import KINDS
+from fedpriv.federation.queries.moments import moment_sensitivity
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
 from fedpriv.simulations.run.history import Record
 from tests.audit.examination import difference, findings
@@ -62,6 +65,21 @@ def test_an_l2_clip_under_the_noise_of_an_l1_clip_is_found(
     )
     strategy = {**GRADIENTS, "clip_in": "l1", "clip": 0.3}
     case = Case(name="clip", strategy=strategy, delta=0.0)
+    assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
+
+
+def test_a_matrix_with_the_noise_of_one_record_where_two_differ_is_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B² instead of √2·B²."""
+    monkeypatch.setattr(
+        fedpriv.strategies.common.second_order_plans,
+        "moment_sensitivity",
+        lambda task, **facts: moment_sensitivity(
+            task, **{**facts, "adjacency": Adjacency.ADD_REMOVE}
+        ),
+    )
+    case = Case(name="matrix", strategy={"name": "second-order", "rounds": 1})
     assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 # A covering sample: every strategy, law, loss, adjacency, file, split and kind of party at least
 # once, and what interacts together.
+SECOND_ORDER = {"name": "second-order", "rounds": 3}
 SAMPLE = [
     Case(name="gradients", strategy=GRADIENTS),
     Case(name="gradients, one more or less", strategy=GRADIENTS, adjacency="add-remove"),
@@ -172,6 +173,13 @@ SAMPLE = [
         strategy={"name": "adaptive-clipping", "rule": "coordinate", "rounds": 4},
         adjacency="add-remove",
     ),
+    Case(name="second order", strategy=SECOND_ORDER),
+    Case(
+        name="second order, one more or less",
+        strategy=SECOND_ORDER,
+        adjacency="add-remove",
+        model={"name": "softmax"},
+    ),
     Case(name="agd", strategy={"name": "agd"}, epsilon=0.5),
     Case(
         name="agd, one more or less", strategy={"name": "agd"}, adjacency="add-remove", epsilon=0.5
@@ -256,6 +264,7 @@ def everything() -> list[Case]:
             {"name": "adaptive-clipping", "rule": rule, "rounds": 4}
             for rule in ("quantile", "coordinate")
         ),
+        SECOND_ORDER,
         {"name": "agd"},
         {"name": "learned-protection"},
     ]

@@ -122,6 +122,18 @@ CASES = [
         epsilon=0.5,
         persons={"parties": 2, "records": 3},
     ),
+    PersonCase(
+        name="second order, at two parties",
+        strategy={"name": "second-order", "rounds": 2},
+        adjacency="add-remove",
+        persons={"parties": 2, "records": 9},
+    ),
+    PersonCase(
+        name="second order, exchanged",
+        strategy={"name": "second-order", "rounds": 2},
+        model={"name": "softmax"},
+        persons={"records": 4},
+    ),
     PersonCase(name="minimisers", strategy=OUTPUT, persons={"records": 4}),
     PersonCase(
         name="minimisers at two parties, one more or less",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SIZES, WIDTH = (20, 30, 40, 50, 60, 20, 30, 40, 50, 60), 4
 TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
 LOST = {"dropout": 0.2, "colluding": 0.1}
-SHARING = ("gradient-perturbation", "output-perturbation", "adaptive-clipping")
+SHARING = ("gradient-perturbation", "output-perturbation", "adaptive-clipping", "second-order")
 OF_PARTIES = ("federated-averaging", "scaffold")  # tested where they are
 CASES = [
     ("gradient-perturbation", {"share_law": "skellam"}, {"rounds": 3}),

@@ -49,6 +49,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gradient-perturbation": {"rounds": 7, "clip": 0.3},
     "local-gradient-perturbation": {"rounds": 7, "clip": 0.3},
     "adaptive-clipping": {"rounds": 7},
+    "second-order": {"rounds": 7},
     "agd": {"rounds": 7},
     "learned-protection": {"horizon": 7},
     "federated-averaging": {"rounds": 3, "allow_swamped": True},

@@ -177,6 +177,11 @@ class Plan(ABC):
     # What a statement says of it.
 
     @property
+    def size_in_words(self) -> str:
+        """How many numbers the releases have."""
+        return f"{self.dimension} coordinates"
+
+    @property
     @abstractmethod
     def laws(self) -> tuple[str, ...]:
         """The names of its mechanisms, each once."""

@@ -76,6 +76,23 @@ class Sharing:
         return self.law
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedSum:
+    """A sum that gets its noise in shares, as integers on a grid.
+
+    Attributes:
+        l1_sensitivity: In steps.
+        l2_sensitivity: In steps, rounding included.
+        dimension: How many numbers it has.
+        step: The width of the grid.
+    """
+
+    l1_sensitivity: float
+    l2_sensitivity: float
+    dimension: int
+    step: float
+
+
 def shared_noise(
     *,
     budget: Budget,
@@ -89,7 +106,7 @@ def shared_noise(
     shape: Sequence[float] = (1.0,),
     sampling_rate: float = 1.0,
 ) -> tuple[SharedNoise, ...]:
-    """The least noise in shares, one mechanism per release, within a budget.
+    """The least noise in shares, one mechanism per release of the same sum, within a budget.
 
     Guarantee. All releases together are (ε, δ)-DP by the accountant that prices their events, for
     every allowed set of drop-outs and colluders: the event states n_min shares, and more are
@@ -111,14 +128,54 @@ def shared_noise(
     Raises:
         ValueError: The budget cannot be met, or the shares would be too narrow or too wide to draw.
     """
+    whole = SharedSum(
+        l1_sensitivity=l1_sensitivity,
+        l2_sensitivity=l2_sensitivity,
+        dimension=dimension,
+        step=step,
+    )
+    return shared_noises(
+        budget=budget,
+        sharing=sharing,
+        sums=(whole,) * len(shape),
+        adjacency=adjacency,
+        unit=unit,
+        shape=shape,
+        sampling_rate=sampling_rate,
+    )
+
+
+def shared_noises(
+    *,
+    budget: Budget,
+    sharing: Sharing,
+    sums: Sequence[SharedSum],
+    adjacency: Adjacency,
+    unit: Unit = DEFAULT_UNIT,
+    shape: Sequence[float],
+    sampling_rate: float = 1.0,
+) -> tuple[SharedNoise, ...]:
+    """`shared_noise` for releases of different sums, each with its noise relative to its own Δ₂.
+
+    Args:
+        budget: (ε, δ) of all releases.
+        sharing: Who brings shares.
+        sums: What each release is made of.
+        adjacency: What their sensitivities are stated for.
+        unit: Whose records they are stated for.
+        shape: The noise of each release, in units of its Δ₂, relative to the others.
+        sampling_rate: As in `shared_noise`.
+    """
     law = sharing.law_for(budget.delta)
     honest = sharing.minimum - sharing.colluders
     for index, part in enumerate(shape):
         require_positive(**{f"shape[{index}]": part})
 
-    def parameter(noise: float) -> float:
+    planned = tuple(zip(shape, sums, strict=True))
+
+    def parameter(noise: float, whole: SharedSum) -> float:
         """Of one share, if n_min have this standard deviation, or scale, relative to Δ₂."""
-        steps = noise * l2_sensitivity
+        steps = noise * whole.l2_sensitivity
         match law:
             case "skellam":
                 return steps**2 / honest
@@ -127,26 +184,26 @@ def shared_noise(
             case "polya":
                 return steps
 
-    def mechanism(noise: float) -> SharedNoise:
+    def mechanism(noise: float, whole: SharedSum) -> SharedNoise:
         return SharedNoise(
             adjacency=adjacency,
             unit=unit,
             share=NoiseShare(
                 law=law,
-                parameter=parameter(noise),
+                parameter=parameter(noise, whole),
                 minimum=sharing.minimum,
                 colluders=sharing.colluders,
             ),
-            l1_sensitivity=l1_sensitivity,
-            l2_sensitivity=l2_sensitivity,
-            dimension=dimension,
-            step=step,
+            l1_sensitivity=whole.l1_sensitivity,
+            l2_sensitivity=whole.l2_sensitivity,
+            dimension=whole.dimension,
+            step=whole.step,
         )
 
     def releases(noise: float) -> Releases:
-        parts = Counter(part * noise for part in shape)
+        parts = Counter((part * noise, whole) for part, whole in planned)
         return [
-            (sampled(mechanism(part).event(), sampling_rate), count)
+            (sampled(mechanism(*part).event(), sampling_rate), count)
             for part, count in parts.items()
         ]
 
@@ -156,14 +213,15 @@ def shared_noise(
         accountant="basic" if law == "polya" else "rdp",
         start=1.0,
     )
-    narrowest = min(shape) * least * l2_sensitivity / sqrt(honest)
+    narrowest = min(part * whole.l2_sensitivity for part, whole in planned) * least / sqrt(honest)
     if law == "discrete-gaussian" and narrowest < SMALLEST_SHARE_STDDEV:
         raise ValueError(
             f"shares of {narrowest:.3g} steps are too narrow for discrete Gaussians, which need "
             f"{SMALLEST_SHARE_STDDEV:g}: their sum would be too far from Gaussian. Choose Skellam "
             "shares, or a finer grid."
         )
-    made = {part: mechanism(part * least) for part in set(shape)}
-    for part in (min(shape), max(shape)):  # what cannot be drawn is refused now, not in mid-run
-        made[part].share.sampler(sharing.parties)
-    return tuple(made[part] for part in shape)
+    made = {(part, whole): mechanism(part * least, whole) for part, whole in set(planned)}
+    by_width = sorted(made.values(), key=lambda each: each.share.parameter)
+    for end in (by_width[0], by_width[-1]):  # what cannot be drawn is refused now, not in mid-run
+        end.share.sampler(sharing.parties)
+    return tuple(made[each] for each in planned)

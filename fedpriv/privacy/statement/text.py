@@ -122,7 +122,7 @@ def _accounting(statement: Statement) -> list[str]:
     least, most = plan.least_rate, plan.sampling_rate
     rate = f"rate {most:g}" if least == most else f"rates {least:g} to {most:g}"
     lines = [
-        (f"strategy: {plan.strategy}; {_count(statement)} of {plan.dimension} coordinates"),
+        f"strategy: {plan.strategy}; {_count(statement)} of {plan.size_in_words}",
         f"accountant: {plan.accountant} ({statement.accountant_version})",
         (
             f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "

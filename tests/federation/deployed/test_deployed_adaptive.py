@@ -38,6 +38,7 @@ QUANTILE: dict[str, Any] = {"name": "adaptive-clipping", "rounds": 4, "largest_c
 COORDINATE: dict[str, Any] = {**QUANTILE, "rule": "coordinate"}
 GRADIENTS: dict[str, Any] = {"name": "gradient-perturbation", "rounds": 4, "clip": 1.0}
 LEARNED: dict[str, Any] = {"name": "learned-protection", "horizon": 4, "clip": 1.0}
+SECOND_ORDER: dict[str, Any] = {"name": "second-order", "rounds": 3}
 AGD: dict[str, Any] = {"name": "agd", "splits": 3, "clip": 1.0, "loss_clip": 1.0}
 ROOM = 4.0  # of the parties' budgets: a Rényi ledger charges more than a filter of squared GDP
 
@@ -48,7 +49,7 @@ def deployment(
     folder.chmod(0o700)
     values: dict[str, Any] = {
         "strategies": [strategy["name"]],
-        "queries": ["gradient", "loss"],
+        "queries": ["gradient", "loss", "moments"],
         "max_clip": 1.0,
         "min_noise": 0.1,
         "noise_at": noise_at,
@@ -111,6 +112,8 @@ def server_ledger(deployment: Deployment) -> Ledger:
         (COORDINATE, "server"),
         (COORDINATE, "parties"),
         (LEARNED, "server"),
+        (SECOND_ORDER, "server"),
+        (SECOND_ORDER, "parties"),
         (AGD, "server"),
         ({**AGD, "selection": "exponential"}, "server"),
     ],
