@@ -52,13 +52,14 @@ def test_a_command_prints_what_the_page_shows(
     assert done.code == ("no intervals" in shown)
 
 
+@pytest.mark.parametrize("schema", ["pressure.toml", "relapse.toml"])
 def test_a_release_carries_its_table(
-    fedpriv: Command, clinics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    schema: str, fedpriv: Command, clinics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(clinics)
     book, out = tmp_path / "clinics.ledger", tmp_path / "table"
     real = ("--release", "--ledger", book, "--new-ledger", "--out", out)
-    told = fedpriv("fit", "study.toml", *real, "--json").json()
+    told = fedpriv("fit", "study.toml", "--set", f"data.schema={schema}", *real, "--json").json()
     result = json.loads((out / "result.json").read_text())
     assert told["coefficients"] == result["coefficients"]
     assert outcome.RESULT["coefficients"] is outcome.Origin.NOISY
@@ -69,8 +70,16 @@ def test_a_release_carries_its_table(
     assert "8. Coefficients" in (out / "statement.txt").read_text()
     with Ledger.open(book, read_only=True) as ledger:
         assert ledger.spent().guarantee.epsilon == pytest.approx(1.0)
-    clipped = fedpriv("fit", "study.toml", "--set", "data.scaling=clip", *real[:3])
+
+
+def test_what_has_no_interval_is_refused(
+    fedpriv: Command, clinics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(clinics)
+    real = ("--release", "--ledger", tmp_path / "l", "--new-ledger", "--out", tmp_path / "o")
+    clipped = fedpriv("fit", "study.toml", "--set", "data.scaling=clip", *real)
     assert clipped.code == 2
+    assert not (tmp_path / "l").exists()
     assert "needs data.scaling = 'divide'" in clipped.message
     several = fedpriv("fit", "study.toml", "--set", "model.name=huber-regression")
     assert several.code == 2
