@@ -170,6 +170,7 @@ INFO = StrategyInfo(
     summary="few noisy gradient steps, preconditioned by one noisy matrix of second moments",
     noise_by="server",
     convex_only=True,
+    descends=True,
     options=SecondOrderOptions,
     shares=True,
     units=(Unit.RECORD, Unit.PERSON),

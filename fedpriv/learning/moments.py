@@ -36,6 +36,7 @@ ROUNDING = 2.0**-50
 """Of a number that is returned: from the exact sum, in a few operations in float64."""
 
 _LONGEST_PIECE = 4096  # records whose products add up to 2⁵² at most
+_SHORTEST_PIECE = 1024  # of many coordinates: the matrix that they are added to is large
 _PIECE_NUMBERS = 1 << 17  # in float64 at a time: about a megabyte, near the processor
 _STRETCH = 1 << 22  # records whose products add up to 2⁶² at most
 _LOW = 30  # bits: exact sums are kept as high·2³⁰ + low, whatever their number
@@ -61,7 +62,8 @@ def moment_sums(
     require_positive(radius=radius)
     count = features.shape[1]
     size = count + (last is not None)
-    buffer = np.empty((min(_LONGEST_PIECE, _PIECE_NUMBERS // size + 1), size))
+    length = max(_SHORTEST_PIECE, _PIECE_NUMBERS // size)
+    buffer = np.empty((min(_LONGEST_PIECE, length), size))
     scale, upper = UNITS / radius, np.ravel_multi_index(np.triu_indices(size), (size, size))
 
     def products(piece: slice) -> NDArray[np.float64]:

@@ -117,7 +117,7 @@ def checked(experiment: Experiment) -> Experiment:
             f"strategy.name = {section.name!r} needs a convex problem, and model.name = "
             f"{experiment.model.title!r} is none. Use gradient-perturbation, or a linear model."
         )
-    if experiment.model.start is not None and (info.convex_only or section.name == PARTY_ALONE):
+    if experiment.model.start is not None and (info.minimises or section.name == PARTY_ALONE):
         raise ValueError(
             f"model.start is for strategies that descend, got strategy.name = {section.name!r}: a "
             "minimiser is the same wherever the search for it begins."
@@ -133,7 +133,7 @@ def _require_projecting(name: str, info: StrategyInfo) -> None:
     """Refuse a ball where nothing would stay in it, or no proof speaks of it."""
     from fedpriv.strategies.common.optimiser import OptimiserOptions
 
-    if info.convex_only or name == PARTY_ALONE:
+    if info.minimises or name == PARTY_ALONE:
         raise ValueError(
             f"model.radius is for strategies that descend, got strategy.name = {name!r}: a "
             "minimiser is certified by its gradient, which does not vanish where a ball ends. Its "

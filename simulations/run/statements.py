@@ -154,7 +154,7 @@ def _of_persons(prepared: Prepared) -> tuple[str, ...]:
 def _of_a_loss(prepared: Prepared) -> tuple[str, ...]:
     """What a guarantee about minimisers takes from the author of a loss; clipping takes nothing."""
     own = next((g for g in prepared.experiment.guest_code if g["kind"] == "loss"), None)
-    if own is None or not prepared.info.convex_only:
+    if own is None or not prepared.info.minimises:
         return ()
     loss = prepared.task.loss
     sentence = (

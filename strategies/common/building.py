@@ -58,6 +58,8 @@ class StrategyInfo:
         name: What an experiment calls it.
         summary: What it does, in a sentence.
         convex_only: Whether it needs a convex problem.
+        descends: Whether it descends along clipped gradients, though it needs a convex problem: it
+            then begins where the model does, and takes nothing from the author of a loss.
         noise_by: Who draws its noise: the server, which draws a release once, or each party for
             its own answer; "nobody" if it adds none. Whether a run in one place may be released
             depends on it, so every strategy must say.
@@ -75,6 +77,7 @@ class StrategyInfo:
     convex_only: bool
     options: type[BaseModel]
     shares: bool = False
+    descends: bool = False
     units: tuple[Unit, ...] = (Unit.RECORD,)
     because: Mapping[Unit, str] = field(default_factory=dict, hash=False)
     guest: Callable[[Setup, Any], SumStrategy] | None = None
@@ -85,6 +88,11 @@ class StrategyInfo:
     def why_not(self, unit: Unit) -> str:
         """The reason why it is refused for a unit of privacy."""
         return self.because.get(unit, UNIT_REASONS[unit])
+
+    @property
+    def minimises(self) -> bool:
+        """Whether it looks for minimisers, which are certified, and the same from any start."""
+        return self.convex_only and not self.descends
 
     @property
     def private(self) -> bool:

@@ -49,7 +49,7 @@ def test_order_pieces_and_threads_do_not_change_a_bit(monkeypatch: pytest.Monkey
     whole = moment_sums(X, ends, radius=1.0)
     shuffled = X[np.random.default_rng(1).permutation(len(X))]
     assert moment_sums(shuffled, ends, radius=1.0).tobytes() == whole.tobytes()
-    for name, value in (("_PIECE_NUMBERS", 1000), ("_STRETCH", 333), ("_LONGEST_PIECE", 11)):
+    for name, value in (("_SHORTEST_PIECE", 7), ("_STRETCH", 333), ("_LONGEST_PIECE", 11)):
         monkeypatch.setattr(moments, name, value)
         assert moment_sums(X, ends, radius=1.0).tobytes() == whole.tobytes()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fedpriv.learning.clipping.dense import filled
+from fedpriv.learning.clipping.dense import ROWS, filled
 from fedpriv.learning.moments import moment_sums
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.learning.batch import RecordBatch
     from fedpriv.learning.clipping.persons import PersonGroups
+
+# Weights at a time: fewer numbers than PyTorch shares between threads, whose shares would end at
+# other records in another batch.
+_AT_ONCE = 64 * ROWS
 
 
 def second_moments(
@@ -56,9 +60,11 @@ def _weights(theta: NDArray[np.float64], batch: RecordBatch) -> NDArray[np.float
     with np.errstate(over="ignore"):  # a score that is no number has no weight
         point = theta.astype(batch.features.numpy().dtype)
     scores = row_scores(batch.features, torch.from_numpy(point)[None])[:, 0].double()
-    if not len(scores):
-        return np.zeros(0)
-    return filled(_variance, scores, scores).nan_to_num(nan=0.0).numpy()
+    weights = np.zeros(len(scores))
+    for first in range(0, len(scores), _AT_ONCE):
+        piece = scores[first : first + _AT_ONCE]
+        weights[first : first + _AT_ONCE] = filled(_variance, piece, piece).nan_to_num(nan=0.0)
+    return weights
 
 
 def _variance(scores: Tensor, _labels: Tensor) -> Tensor:

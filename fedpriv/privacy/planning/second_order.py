@@ -5,8 +5,10 @@ each sum of gradients, which one moves by Δ_g, the run is μ-GDP with
 
     μ² = (Δ_M/σ_M)² + T·(Δ_g/σ_g)²,
 
-exactly (Dong, Roth and Su 2022, Cor. 3.3), since every release is of fixed noise and the points
-that gradients are asked at follow from releases. A share s of μ² pays for the matrix:
+since noise is fixed beforehand and the points that gradients are asked at follow from releases
+(Dong, Roth and Su 2022, Cor. 3.3). The composition is exact. The sum is a bound where records are
+exchanged, because no pair of them reaches both sensitivities: x ⟂ x′ has the largest part in the
+matrix, x′ = −x in a gradient. A share s of μ² pays for the matrix:
 
     σ_M = Δ_M/(μ√s),    σ_g = Δ_g·√T/(μ√(1 − s)).
 

@@ -20,6 +20,7 @@ from fedpriv.federation.queries.kinds import (
     ErmQuery,
     GradientQuery,
     LossQuery,
+    MomentsQuery,
     Query,
     RiskGradientQuery,
 )
@@ -58,6 +59,10 @@ QUERIES: dict[str, Query] = {
     "erm": ERM,
     "erm equal": replace(ERM, weights="equal"),
     "joint": JOINT,
+    "moments": MomentsQuery(event=EVENT, **COMMON),
+    "weighted moments": MomentsQuery(
+        event=EVENT, weighting="logistic", theta=np.full(WIDTH, 0.3), **COMMON
+    ),
 }
 
 

@@ -162,6 +162,18 @@ def test_a_record_adds_the_same_wherever_it_stands() -> None:
     assert np.rint(matrix).tolist() == np.asarray(parts).tolist()
 
 
+def test_weights_of_many_records_do_not_depend_on_how_they_are_cut() -> None:
+    """More than PyTorch shares between threads: one record less moves all others by a place."""
+    count = 40_000
+    X = np.tile(random_data((500,), 3).dataset.train.X, (count // 500, 1))
+    y, task = np.zeros(count), squared_task((count,))
+    whole = symmetric(answers(WEIGHTED, X, y, task, [0, count])[0])
+    less = symmetric(answers(WEIGHTED, X[1:], y[1:], task, [0, count - 1])[0])
+    first = symmetric(answers(WEIGHTED, X[:1], y[:1], task, [0, 1])[0])
+    scale = (UNITS / WEIGHTED.radius(task)) ** 2
+    assert (np.rint(whole * scale) - np.rint(less * scale) == np.rint(first * scale)).all()
+
+
 def test_more_records_than_the_size_states_are_clamped_to_the_bound() -> None:
     X = np.tile(np.eye(3)[:1], (50, 1))
     task = squared_task((5,))

@@ -24,7 +24,13 @@ DATA = {"name": "synthetic", "parties": 4, "partition": "iid"}
 MLP = {"name": "mlp", "hidden": [4, 3]}
 STEPS = {"name": "gradient-perturbation", "rounds": 3, "learning_rate": 0.5}
 FIRST = 11 * 4 + 4  # parameters of the first layer
-STRATEGIES = ["gradient-perturbation", "local-gradient-perturbation", "adaptive-clipping", "agd"]
+STRATEGIES = [
+    "gradient-perturbation",
+    "local-gradient-perturbation",
+    "adaptive-clipping",
+    "second-order",
+    "agd",
+]
 
 
 def _study(model: dict[str, Any], **strategy: Any) -> dict[str, Any]:
