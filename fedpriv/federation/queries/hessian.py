@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv._validate import require_positive
 from fedpriv.federation.queries.base import ARRAY, Query, point, require_index, require_point
-from fedpriv.federation.queries.bounds import headroom
+from fedpriv.federation.queries.bounds import changes, headroom
 from fedpriv.federation.queries.moments import WEIGHTINGS, MomentsQuery, moment_sensitivity
 from fedpriv.learning import moments
 from fedpriv.learning.losses import Logistic
@@ -113,15 +113,13 @@ class HessianQuery(Query):
 def hessian_sensitivity(task: Task, *, adjacency: Adjacency, step: float) -> float:
     """How far one record moves the sum in L2, the grid of width ``step`` included.
 
-    B²/4 (add-remove) or √2·B²/4 (replace-one), and rounding: see `fedpriv.federation.queries.
-    moments`. √width·step for the grid, as a sum on it is what noise is added to.
+    B²/4 (add-remove) or √2·B²/4 (replace-one), and rounding, as `moment_sensitivity` has it. That
+    of sums is here for as many records as there may be, since those of a joint fit are not clamped.
+    √width·step for the grid, as a sum on it is what noise is added to.
     """
     width = moments.width(task.model.features)
-    moved = moment_sensitivity(
-        task,
-        radius=task.feature_bound * sqrt(WEIGHTINGS["logistic"]),
-        width=width,
-        adjacency=adjacency,
-        step=step,
-    )
-    return moved + sqrt(width) * step
+    radius = task.feature_bound * sqrt(WEIGHTINGS["logistic"])
+    moved = moment_sensitivity(task, radius=radius, width=width, adjacency=adjacency, step=step)
+    beyond = (headroom(adjacency, task) - 1) * task.largest * radius**2 * moments.SLACK**2
+    rounded = 2 * changes(task, adjacency) * beyond * moments.ROUNDING
+    return moved + sqrt(width) * (rounded + step)
