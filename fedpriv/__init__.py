@@ -4,6 +4,7 @@
 
     result = fedpriv.run("quickstart", privacy={"epsilon": 0.5})   # a simulation; nothing is spent
     result.metrics, result.epsilon                                  # how good, at what price
+    fedpriv.fit("study.toml").coefficients                          # intervals one may publish
     result.model.predict(table)                                     # labels for a raw table
     fedpriv.compare("chem97").plot()                                # strategies at equal privacy
     fedpriv.calibrate(epsilon=1, delta=1e-6, rounds=100, adjacency="replace-one")
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.api.accounting import account, account_all
     from fedpriv.simulations.api.fitted_model import FittedModel, load_model
     from fedpriv.simulations.api.result import Result
-    from fedpriv.simulations.api.running import compare, run
+    from fedpriv.simulations.api.running import compare, fit, run
     from fedpriv.simulations.compare.comparison import Comparison
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ __all__ = [
     "account_all",
     "calibrate",
     "compare",
+    "fit",
     "load_model",
     "run",
 ]
@@ -70,6 +72,7 @@ _HOMES = {
     "account_all": "simulations.api.accounting",
     "calibrate": "privacy.planning.calibration",
     "compare": "simulations.api.running",
+    "fit": "simulations.api.running",
     "load_model": "simulations.api.fitted_model",
     "run": "simulations.api.running",
 }

@@ -17,6 +17,7 @@ from fedpriv.simulations.commands import (
     accounting,
     compare,
     doctor,
+    fit,
     ledger,
     listing,
     predict,
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 accounting.register(app)
 run.register(app)
+fit.register(app)
 compare.register(app)
 predict.register(app)
 listing.register(app)

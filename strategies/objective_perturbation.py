@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.privacy.planning.objective import ObjectiveLaw
+    from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
     from fedpriv.privacy.planning.plan import NoisePlace, Plan
 
 
@@ -114,14 +115,7 @@ def build(setup: Setup, options: ObjectiveOptions) -> JointStrategy:
         setup = _with_optimal_regulariser(setup, objective, radius=options.radius)
     task = setup.task
     task.require_strongly_convex(ObjectivePerturbation.name)
-    certain = certain_joint_tolerance(task, adjacency=setup.adjacency, objective=objective)
-    tolerance = options.gradient_norm(task, certain=certain)
-    everyone = objective_problem(
-        task, task.records, regulariser=task.regulariser, tolerance=tolerance
-    )
-    # √d·step is at most what the solver's tolerance costs already.
-    apart = 2 * tolerance / (task.regulariser * sqrt(task.dimension))
-    step = 2.0 ** floor(log2(apart))
+    everyone, step = joint_terms(task, objective, options)
     mechanism = objective.mechanism(everyone, step=step)
     if options.law == "unsound-objective":
         mechanism = unsound_mechanism(objective, everyone, step=step)
@@ -134,7 +128,26 @@ def build(setup: Setup, options: ObjectiveOptions) -> JointStrategy:
         query="sums of exact gradients, until the joint minimiser is found",
         released="the minimiser of the perturbed objective of all records",
     )
-    return ObjectivePerturbation(task=task, plan=plan, tolerance=tolerance, run=setup.run)
+    return ObjectivePerturbation(task=task, plan=plan, tolerance=everyone.tolerance, run=setup.run)
+
+
+def joint_terms(
+    task: Task, objective: ObjectiveNoise, options: FitOptions, *, finest: bool = False
+) -> tuple[ObjectiveProblem, float]:
+    """The facts of the joint problem, with its tolerance, and the grid of its minimiser.
+
+    A tolerance that is left to us is the ``finest`` that is certain, or one that costs little.
+    """
+    certain = certain_joint_tolerance(task, adjacency=objective.adjacency, objective=objective)
+    tolerance = options.gradient_norm(task, certain=certain)
+    if finest and options.tolerance == "auto":
+        tolerance = certain
+    everyone = objective_problem(
+        task, task.records, regulariser=task.regulariser, tolerance=tolerance
+    )
+    # √d·step is at most what the solver's tolerance costs already.
+    apart = 2 * tolerance / (task.regulariser * sqrt(task.dimension))
+    return everyone, 2.0 ** floor(log2(apart))
 
 
 def _with_optimal_regulariser(setup: Setup, noise: ObjectiveNoise, *, radius: float) -> Setup:

@@ -27,6 +27,9 @@ SIGNATURES = {
     "unit: 'Unit | str' = <Unit.RECORD: 'record'>, parts: 'int' = 1) -> 'Calibration'",
     "compare": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
     "workers: 'int | None' = None, **tables: 'Any') -> 'Comparison'",
+    "fit": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
+    "release: 'bool' = False, ledger: 'str | Path | None' = None, new_ledger: 'bool' = False, "
+    "**tables: 'Any') -> 'Result'",
     "load_model": "(source: 'str | Path', *, own_code: 'bool' = False) -> 'FittedModel'",
     "run": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
     "release: 'bool' = False, ledger: 'str | Path | None' = None, new_ledger: 'bool' = False, "
@@ -42,8 +45,8 @@ MEMBERS = {
         "scores",
     },
     "Result": {
-        "adjacency", "delta", "directory", "epsilon", "history", "load", "metrics", "model",
-        "own_code", "plot", "save", "statement", "summary", "to_frame", "unit",
+        "adjacency", "coefficients", "delta", "directory", "epsilon", "history", "load", "metrics",
+        "model", "own_code", "plot", "save", "statement", "summary", "to_frame", "unit",
     },
 }  # fmt: skip
 

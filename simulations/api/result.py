@@ -10,6 +10,7 @@ from shutil import copytree, ignore_patterns
 from typing import TYPE_CHECKING, Any, Self
 
 from fedpriv.data.errors import import_optional
+from fedpriv.inference.coefficients import CoefficientTable
 from fedpriv.simulations.api.fitted_model import FittedModel, load_model
 from fedpriv.simulations.figures import new_figure
 from fedpriv.simulations.run.files import PRIVATE, new_directory, read_json
@@ -97,6 +98,12 @@ class Result:
         """Whose privacy the guarantee protects: "record", "person" or "party"; None without one."""
         found = self.summary["unit"]
         return None if found is None else str(found)
+
+    @property
+    def coefficients(self) -> CoefficientTable | None:
+        """Coefficients with their intervals, of `fedpriv.fit`; None for other runs."""
+        found = self.summary.get("coefficients")
+        return None if found is None else CoefficientTable.from_dict(found)
 
     def to_frame(self) -> DataFrame:
         """`history` as a pandas DataFrame, one row per round; the extra `frame` brings pandas."""

@@ -14,12 +14,14 @@ from fedpriv._toml import to_toml_value
 from fedpriv.simulations.api.result import Result
 from fedpriv.simulations.compare.comparison import carry_out, start_comparison
 from fedpriv.simulations.experiment.file import read_experiment
+from fedpriv.simulations.experiment.fitting import read_fit
 from fedpriv.simulations.run.launch import carry_through, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fedpriv.simulations.compare.comparison import Comparison
+    from fedpriv.simulations.experiment.file import Experiment
 
     Source = str | Path | Mapping[str, Any]
 
@@ -59,7 +61,23 @@ def run(
         ValueError: If the experiment or the ledger refuses, with the message of the command line.
         KeyboardInterrupt: If it was stopped; ``fedpriv run --resume DIR`` goes on.
     """
-    wanted = read_experiment(experiment, overrides(tables))
+    return _run(
+        read_experiment(experiment, overrides(tables)),
+        out=out,
+        release=release,
+        ledger=ledger,
+        new_ledger=new_ledger,
+    )
+
+
+def _run(
+    wanted: Experiment,
+    *,
+    out: str | Path | None,
+    release: bool,
+    ledger: str | Path | None,
+    new_ledger: bool,
+) -> Result:
     if release and out is None:
         raise ValueError(
             "out must be given with release = True, got None: a release is made once, and its "
@@ -78,6 +96,44 @@ def run(
         result = Result.load(directory, own_code=True)
     _leave_with(result, directory, out)
     return result
+
+
+def fit(
+    experiment: Source,
+    /,
+    *,
+    out: str | Path | None = None,
+    release: bool = False,
+    ledger: str | Path | None = None,
+    new_ledger: bool = False,
+    **tables: Any,
+) -> Result:
+    """Fit a linear or logistic regression with intervals, as `fedpriv fit` does.
+
+    >>> import fedpriv
+    >>> study = {"data": {"name": "synthetic"}, "model": {"name": "logistic"}}
+    >>> result = fedpriv.fit(study, privacy={"epsilon": 8.0}, data={"intercept": 0.0})
+    >>> result.coefficients.refusal
+    ''
+    >>> result.coefficients.rows[0].low < result.coefficients.rows[0].high
+    True
+
+    Args:
+        experiment: As in `run`; ``strategy`` is set here, and so are ``data.scaling`` and the
+            model, if they are left open.
+        out: As in `run`.
+        release: As in `run`.
+        ledger: As in `run`.
+        new_ledger: As in `run`.
+        **tables: Keys to replace, as in `run`.
+    """
+    return _run(
+        read_fit(experiment, overrides(tables)),
+        out=out,
+        release=release,
+        ledger=ledger,
+        new_ledger=new_ledger,
+    )
 
 
 def compare(

@@ -26,6 +26,8 @@ FRAME = ("non-private", PARTY_ALONE)
 """What every comparison is seen against: no noise at all, and no federation at all."""
 EXACT = "pooled"
 """The exact joint model of a convex problem."""
+INFERENCE = "inference"
+"""Whose release is a table of coefficients."""
 
 
 class NoOptions(BaseModel):

@@ -19,6 +19,7 @@ from fedpriv.simulations.run.evaluation import Evaluator
 from fedpriv.simulations.run.release_rules import require_every_label
 from fedpriv.simulations.run.start import Beginning, beginning
 from fedpriv.simulations.run.streams import streams
+from fedpriv.strategies.common.linear_inference import LinearInference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,7 +220,7 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     if release:
         _require_drawable(strategy)
     section = prepared.experiment.run
-    if isinstance(strategy, JointStrategy) and section.dropout:
+    if isinstance(strategy, JointStrategy | LinearInference) and section.dropout:
         raise ValueError(
             f"run.dropout must be 0 for this {strategy.name}, got {section.dropout:g}: a joint fit "
             "needs every party in every exchange."

@@ -14,7 +14,7 @@ from fedpriv.data import read_schema
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.tables.release_rules import require_releasable as require_releasable_schema
 from fedpriv.simulations.experiment.budgets import NO_RELEASE
-from fedpriv.simulations.experiment.catalogue import strategy_info
+from fedpriv.simulations.experiment.catalogue import INFERENCE, strategy_info
 from fedpriv.simulations.experiment.guests import is_guest
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ def require_releasable(experiment: Experiment) -> None:
         raise ValueError(
             "--release computes no run.training_metrics: the training objective is a function of "
             "private records that nobody pays for. Leave it out, or simulate."
+        )
+    if info.name == INFERENCE and experiment.data.scaling != "divide":
+        raise ValueError(
+            "--release of inference needs data.scaling = 'divide', got "
+            f"{experiment.data.scaling!r}: a row that is shortened by a factor of its own has no "
+            "coefficients in the units of the table. `fedpriv fit` sets it."
         )
     if experiment.run.engine == "deployment":  # its parties have rules, journals, keys of their own
         return

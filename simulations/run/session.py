@@ -275,6 +275,7 @@ def carry_on(
         ledger=real,
         server_also_sees=strategy.server_also_sees,
         made=strategy.round if strategy.cut_short else None,
+        coefficients=result.get("coefficients"),
     )
     if ledger is not None and not identity.release:
         note(session, ledger, result)

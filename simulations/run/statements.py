@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from fedpriv._durable import replace_file
+from fedpriv.inference.coefficients import CoefficientTable
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.statement import (
     LedgerFacts,
@@ -25,6 +27,7 @@ from fedpriv.simulations.run.ledgers import names_of
 from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, SENTENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from fedpriv.learning.losses import Loss
@@ -50,23 +53,34 @@ def write_statement(
     ledger: Ledger | None,
     server_also_sees: str = "",
     made: int | None = None,
+    coefficients: Mapping[str, Any] | None = None,
 ) -> None:
     """The statement of a run; ``ledger`` is that of a real release, and None for a simulation.
 
-    ``made`` is how many releases there were, if they are fewer than planned.
+    ``made`` is how many releases there were, if they are fewer than planned; ``coefficients`` the
+    table of inference.
     """
     if plan is None:
         _write_nothing(directory, prepared, run)
         return
     statement = make_statement(
         plan,
-        facts=_facts(prepared, plan, run=run, simulated=ledger is None, made=made),
+        facts=replace(
+            _facts(prepared, plan, run=run, simulated=ledger is None, made=made),
+            coefficients=_lines(coefficients),
+        ),
         trust=_trust(prepared, plan, real=ledger is not None, also=server_also_sees),
         ledger=None if ledger is None else _ledger_facts(ledger, run),
     )
     replace_file(directory / "statement.txt", to_text(statement))
     write_json(directory / "statement.json", statement.to_dict())
     replace_file(directory / "statement.yaml", to_registry_yaml(statement))
+
+
+def _lines(coefficients: Mapping[str, Any] | None) -> tuple[str, ...]:
+    if coefficients is None:
+        return ()
+    return tuple(CoefficientTable.from_dict(coefficients).lines())
 
 
 def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustModel:

@@ -12,11 +12,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import fedpriv
+from fedpriv.inference.coefficients import CoefficientTable
 from fedpriv.learning.crew import Crew
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.budgets import INFINITE
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
+from fedpriv.simulations.run.coefficients import coefficient_table
 from fedpriv.simulations.run.history import Record
 from fedpriv.simulations.run.metrics import Measures
 from fedpriv.simulations.run.outcome import RESULT, sift
@@ -74,6 +76,9 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         "cut_short": record.strategy.cut_short,
         "noise_stddev": 0.0 if record.prepared.noise_free else record.noise,
     }
+    table = coefficient_table(record.prepared, record.strategy)
+    if table is not None:
+        values["coefficients"] = table.to_dict()
     if record.release:
         return sift(values, RESULT)
     clipped = [entry.clipped for entry in record.rounds if entry.clipped is not None]
@@ -250,6 +255,8 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
         share = "" if accuracy is None else f"accuracy {100 * accuracy:.2f} %, "
         lines.append(f"{share}loss {result['loss']:.4f} on {result['test_records']} test records")
         lines += _further(result)
+    if result.get("coefficients") is not None:
+        lines += CoefficientTable.from_dict(result["coefficients"]).lines()
     if result["stopped"]:
         lines.append(f"stopped early: {result['stopped']}")
     return lines

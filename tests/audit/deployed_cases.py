@@ -17,16 +17,23 @@ from fedpriv.federation.queries.bounds import (
     objective_mechanism,
     share_mechanism,
 )
+from fedpriv.federation.queries.hessian import hessian_sensitivity
 from fedpriv.federation.queries.kinds import (
     ErmQuery,
     GradientQuery,
+    HessianQuery,
     LossQuery,
     MomentsQuery,
     RiskGradientQuery,
 )
 from fedpriv.federation.queries.local_noise import LocalNoise, sensitivity_of
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.events import BoundedRangeEvent, GaussianEvent, PoissonGaussianEvent
+from fedpriv.privacy.events import (
+    ApproximateEvent,
+    BoundedRangeEvent,
+    GaussianEvent,
+    PoissonGaussianEvent,
+)
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.objective import ObjectiveNoise
 from fedpriv.secagg import FixedPoint
@@ -228,6 +235,19 @@ def joint_fit(task: Task, adjacency: Adjacency) -> Case:
     return query, moved / GRID.step + sqrt(task.dimension)
 
 
+def hessian(task: Task, adjacency: Adjacency) -> Case:
+    query = HessianQuery(
+        run="audit",
+        round=0,
+        grid=GRID,
+        event=ApproximateEvent(epsilon=0.05, delta=1e-9, adjacency=adjacency),
+        theta=np.full(3, 0.3),
+        exchange=7,
+        headroom=headroom(adjacency, task),
+    )
+    return query, hessian_sensitivity(task, adjacency=adjacency, step=GRID.step) / GRID.step
+
+
 def losses(task: Task, adjacency: Adjacency) -> Case:
     query = LossQuery(
         run="audit",
@@ -285,6 +305,8 @@ CASES: dict[str, tuple[Callable[[Task, Adjacency], Case], Adjacency, float]] = {
         (scaled_with_a_share, R, 0.9),
         (joint_fit, R, 0.45),
         (joint_fit, A, 0.6),
+        (hessian, R, 0.3),
+        (hessian, A, 0.6),
         (losses, R, 0.6),
         (losses, A, 0.9),
         (moments, R, 0.9),

@@ -113,7 +113,14 @@ class Scene:
             policy={
                 "secure_aggregation": "off",
                 "min_noise": 0.001,
-                "queries": ["gradient", "erm", "risk-gradient", "loss", "moments"],
+                "queries": [
+                    "gradient",
+                    "erm",
+                    "risk-gradient",
+                    "loss",
+                    "moments",
+                    "hessian",
+                ],
             },
             budget={"epsilon": 20.0, "adjacency": adjacency.value},
             experiment={"run": {"secure_aggregation": "off"}},

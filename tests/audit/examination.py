@@ -90,7 +90,7 @@ def exact_gradients(case: Case, one: Watch, other: Watch) -> list[str]:
 
     By p times that for a person at p parties.
     """
-    if case.strategy["name"] != "objective-perturbation":
+    if case.strategy["name"] not in ("objective-perturbation", "inference"):
         return []
     problems = []
     federations = (one.federation, other.federation)

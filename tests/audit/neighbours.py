@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 GRADIENTS = {"name": "gradient-perturbation", "rounds": 4}
 OUTPUT = {"name": "output-perturbation"}
 OBJECTIVE = {"name": "objective-perturbation"}
+INFERENCE = {"name": "inference"}
 
 PARTIES = {"north": 26, "south": 17, "west": 7}
 EXTREME, COPY, SMALLEST = 20, 30, 48  # rows that are made so

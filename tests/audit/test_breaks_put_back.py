@@ -12,14 +12,17 @@ import fedpriv.learning.clipping.clipped_sum
 import fedpriv.simulations.experiment.data
 import fedpriv.simulations.run.identity
 import fedpriv.simulations.run.release_rules
+import fedpriv.strategies.common.linear_inference
+import fedpriv.strategies.common.logistic_inference
 import fedpriv.strategies.common.second_order_plans
 from fedpriv.data.partition import KINDS
+from fedpriv.federation.queries.hessian import hessian_sensitivity
 from fedpriv.federation.queries.moments import moment_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
 from fedpriv.simulations.run.history import Record
 from tests.audit.examination import difference, findings
-from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, table
+from tests.audit.neighbours import GRADIENTS, INFERENCE, OBJECTIVE, OUTPUT, Case, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +83,40 @@ def test_a_matrix_with_the_noise_of_one_record_where_two_differ_is_found(
         ),
     )
     case = Case(name="matrix", strategy={"name": "second-order", "rounds": 1})
+    assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
+
+
+def test_moments_with_the_noise_of_one_record_where_two_differ_are_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2B² instead of 2√2·B², features and label together."""
+    monkeypatch.setattr(
+        fedpriv.strategies.common.linear_inference,
+        "moment_sensitivity",
+        lambda task, **facts: moment_sensitivity(
+            task, **{**facts, "adjacency": Adjacency.ADD_REMOVE}
+        ),
+    )
+    case = Case(
+        name="moments",
+        strategy=INFERENCE,
+        model={"name": "squared"},
+        data={"scaling": "divide", "test_fraction": 0.0},
+    )
+    assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
+
+
+def test_a_hessian_with_half_its_noise_is_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        fedpriv.strategies.common.logistic_inference,
+        "hessian_sensitivity",
+        lambda task, **facts: hessian_sensitivity(task, **facts) / 2,
+    )
+    case = Case(
+        name="hessian", strategy=INFERENCE, data={"scaling": "divide", "test_fraction": 0.0}
+    )
     assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
 
 

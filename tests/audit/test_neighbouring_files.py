@@ -17,7 +17,16 @@ import pytest
 import fedpriv.simulations.experiment.data
 from fedpriv.data import Records, load
 from tests.audit.examination import STRESS, difference, findings, unlawful
-from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, Watch, moved, table
+from tests.audit.neighbours import (
+    GRADIENTS,
+    INFERENCE,
+    OBJECTIVE,
+    OUTPUT,
+    Case,
+    Watch,
+    moved,
+    table,
+)
 from tests.simulations.experiment.test_own_docs import files
 
 if TYPE_CHECKING:
@@ -113,6 +122,27 @@ SAMPLE = [
         data={"partition": "hashed", "parties": 1},
     ),
     Case(name="joint output", strategy={**OUTPUT, "fit": "joint"}),
+    Case(name="coefficients, logistic", strategy=INFERENCE, data={"scaling": "divide"}),
+    Case(
+        name="coefficients, logistic, one more or less",
+        strategy=INFERENCE,
+        adjacency="add-remove",
+        data={"scaling": "divide", "test_fraction": 0.0},
+    ),
+    Case(
+        name="coefficients, linear",
+        strategy=INFERENCE,
+        model={"name": "squared"},
+        data={"scaling": "divide", "test_fraction": 0.0},
+        epsilon=400.0,
+    ),
+    Case(
+        name="coefficients, linear, one more or less",
+        strategy=INFERENCE,
+        adjacency="add-remove",
+        model={"name": "squared"},
+        data={"scaling": "divide"},
+    ),
     Case(
         name="joint output, regression",
         strategy={**OUTPUT, "fit": "joint"},

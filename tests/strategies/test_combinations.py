@@ -53,6 +53,7 @@ REASONS = {
     "c": "adjacency must be 'replace-one' for .*certified to its tolerance",
     "e": "adjacency must be 'replace-one' for equal weights",
     "s": "adjacency must be 'add-remove' with Poisson sampling",
+    "i": "inference needs the squared or the logistic loss",
     "o": "pure shares are for a single release",
 }
 FORMS: dict[str, dict[str, Any]] = {

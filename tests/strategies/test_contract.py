@@ -88,6 +88,7 @@ def test_the_strategies_are_these() -> None:
         "output-perturbation",
         "gradient-perturbation",
         "objective-perturbation",
+        "inference",
         "second-order",
         "adaptive-clipping",
         "agd",
@@ -137,7 +138,9 @@ def test_no_strategy_holds_more_numbers_than_a_sum_has(name: str) -> None:
 
     found = arrays(vars(strategy))
     assert found
-    shapes = {(WIDTH,), (WIDTH, WIDTH)} if name == "second-order" else {(WIDTH,)}  # of its matrix
+    shapes: set[Any] = {(WIDTH,), (strategy.width,)}
+    if name == "second-order":  # of its matrix
+        shapes.add((WIDTH, WIDTH))
     assert {array.shape for array in found} <= shapes
 
 
@@ -487,7 +490,7 @@ def test_a_run_ends_with_a_statement(name: str) -> None:
     )
     text = to_text(statement)
     assert "(1, 1e-06)" in text
-    assert ("exact sums of gradients" in text) == (name == "objective-perturbation")
+    assert ("exact sums of gradients" in text) == (name in ("objective-perturbation", "inference"))
     written = json.loads(json.dumps(statement.to_dict(), allow_nan=False))
     require_written(written["plan"])
     if name != "scaffold":  # which is not deployed

@@ -25,6 +25,7 @@ from fedpriv.federation.queries.bounds import most_in_blocks, summed_in_float64
 from fedpriv.federation.queries.kinds import (
     ErmQuery,
     GradientQuery,
+    HessianQuery,
     LossQuery,
     MomentsQuery,
     RiskGradientQuery,
@@ -177,6 +178,11 @@ class Holdings:
         vectors = second_moments(query, self._task, self._batch, self._persons)
         return Answers(vectors=vectors)
 
+    def hessians(self, query: HessianQuery, _draws: Draws) -> Answers:
+        """`HessianQuery`."""
+        vectors = second_moments(query.moments, self._task, self._batch, self._persons)
+        return Answers(vectors=vectors)
+
     def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
         """The loss of every record at every point, (n, k)."""
         model, loss = self._task.model, self._task.loss
@@ -324,6 +330,7 @@ ANSWERED: dict[str, Callable[[Holdings, Any, Draws], Answers]] = {
     LossQuery.kind: Holdings.clipped_losses,
     AccuracyQuery.kind: Holdings.right_and_wrong,
     MomentsQuery.kind: Holdings.second_moments,
+    HessianQuery.kind: Holdings.hessians,
 }
 """How parties compute the answers to each kind of query, in exact arithmetic up to rounding."""
 

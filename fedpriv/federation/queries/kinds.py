@@ -4,6 +4,7 @@ from fedpriv.federation.queries.accuracy import AccuracyQuery
 from fedpriv.federation.queries.base import Query
 from fedpriv.federation.queries.erm import ErmQuery
 from fedpriv.federation.queries.gradient import GradientQuery
+from fedpriv.federation.queries.hessian import HessianQuery
 from fedpriv.federation.queries.local_training import LocalTrainingQuery
 from fedpriv.federation.queries.loss import LossQuery
 from fedpriv.federation.queries.moments import MomentsQuery
@@ -14,6 +15,7 @@ __all__ = [
     "AccuracyQuery",
     "ErmQuery",
     "GradientQuery",
+    "HessianQuery",
     "LocalTrainingQuery",
     "LossQuery",
     "MomentsQuery",
@@ -31,5 +33,6 @@ QUERIES: dict[str, type[Query]] = {
         AccuracyQuery,
         LocalTrainingQuery,
         MomentsQuery,
+        HessianQuery,
     )
 }

@@ -100,9 +100,8 @@ class MomentsQuery(Query):
 
     def record_bound(self, task: Task) -> float:
         """R², of a record or a person."""
-        if self.label_scale is None:
-            return task.feature_bound**2 * WEIGHTINGS[self.weighting]
-        return self.radius(task) ** 2
+        label = (self.label_scale or 0.0) * (self.label_bound or 0.0)
+        return (task.feature_bound**2 + label**2) * WEIGHTINGS[self.weighting]
 
     def answer_width(self, task: Task) -> int:
         """d(d+1)/2."""

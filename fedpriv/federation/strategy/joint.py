@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
 _EXPECTED_EXCHANGES = 40
 _MAX_EXCHANGES = 5000
 _U = 2.0**-53
+
+
+HESSIANS_SEEN = "exact sums of gradients, and of Hessians at one point, over all parties"
+"""What the server learns on the way to a fit with intervals."""
 
 
 class JointStrategy(SumStrategy):
@@ -92,7 +97,7 @@ class JointStrategy(SumStrategy):
         """A guess: how many exchanges a fit needs is known at its end."""
         return _EXPECTED_EXCHANGES
 
-    def _query(self) -> RiskGradientQuery:
+    def _query(self) -> Query:
         fit = self._fit or self._started()
         return RiskGradientQuery(
             run=self._run.name,
@@ -280,7 +285,8 @@ def _oracle_error(
     """
     reach = (headroom * task.lipschitz + pull + tolerance) / strong_convexity
     gamma = 1.01 * _U * (headroom * task.most_records + task.dimension + 16)
-    smooth = task.curvature * gamma * reach
+    # A score is a sum of d products, whatever the number of records.
+    smooth = task.curvature * 1.01 * _U * (task.dimension + 16) * reach
     slopes = task.feature_bound * task.loss.slope_rounding + 8 * gamma * task.lipschitz
     local = gamma * (strong_convexity * reach + pull)
     grid = task.parties * sqrt(task.dimension) * step / (2 * task.records)

@@ -2,7 +2,7 @@
 
 Start with `plan`: sampling, noise and events of a run in one frozen object. `calibration` finds the
 noise and proves it by accounting; `filters` is for noise that is chosen on the way. The planners,
-`gradient`, `output`, `objective` and `shares`, are told how far one record moves a sum: that is
-known where the sum is computed, in `fedpriv.federation.queries.bounds`. One file per theorem, and
-so a few more than elsewhere.
+`gradient`, `output`, `objective`, `objective_fit`, `single` and `shares`, are told how far one
+record moves a sum: that is known where the sum is computed, in `fedpriv.federation.queries.bounds`.
+One file per theorem, and so a few more than elsewhere.
 """

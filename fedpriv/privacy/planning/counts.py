@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.privacy.planning.calibration import calibrate
-from fedpriv.privacy.planning.fixed_plan import FixedPlan
-from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
+from fedpriv.privacy.planning.single import single_plan
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
 
 
 def counts_plan(
@@ -41,32 +39,17 @@ def counts_plan(
         adjacency: which data sets are compared.
         unit: whose records ``sensitivity`` is stated for.
     """
-    relation, whose = Adjacency(adjacency), Unit(unit)
-    require_sizes(sizes)
     if budget.delta == 0:
         raise ValueError("delta must be positive for noisy counts, got 0: their noise is Gaussian.")
-    moved = grid_sensitivity(sensitivity, dimension=counts, step=step)
-    calibrated = calibrate(
-        epsilon=budget.epsilon, delta=budget.delta, rounds=1, adjacency=relation, unit=whose
-    )
-    (multiplier,) = calibrated.noise_multipliers
-    return FixedPlan(
+    return single_plan(
         strategy="accuracy",
         query="how many of its held-out records the model classifies rightly, and how many wrongly",
         released="the two counts over all parties, with noise",
         budget=budget,
-        mechanisms=(
-            GaussianMechanism(
-                sensitivity=moved,
-                stddev=multiplier / relation.sum_sensitivity * moved,
-                adjacency=relation,
-                unit=whose,
-            ),
-        ),
-        parties=len(sizes),
-        records=sum(sizes),
-        smallest_party=min(sizes),
-        dimension=counts,
+        sensitivity=sensitivity,
+        width=counts,
+        sizes=sizes,
         step=step,
-        accountant=calibrated.accountant,
+        adjacency=adjacency,
+        unit=unit,
     )

@@ -29,6 +29,7 @@ from fedpriv.privacy.mechanisms.selection import (
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare, SharedNoise
 from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective_fit import ObjectiveFitMechanism
 from fedpriv.privacy.planning.plan import Plan, sampled
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ _KINDS = (
     _FACTS | {"mechanisms", "matrix_width"},
     _FACTS | {"spent", "limit", "releases", "made"},
 )
+_STATED = (ObjectiveMechanism.name, ObjectiveFitMechanism.name)
 _NESTED = {field.name for kind in _KNOWN for field in fields(kind)}
 _OF_SHARES = {field.name for field in fields(NoiseShare)}
 
@@ -117,7 +119,7 @@ def releases_of(plan: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], int]]:
 
 def _event(written: Mapping[str, Any]) -> Event:
     """What one release with this noise costs."""
-    if written["name"] == ObjectiveMechanism.name:  # its laws follow from what it states
+    if written["name"] in _STATED:  # their laws follow from what they state
         stated = {name: written[name] for name in ("adjacency", "unit", "epsilon")}
         delta = written["delta"]
         return PureEvent(**stated) if delta == 0 else ApproximateEvent(**stated, delta=delta)
@@ -129,7 +131,7 @@ def _event(written: Mapping[str, Any]) -> Event:
 
 
 def _kind(written: Mapping[str, Any]) -> type[Mechanism | Selection]:
-    for kind in (*_KNOWN, ObjectiveMechanism):
+    for kind in (*_KNOWN, ObjectiveMechanism, ObjectiveFitMechanism):
         if kind.name == written["name"]:
             return kind
     raise ValueError(f"{written['name']!r} is no mechanism of a plan that promises something.")

@@ -95,6 +95,8 @@ class RunFacts:
         metrics_published: whether accuracy or loss on party data is published without noise.
         audit_epsilon: an empirical lower bound on ε, if an audit was made.
         guests: code of the run that is not fedpriv's, each with its SHA-256.
+        coefficients: the table of coefficients with their intervals, line by line, of a run whose
+            release is one.
         assumptions: what the guarantee takes from somebody's word, without proof; a warning each.
         date: ISO date, if the statement is to carry one.
     """
@@ -113,6 +115,7 @@ class RunFacts:
     metrics_published: bool = False
     audit_epsilon: float | None = None
     guests: tuple[str, ...] = ()
+    coefficients: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     date: str | None = None
 

@@ -72,7 +72,7 @@ class Statement:
                 "accountant": self.plan.accountant,
                 "accountant_version": self.accountant_version,
             },
-            "run": asdict(self.facts),
+            "run": self._run(),
             "plan": self.plan.to_dict(),
             **({} if self.facts.simulated else {"releases": self._releases()}),
             "trust": {
@@ -87,6 +87,13 @@ class Statement:
             "not_covered": list(self.not_covered),
             "warnings": list(self.warnings),
         }
+
+    def _run(self) -> dict[str, Any]:
+        """The facts; coefficients only where there are some."""
+        values = asdict(self.facts)
+        if not self.facts.coefficients:
+            del values["coefficients"]
+        return values
 
     def _releases(self) -> list[list[Any]]:
         """What ledgers were charged, event by event: by it anybody computes epsilon again."""

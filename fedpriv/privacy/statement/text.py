@@ -36,6 +36,9 @@ def to_text(statement: Statement) -> str:
         lines += ["", "WARNINGS", *_bullets(statement.warnings)]
     for number, (title, body) in enumerate(sections, start=1):
         lines += ["", f"{number}. {title}", *_bullets(body)]
+    if statement.facts.coefficients:
+        lines += ["", f"{len(sections) + 1}. Coefficients, from the released numbers alone"]
+        lines += [f"   {line}" for line in statement.facts.coefficients]
     lines += ["", "Signed"]
     lines += [f"   {role:<18} ____________________   {'_' * 12}" for role in _ROLES]
     return "\n".join(lines) + "\n"

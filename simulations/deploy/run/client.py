@@ -26,7 +26,8 @@ from fedpriv.federation.deployed.signed import SignedHost
 from fedpriv.federation.deployed.statements.attesting import People, Signatory
 from fedpriv.federation.party.host import Keys
 from fedpriv.federation.protocol.instruction import Place
-from fedpriv.federation.strategy.joint import JointStrategy
+from fedpriv.federation.strategy.joint import HESSIANS_SEEN, JointStrategy
+from fedpriv.learning.losses import Logistic
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.members.epochs import accepted_roster
@@ -190,15 +191,19 @@ def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engag
 def _told(experiment: Experiment, engagement: Engagement) -> dict[str, dict[str, Any]]:
     """What the experiment decides of a statement, in words; who adds up gradients sees their sums.
 
-    A joint fit is all that makes `JointStrategy`: objective perturbation, or ``fit = "joint"``.
+    A joint fit is all that makes `JointStrategy`: objective perturbation, ``fit = "joint"``, and a
+    logistic fit with intervals.
     """
     name, options = experiment.strategy.name, experiment.strategy.options
     info = strategy_info(name, experiment.guests)
     joint = name == "objective-perturbation" or options.get("fit") == "joint"
+    seen = JointStrategy.server_also_sees if joint else ""
+    if name == "inference" and isinstance(engagement.task.loss, Logistic):
+        seen = HESSIANS_SEEN
     return {
         "run": deployed_words(experiment, info, loss=engagement.task.loss),
         "plan": {"strategy": name},
-        "trust": {"server_also_sees": JointStrategy.server_also_sees if joint else ""},
+        "trust": {"server_also_sees": seen},
     }
 
 

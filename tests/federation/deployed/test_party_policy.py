@@ -27,6 +27,7 @@ from fedpriv.federation.queries.kinds import (
     AccuracyQuery,
     ErmQuery,
     GradientQuery,
+    HessianQuery,
     LossQuery,
     MomentsQuery,
     Query,
@@ -227,7 +228,7 @@ def test_the_file_on_the_documents_page_is_accepted_and_names_every_key() -> Non
 TASK = linear_task((40, 25, 60), 3, regulariser=0.1)
 POLICY = PartyPolicy(
     strategies=("gradient-perturbation",),
-    queries=("gradient", "erm", "loss", "risk-gradient", "accuracy", "moments"),
+    queries=("gradient", "erm", "loss", "risk-gradient", "accuracy", "moments", "hessian"),
     min_parties=3,
     max_clip=1.0,
     min_noise=0.5,
@@ -264,6 +265,9 @@ JOINT = RiskGradientQuery(
     run=QUERY.run, round=0, grid=GRID, event=EVENT, theta=np.zeros(3), exchange=0
 )
 MOMENTS = MomentsQuery(run=QUERY.run, round=0, grid=GRID, event=EVENT)
+HESSIAN = HessianQuery(
+    run=QUERY.run, round=0, grid=GRID, event=EVENT, theta=np.zeros(3), exchange=1
+)
 ERM = ErmQuery(run=QUERY.run, round=0, grid=GRID, event=EVENT, regulariser=0.1, tolerance=1e-6)
 
 
@@ -459,6 +463,7 @@ OF_SHARES: tuple[Event, ...] = (
         (LOSS, (SELECTED, VECTOR[2])),
         (ACCURACY, VECTOR[:2]),
         (MOMENTS, VECTOR),
+        (HESSIAN, (APPROXIMATE,)),
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
@@ -485,10 +490,10 @@ def test_every_kind_of_query_has_its_kinds_of_event_and_its_bound() -> None:
         training=LocalSgd(steps=1, learning_rate=0.1),
         clip_norm=1.0,
     )
-    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY, MOMENTS, trained)
+    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY, MOMENTS, HESSIAN, trained)
     assert {type(query) for query in stated} == set(QUERIES.values())
     for query in stated:
-        assert query.record_bound(TASK) == 1.0
+        assert query.record_bound(TASK) == (0.25 if query is HESSIAN else 1.0)
         assert query.events
 
 

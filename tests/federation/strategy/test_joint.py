@@ -11,6 +11,8 @@ import torch
 
 from fedpriv import strategies
 from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.queries.bounds import finest_grid
+from fedpriv.federation.queries.kinds import RiskGradientQuery
 from fedpriv.federation.strategy import joint
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.learning.erm.problem import ErmProblem
@@ -174,3 +176,39 @@ def test_a_condition_number_at_which_records_decide_is_refused_from_public_facts
     with pytest.raises(ValueError, match=r"M/λ is 2\.5e\+07, and beyond 1e\+07"):
         build("objective-perturbation", task)
     build("pooled", task)  # it promises nothing
+
+
+@pytest.mark.parametrize("wide", [4, 60])
+def test_a_mean_gradient_is_as_exact_as_its_error_bound_says(wide: int) -> None:
+    """At points as long as a minimiser may be, against sums in extended precision.
+
+    Scores cancel there: x is nearly perpendicular to a long θ, so that what rounding leaves of a
+    score is an error of the size that is bounded, and slopes are not saturated.
+    """
+    rng, sizes, strong = np.random.default_rng(3), (4000,), 1e-5
+    task = linear_task(sizes, wide, regulariser=strong)
+    theta = rng.normal(size=wide)
+    theta *= 1 / (strong * np.linalg.norm(theta))  # G/λ
+    X = rng.normal(size=(4000, wide))
+    X -= np.outer(X @ theta, theta) / (theta @ theta)
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True) * 0.999).astype(np.float32)
+    y = rng.choice([-1.0, 1.0], 4000)
+    query = RiskGradientQuery(
+        run="r",
+        round=0,
+        grid=finest_grid(bound=4000.0),
+        event=None,
+        theta=theta,
+        exchange=0,
+    )
+    world = VectorizedFederation(party_data(X, y, sizes), task=task, sampling=streams(0, "p"))
+    found = world.sum(query).value / 4000
+    long = X.astype(np.longdouble)
+    scores = (long * theta.astype(np.longdouble)).sum(axis=1)
+    exact = -(y / (1 + np.exp(y * scores))) @ long / 4000
+    error = float(np.linalg.norm((found - exact).astype(float)))
+    bound = joint._oracle_error(
+        task, headroom=1.0, strong_convexity=strong, pull=0.0, tolerance=0.0, step=query.grid.step
+    )
+    assert 0 < error <= bound
+    assert bound < 1e-9 * (1 + wide)

@@ -11,7 +11,7 @@ from fedpriv import data
 def test_strategies_are_listed_with_their_options(fedpriv: Callable[..., Any]) -> None:
     entries = {entry["name"]: entry for entry in fedpriv("list", "strategies", "--json").json()}
     aggregated = {"output-perturbation", "gradient-perturbation", "objective-perturbation"}
-    others = {"pathak", "party-alone", "non-private", "pooled"}
+    others = {"pathak", "party-alone", "non-private", "pooled", "inference"}
     adaptive = {"second-order", "adaptive-clipping", "agd", "learned-protection"}
     local = {f"local-{name}" for name in aggregated}
     averaging = {"federated-averaging", "scaffold"}

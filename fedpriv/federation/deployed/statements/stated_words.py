@@ -15,7 +15,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
-from fedpriv.federation.strategy.joint import JointStrategy
+from fedpriv.federation.strategy.joint import HESSIANS_SEEN, JointStrategy
 from fedpriv.privacy.planning.plan import sampler_of
 from fedpriv.privacy.planning.written_plan import least_rate_of
 
@@ -28,6 +28,7 @@ _JOINT = (
     "the joint minimiser of all records, with noise",
     "the minimiser of the perturbed objective of all records",
 )
+_FIT = f"{_JOINT[1]}, and the noisy Hessian"
 _AVERAGE = "the noisy average of the parties' minimisers"
 _RELEASED: dict[str, tuple[str, ...]] = {
     "gradient-perturbation": (_GRADIENTS,),
@@ -39,6 +40,8 @@ _RELEASED: dict[str, tuple[str, ...]] = {
     "agd": (f"noisy sums of gradients and the steps selected, {_MODELS}",),
     "federated-averaging": (f"every round's noisy sum of updates, {_MODELS}",),
     "output-perturbation": (_AVERAGE, _JOINT[0]),
+    "inference": ("the second moments of features and label over all parties, with noise", _FIT),
+    "describe": ("the sums over all parties, with noise",),
     "pathak": (_AVERAGE,),
     "objective-perturbation": (_JOINT[1],),
     "local-output-perturbation": ("the average of the parties' noisy minimisers",),
@@ -47,6 +50,10 @@ _RELEASED: dict[str, tuple[str, ...]] = {
 _LEARNED = re.compile(
     rf"every round's noisy norm and noisy sum of gradients, {_MODELS}; noise and steps by the "
     r"protector '[^'\n]{1,200}', trained on [^\n]{1,200}, sha256 [0-9a-f]{16}"
+)
+_MATRIX = re.compile(
+    r"a noisy matrix of second moments \(\d{1,12} numbers\), and every round's noisy sum of "
+    rf"gradients, {_MODELS}"
 )
 _VERSION = r"[0-9A-Za-z.+!-]{1,40}"
 
@@ -58,7 +65,8 @@ def require_known_words(statement: Mapping[str, Any]) -> None:
     if not run["run"].startswith(f"{strategy}-"):
         raise Unsound("its plan is of another strategy than the name of its run.")
     known = released in _RELEASED.get(strategy, ())
-    if not known and not (strategy == "learned-protection" and _LEARNED.fullmatch(released)):
+    form = {"learned-protection": _LEARNED, "second-order": _MATRIX}.get(strategy)
+    if not known and not (form is not None and form.fullmatch(released)):
         raise Unsound(f"what it says was released is nothing that {strategy!r} releases.")
     if trust["server_also_sees"] != also_sees(released):
         raise Unsound("what it says the server saw on the way does not follow from its releases.")
@@ -82,4 +90,6 @@ def require_known_words(statement: Mapping[str, Any]) -> None:
 
 def also_sees(released: str) -> str:
     """What the server learns on the way to a release: of a joint fit, exact sums."""
+    if released == _FIT:
+        return HESSIANS_SEEN
     return JointStrategy.server_also_sees if released in _JOINT else ""
