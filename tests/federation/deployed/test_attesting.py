@@ -208,6 +208,10 @@ LIES: dict[str, tuple[str, Change]] = {
             ("statement", "ledger"),
         )
     },
+    "coefficients that no party has seen": (
+        "statement",
+        change("statement", "run", "coefficients", to=["age 0.5"]),
+    ),
     "a simulation": ("statement", change("statement", "status", to="SIMULATED")),
     "seeded": ("statement", change("statement", "run", "randomness", to="seeded")),
     "more parties": ("statement", change("statement", "plan", "parties", to=6)),

@@ -11,6 +11,8 @@ import torch
 
 from fedpriv import strategies
 from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.queries.bounds import finest_grid
+from fedpriv.federation.queries.kinds import RiskGradientQuery
 from fedpriv.federation.strategy import joint
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.learning.erm.problem import ErmProblem
@@ -191,10 +193,10 @@ def test_a_mean_gradient_is_as_exact_as_its_error_bound_says(wide: int) -> None:
     X -= np.outer(X @ theta, theta) / (theta @ theta)
     X = (X / np.linalg.norm(X, axis=1, keepdims=True) * 0.999).astype(np.float32)
     y = rng.choice([-1.0, 1.0], 4000)
-    query = joint.RiskGradientQuery(
+    query = RiskGradientQuery(
         run="r",
         round=0,
-        grid=joint.finest_grid(bound=4000.0),
+        grid=finest_grid(bound=4000.0),
         event=None,
         theta=theta,
         exchange=0,
