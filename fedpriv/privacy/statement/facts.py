@@ -96,7 +96,7 @@ class RunFacts:
         audit_epsilon: an empirical lower bound on ε, if an audit was made.
         guests: code of the run that is not fedpriv's, each with its SHA-256.
         coefficients: the table of coefficients with their intervals, line by line, of a run whose
-            release is one.
+            release is one; in the text alone, since no party could check them before it signs.
         assumptions: what the guarantee takes from somebody's word, without proof; a warning each.
         date: ISO date, if the statement is to carry one.
     """

@@ -89,10 +89,9 @@ class Statement:
         }
 
     def _run(self) -> dict[str, Any]:
-        """The facts; coefficients only where there are some."""
+        """The facts, without coefficients: parties sign this, and none of them can check those."""
         values = asdict(self.facts)
-        if not self.facts.coefficients:
-            del values["coefficients"]
+        del values["coefficients"]
         return values
 
     def _releases(self) -> list[list[Any]]:

@@ -255,6 +255,10 @@ LIES: dict[str, tuple[str, Change]] = {
     "a number in words": ("statement", change("statement", "ledger", "budget_epsilon", to="2_0")),
     "a warning that is none": ("trust", change("statement", "warnings", to=["all is well"])),
     "a warning left out": ("trust", change("statement", "run", "assumptions", to=["a promise"])),
+    "coefficients that no party has seen": (
+        "statement",
+        change("statement", "run", "coefficients", to=["age 0.5"]),
+    ),
     "a simulation": ("statement", change("statement", "status", to="SIMULATED")),
     "seeded": ("statement", change("statement", "run", "randomness", to="seeded")),
     "more parties": ("statement", change("statement", "plan", "parties", to=6)),

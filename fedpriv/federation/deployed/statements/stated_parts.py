@@ -61,7 +61,7 @@ def _parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
     yield "its statement", statement, {*_STATEMENT.split()}
     yield "guarantee", guarantee, {*_GUARANTEE.split()}
     yield "per_person", guarantee["per_person"], {"epsilon", "delta"}
-    yield "run", statement["run"], _names(RunFacts)
+    yield "run", statement["run"], _names(RunFacts) - {"coefficients"}  # which no party can check
     yield "trust", statement["trust"], {*_names(TrustModel), "sees", "tolerates"}
     if masks is not None:
         yield "masks", masks, {*_names(Protection), *_MASKS.split()}
