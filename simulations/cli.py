@@ -16,6 +16,7 @@ from rich.markup import escape
 from fedpriv.simulations.commands import (
     accounting,
     compare,
+    describe,
     doctor,
     ledger,
     listing,
@@ -43,6 +44,7 @@ app = typer.Typer(
 accounting.register(app)
 run.register(app)
 compare.register(app)
+describe.register(app)
 predict.register(app)
 listing.register(app)
 ledger.register(app)

@@ -27,6 +27,9 @@ SIGNATURES = {
     "unit: 'Unit | str' = <Unit.RECORD: 'record'>, parts: 'int' = 1) -> 'Calibration'",
     "compare": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
     "workers: 'int | None' = None, **tables: 'Any') -> 'Comparison'",
+    "describe": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
+    "release: 'bool' = False, ledger: 'str | Path | None' = None, new_ledger: 'bool' = False, "
+    "**tables: 'Any') -> 'Statistics'",
     "load_model": "(source: 'str | Path', *, own_code: 'bool' = False) -> 'FittedModel'",
     "run": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
     "release: 'bool' = False, ledger: 'str | Path | None' = None, new_ledger: 'bool' = False, "
@@ -45,6 +48,7 @@ MEMBERS = {
         "adjacency", "delta", "directory", "epsilon", "history", "load", "metrics", "model",
         "own_code", "plot", "save", "statement", "summary", "to_frame", "unit",
     },
+    "Statistics": {"columns", "epsilon", "statement", "statistics", "summary", "to_frame"},
 }  # fmt: skip
 
 OTHERS = {

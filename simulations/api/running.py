@@ -65,7 +65,7 @@ def run(
             "out must be given with release = True, got None: a release is made once, and its "
             "files are not for a temporary directory."
         )
-    with _directory(out) as directory:
+    with results_directory(out) as directory:
         session = open_session(
             wanted,
             out=directory,
@@ -74,7 +74,7 @@ def run(
             new_ledger=new_ledger,
         )
         if carry_through(session) is None:
-            raise KeyboardInterrupt(_stopped("run", directory, out))
+            raise KeyboardInterrupt(stopped("run", directory, out))
         result = Result.load(directory, own_code=True)
     _leave_with(result, directory, out)
     return result
@@ -108,11 +108,11 @@ def compare(
         **tables: Keys to replace, as in `run`.
     """
     study = read_experiment(experiment, overrides(tables))
-    with _directory(out) as directory:
+    with results_directory(out) as directory:
         start_comparison(study, out=directory)
         comparison = carry_out(study, directory, workers=workers)
         if comparison is None:
-            raise KeyboardInterrupt(_stopped("compare", directory, out))
+            raise KeyboardInterrupt(stopped("compare", directory, out))
     _leave_with(comparison, directory, out)
     return comparison
 
@@ -132,12 +132,13 @@ def overrides(tables: Mapping[str, Any]) -> list[str]:
     return [f"{key}={to_toml_value(value, key=key)}" for key, value in keys.items()]
 
 
-def _stopped(command: str, directory: Path, out: str | Path | None) -> str:
+def stopped(command: str, directory: Path, out: str | Path | None) -> str:
+    """How to go on with what was stopped."""
     return "stopped." if out is None else f"continue with: fedpriv {command} --resume {directory}"
 
 
 @contextmanager
-def _directory(out: str | Path | None) -> Iterator[Path]:
+def results_directory(out: str | Path | None) -> Iterator[Path]:
     """Where to write: ``out``, or a temporary directory, which is gone if the block fails."""
     if out is not None:
         yield Path(out)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PARTY_ALONE = "party-alone"
 FRAME = ("non-private", PARTY_ALONE)
 """What every comparison is seen against: no noise at all, and no federation at all."""
+DESCRIBE = "describe"
+"""What `fedpriv describe` runs: no learning, and so in no list of strategies."""
 EXACT = "pooled"
 """The exact joint model of a convex problem."""
 
@@ -57,6 +59,10 @@ def strategy_info(
     known = catalogue()
     if name in known:
         return known[name]
+    if name == DESCRIBE:
+        from fedpriv.strategies.description import INFO
+
+        return INFO
     if not guests.is_guest("strategy", name):
         require_choice([*known, *guests.installed("strategy")], **{key: name})
     return guest_info(guests.load("strategy", name, pins))

@@ -30,6 +30,7 @@ from fedpriv.data import (
 )
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.persons import at_few_parties, require_persons
+from fedpriv.data.tables.columns import read_columns
 from fedpriv.simulations.experiment.guests import pin_of
 from fedpriv.simulations.experiment.own_data import own_data
 
@@ -122,7 +123,10 @@ def party_records(
     """
     section = experiment.data
     pin = pin_of("data", section.name, experiment.guests)
-    split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
+    if experiment.describing:
+        split = _columns(section)
+    else:
+        split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
     if persons is not None:
         split = _at_few_parties(split, persons)
     by_person = persons is not None
@@ -187,6 +191,17 @@ def _loaded(section: DataSection, pin: str | None) -> Dataset:
         empty=section.records is not None,
     )
     return dataset
+
+
+def _columns(section: DataSection) -> _Split:
+    """The columns of a table to describe: of all records, those for testing as well."""
+    if section.path is None:
+        raise ValueError(
+            f"describe needs a table with a schema, which states public bounds: data.path and "
+            f"data.schema; got data.name = {section.title!r}."
+        )
+    schema = read_schema(str(section.schema_path))
+    return _Split(dataset=read_columns(section.path, schema, empty=section.records is not None))
 
 
 _kept = lru_cache(maxsize=1)(_bounded)

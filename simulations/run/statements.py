@@ -21,7 +21,7 @@ from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.ledgers import names_of
-from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, SENTENCE
+from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, DESCRIBED_SENTENCE, SENTENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,9 @@ def _facts(
     prepared: Prepared, plan: Plan, *, run: str, simulated: bool, made: int | None
 ) -> RunFacts:
     experiment = prepared.experiment
-    deployed = experiment.run.engine == "deployment"
+    outcome = DESCRIBED_SENTENCE if experiment.describing else SENTENCE
+    if experiment.run.engine == "deployment":
+        outcome = DEPLOYED_SENTENCE
     return RunFacts(
         run=run,
         data=experiment.data.title,
@@ -101,10 +103,12 @@ def _facts(
         person_records=experiment.persons.records,
         person_parties=experiment.persons.parties,
         tuning=tuning_sentence(experiment.tuning),
-        outcome="" if simulated else DEPLOYED_SENTENCE if deployed else SENTENCE,
+        outcome="" if simulated else outcome,
         releases_made=made,
         # A simulation shows metrics on records that the parties hold; a real release does not.
-        metrics_published=simulated and not experiment.data.public_test,
+        metrics_published=(
+            simulated and not experiment.data.public_test and not experiment.describing
+        ),
         guests=tuple(map(_guest_sentence, experiment.guest_code)),
         assumptions=_assumptions(prepared),
         # A simulation can be repeated to the letter, hence carries no date.

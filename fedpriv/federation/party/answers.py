@@ -19,9 +19,17 @@ import numpy as np
 import torch
 
 from fedpriv.federation.party.counting import PersonTotals, party_sums, right_or_wrong
+from fedpriv.federation.party.statistics import party_statistics, shares_of_records
 from fedpriv.federation.queries.accuracy import MOST_RECORDS, AccuracyQuery
 from fedpriv.federation.queries.bounds import most_in_blocks, summed_in_float64
-from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, RiskGradientQuery
+from fedpriv.federation.queries.kinds import (
+    ErmQuery,
+    GradientQuery,
+    LossQuery,
+    RiskGradientQuery,
+    StatisticsQuery,
+)
+from fedpriv.federation.table_task import TableTask
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
 from fedpriv.learning.clipping.dense import filled
@@ -163,6 +171,20 @@ class Holdings:
         ones = right_or_wrong(query, self._task, self._batch)
         counts = party_sums(ones, self._batch.segments.offsets).clip(max=MOST_RECORDS)
         return Answers(vectors=counts.astype(np.float64))
+
+    def statistics(self, query: StatisticsQuery, _draws: Draws) -> Answers:
+        """`StatisticsQuery`. Sums of integers, weighed."""
+        if not isinstance(self._task, TableTask):
+            raise TypeError("statistics must be of a table.")
+        persons = self._persons if query.per_person == "mean" else None
+        vectors = party_statistics(
+            query.design,
+            self._batch.features.numpy(),
+            self._batch.segments.offsets.tolist(),
+            categories=[len(column.values) for column in self._task.columns],
+            shares=None if persons is None else shares_of_records(persons.sizes),
+        )
+        return Answers(vectors=vectors)
 
     def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
         """The loss of every record at every point, (n, k)."""
@@ -309,6 +331,7 @@ ANSWERED: dict[str, Callable[[Holdings, Any, Draws], Answers]] = {
     RiskGradientQuery.kind: Holdings.exact_gradients,
     LossQuery.kind: Holdings.clipped_losses,
     AccuracyQuery.kind: Holdings.right_and_wrong,
+    StatisticsQuery.kind: Holdings.statistics,
 }
 """How parties compute the answers to each kind of query, in exact arithmetic up to rounding."""
 

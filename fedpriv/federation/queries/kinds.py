@@ -7,6 +7,7 @@ from fedpriv.federation.queries.gradient import GradientQuery
 from fedpriv.federation.queries.local_training import LocalTrainingQuery
 from fedpriv.federation.queries.loss import LossQuery
 from fedpriv.federation.queries.risk_gradient import RiskGradientQuery
+from fedpriv.federation.queries.statistics import StatisticsQuery
 
 __all__ = [
     "QUERIES",
@@ -17,6 +18,7 @@ __all__ = [
     "LossQuery",
     "Query",
     "RiskGradientQuery",
+    "StatisticsQuery",
 ]
 
 QUERIES: dict[str, type[Query]] = {
@@ -28,5 +30,6 @@ QUERIES: dict[str, type[Query]] = {
         LossQuery,
         AccuracyQuery,
         LocalTrainingQuery,
+        StatisticsQuery,
     )
 }

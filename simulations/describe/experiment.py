@@ -1,0 +1,37 @@
+"""The experiment of a description: any experiment file, with the strategy that describes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.simulations.experiment.catalogue import DESCRIBE
+from fedpriv.simulations.experiment.file import parse_experiment, read_experiment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from fedpriv.simulations.experiment.file import Experiment
+
+_KEPT = ("name", "summary", "data", "privacy", "persons", "run")
+
+
+def read_description(
+    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()
+) -> Experiment:
+    """An experiment file as `fedpriv describe` reads it.
+
+    Its data, privacy, persons and run count, and its table ``describe``; what it says about a model
+    and a strategy does not.
+    """
+    return describing(read_experiment(source, overrides, describe=True))
+
+
+def describing(experiment: Experiment, **options: Any) -> Experiment:
+    """The experiment with the strategy that describes, and some of its ``options`` replaced."""
+    values = {key: value for key, value in experiment.to_dict().items() if key in _KEPT}
+    values["run"].pop("training_metrics", None)
+    chosen = {**(experiment.describe or {}), **options}
+    if experiment.describing:
+        chosen = {**experiment.strategy.options, **chosen}
+    return parse_experiment({**values, "strategy": {"name": DESCRIBE, **chosen}})
