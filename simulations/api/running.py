@@ -14,7 +14,7 @@ from fedpriv._toml import to_toml_value
 from fedpriv.simulations.api.result import Result
 from fedpriv.simulations.compare.comparison import carry_out, start_comparison
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.simulations.run.launch import carry_through, open_session
+from fedpriv.simulations.run.launch import carry_through, open_session, require_learning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +60,7 @@ def run(
         KeyboardInterrupt: If it was stopped; ``fedpriv run --resume DIR`` goes on.
     """
     wanted = read_experiment(experiment, overrides(tables))
+    require_learning(wanted)
     if release and out is None:
         raise ValueError(
             "out must be given with release = True, got None: a release is made once, and its "
