@@ -48,7 +48,7 @@ MEMBERS = {
         "adjacency", "delta", "directory", "epsilon", "history", "load", "metrics", "model",
         "own_code", "plot", "save", "statement", "summary", "to_frame", "unit",
     },
-    "Statistics": {"columns", "epsilon", "statement", "statistics", "summary", "to_frame"},
+    "Statistics": {"columns", "epsilon", "plot", "statement", "statistics", "summary", "to_frame"},
 }  # fmt: skip
 
 OTHERS = {

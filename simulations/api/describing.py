@@ -10,6 +10,7 @@ from fedpriv.data.errors import import_optional
 from fedpriv.simulations.api.running import overrides, results_directory, stopped
 from fedpriv.simulations.describe.experiment import read_description
 from fedpriv.simulations.describe.files import read_statistics
+from fedpriv.simulations.describe.pictures import picture
 from fedpriv.simulations.describe.words import in_words
 from fedpriv.simulations.run.files import read_json
 from fedpriv.simulations.run.launch import carry_through, open_session
@@ -17,6 +18,7 @@ from fedpriv.simulations.run.launch import carry_through, open_session
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
     from fedpriv.simulations.api.running import Source
@@ -77,6 +79,10 @@ class Statistics:
         pandas = import_optional("pandas", extra="frame")
         frame: DataFrame = pandas.DataFrame.from_dict(rows, orient="index")
         return frame
+
+    def plot(self) -> Figure:
+        """Histograms, counts and curves, as a matplotlib figure."""
+        return picture(self.statistics)
 
     def __repr__(self) -> str:
         return "\n".join(in_words(self.summary, self.statistics))

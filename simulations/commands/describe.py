@@ -47,12 +47,24 @@ def describe(
             "--new-ledger", help="Make the file of --ledger first, as `fedpriv run` does."
         ),
     ] = False,
+    suggest_bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--suggest-bounds",
+            metavar="COLUMN",
+            help="Instead: bounds of a column of numbers that has none yet, by powers of two, as "
+            "lines for the schema. It is private, and paid for. Can be given several times.",
+        ),
+    ] = None,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Draw statistics.svg beside statistics.json.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     r"""Describe a table: counts, means, quantiles, tables; a simulation unless --release is given.
 
     EXPERIMENT is a TOML file with data, privacy and, if more than the default is wanted, a table
-    \\[describe]. One noisy release has it all.
+    \[describe]. One noisy release has it all.
 
     [bold]Example[/]:
 
@@ -65,10 +77,13 @@ def describe(
 
     with refusals():
         chosen = [] if engine is None else [f'run.engine="{engine}"']
+        wanted = None
+        if experiment is not None:
+            wanted = read_description(
+                experiment, (*(settings or ()), *chosen), suggest_bounds=suggest_bounds or ()
+            )
         session = open_session(
-            None
-            if experiment is None
-            else read_description(experiment, (*(settings or ()), *chosen)),
+            wanted,
             out=out,
             resume=resume,
             release=release,
@@ -81,6 +96,11 @@ def describe(
         typer.echo(f"Stopped. Continue with: {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     found = read_statistics(session.directory)
+    if pictures:
+        from fedpriv.simulations.describe.pictures import write_pictures
+
+        with refusals():
+            write_pictures(session.directory, found)
     if as_json:
         print_json({**result, "statistics": found, "directory": str(session.directory)})
     else:

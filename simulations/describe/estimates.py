@@ -14,6 +14,7 @@ from fedpriv.privacy.unit import sizes_are_public
 from fedpriv.simulations.describe.crossed import correlations, two_way
 from fedpriv.simulations.describe.numbers import category_column, number_column
 from fedpriv.simulations.describe.released import Released
+from fedpriv.simulations.describe.suggested import bounds_column
 from fedpriv.simulations.describe.survival import survival
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ def _columns(released: Released, options: DescribeOptions) -> dict[str, Any]:
         if block.kind in ("moments", "histogram", "tree")
     }
     found = {}
+    if options.magnitudes:
+        return {
+            facts.name: bounds_column(released, column)
+            for column, facts in enumerate(released.columns)
+        }
     for column, facts in enumerate(released.columns):
         if column in asked:
             found[facts.name] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedpriv.data.tables.columns import described_columns
+from fedpriv.data.tables.magnitudes import magnitude_facts
 from fedpriv.federation.table_task import table_task
 from fedpriv.simulations.run.evaluation import Evaluator
 from fedpriv.simulations.run.prepare import Prepared
@@ -24,8 +25,9 @@ def described(
     dataset = holding.data.dataset
     if dataset.schema is None:
         raise ValueError("describe needs a table with a schema.")
+    names = tuple(experiment.strategy.options.get("magnitudes", ()))
     task = table_task(
-        described_columns(dataset.schema),
+        magnitude_facts(names) if names else described_columns(dataset.schema),
         sizes=holding.sizes,
         headroom=holding.headroom,
         in_place=holding.in_place,

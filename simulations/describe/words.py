@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.describe.suggested import schema_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +61,9 @@ def spark(counts: Sequence[float]) -> str:
 
 def _column(name: str, column: Mapping[str, Any]) -> list[str]:
     missing = column.get("missing")
+    if column["kind"] == "bounds":
+        told = [] if "min" not in column else schema_lines(name, column).splitlines()
+        return [*told, *_refused(column)]
     absent = "" if missing is None else f"missing {_counted(missing)}"
     if column["kind"] == "category":
         rows = [f"{name}   {absent}"]

@@ -31,6 +31,7 @@ from fedpriv.data import (
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.persons import at_few_parties, require_persons
 from fedpriv.data.tables.columns import read_columns
+from fedpriv.data.tables.magnitudes import read_magnitudes
 from fedpriv.simulations.experiment.guests import pin_of
 from fedpriv.simulations.experiment.own_data import own_data
 
@@ -124,7 +125,7 @@ def party_records(
     section = experiment.data
     pin = pin_of("data", section.name, experiment.guests)
     if experiment.describing:
-        split = _columns(section)
+        split = _columns(section, tuple(experiment.strategy.options.get("magnitudes", ())))
     else:
         split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
     if persons is not None:
@@ -193,15 +194,17 @@ def _loaded(section: DataSection, pin: str | None) -> Dataset:
     return dataset
 
 
-def _columns(section: DataSection) -> _Split:
+def _columns(section: DataSection, magnitudes: tuple[str, ...]) -> _Split:
     """The columns of a table to describe: of all records, those for testing as well."""
     if section.path is None:
         raise ValueError(
             f"describe needs a table with a schema, which states public bounds: data.path and "
             f"data.schema; got data.name = {section.title!r}."
         )
-    schema = read_schema(str(section.schema_path))
-    return _Split(dataset=read_columns(section.path, schema, empty=section.records is not None))
+    schema, empty = read_schema(str(section.schema_path)), section.records is not None
+    if magnitudes:
+        return _Split(dataset=read_magnitudes(section.path, schema, magnitudes, empty=empty))
+    return _Split(dataset=read_columns(section.path, schema, empty=empty))
 
 
 _kept = lru_cache(maxsize=1)(_bounded)

@@ -60,6 +60,8 @@ class DescribeOptions(Options):
         survival: Survival curves.
         weights: By column, by ``"correlation"``, ``"survival"``, ``"total"`` or by a table as
             ``"sex*smoker"``: how much of the budget, in proportion, each gets; 1 if not given.
+        magnitudes: Columns of numbers that need no bounds, of which to have histograms over powers
+            of two, and nothing else: for ``--suggest-bounds``.
         per_person: For the person unit: "mean" counts a person once at a party, by the average of
             that person's records; "records" counts each record, at as many times the noise as a
             person may have of them.
@@ -74,10 +76,14 @@ class DescribeOptions(Options):
     tables: tuple[tuple[str, str], ...] = ()
     survival: SurvivalOptions | None = None
     weights: dict[str, Positive] = Field(default_factory=dict)
+    magnitudes: Names = ()
     per_person: Literal["mean", "records"] = "mean"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        others = self.columns or self.edges or self.correlation or self.tables or self.survival
+        if self.magnitudes and others:
+            raise ValueError("magnitudes must be asked for alone: bounds come first.")
         if self.bins & (self.bins - 1):
             raise ValueError(f"bins must be a power of two, got {self.bins}.")
         if len(self.correlation) == 1:

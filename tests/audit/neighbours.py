@@ -270,7 +270,7 @@ class Watch:
 
 
 class Laboratory:
-    """Runs `fedpriv run --release`, or `describe`, watched, with randomness that repeats from run to run."""
+    """Runs `fedpriv run --release`, watched, with randomness that repeats; or `describe`."""
 
     def __init__(self, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
         self._command, self._patch = command, monkeypatch

@@ -1,9 +1,9 @@
 """A description is private from the file on: neighbouring tables, every output, every sum.
 
-As in `test_neighbouring_files` and `test_neighbouring_persons`, for `fedpriv describe`. A second run
-is given the release of the first: whatever it writes must then be the same to the byte, statistics
-included, which follow from released numbers alone. Neighbours that lose a value, or gain one, are
-among those that are tried: what is missing is counted, and not refused.
+As in `test_neighbouring_files` and `test_neighbouring_persons`, for `fedpriv describe`. A second
+run is given the release of the first: whatever it writes must then be the same to the byte,
+statistics included, which follow from released numbers alone. Neighbours that lose a value, or gain
+one, are among those that are tried: what is missing is counted, and not refused.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ CASES = [
     Case(name="all statistics", strategy=DESCRIBE),
     Case(name="all, one more or less", strategy=DESCRIBE, adjacency="add-remove", file="parquet"),
     Case(name="moments and quantiles", strategy=MOMENTS, file="parquet"),
+    Case(name="bounds", strategy={"name": "describe", "magnitudes": ["age", "dose"]}),
     Case(name="by hash, one more or less", strategy=MOMENTS, adjacency="add-remove", data=HASHED),
 ]
 PERSONS = [

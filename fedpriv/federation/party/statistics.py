@@ -122,14 +122,17 @@ class _Counter:
         self, columns: list[NDArray[np.float32]], share: Numbers | None, _records: int
     ) -> Numbers:
         absent = columns[0] > 1
-        return np.array([np.count_nonzero(absent) if share is None else absent @ share], np.float64)
+        return np.array(
+            [np.count_nonzero(absent) if share is None else share[absent].sum()], np.float64
+        )
 
     def _moments(
         self, columns: list[NDArray[np.float32]], share: Numbers | None, _records: int
     ) -> Numbers:
         x = self._rounded(columns[0])
         weighted = x if share is None else x * share
-        return np.array([weighted.sum(), weighted @ x])
+        # Not by BLAS, whose threads cost more than so few numbers.
+        return np.array([weighted.sum(), np.einsum("i,i->", weighted, x)])
 
     def _rounded(self, column: NDArray[np.float32]) -> Numbers:
         """In units of 2⁻ᵇ; 0, the middle of the range, where a number is missing."""

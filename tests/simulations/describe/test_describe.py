@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,18 @@ from typer.testing import CliRunner
 
 import fedpriv
 from fedpriv._toml import to_toml
+from fedpriv.data import parse_schema
+from fedpriv.data.tables.magnitudes import EDGES
 from fedpriv.federation.queries.kinds import StatisticsQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.describe.experiment import read_description
+from fedpriv.simulations.describe.suggested import schema_lines
 from fedpriv.simulations.run.outcome import DESCRIBED_FILES
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare
 from fedpriv.strategies.description import Description
-from tests.simulations.describe.scenes import study, written
+from tests.simulations.describe.scenes import SCHEMA, study, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -232,6 +236,41 @@ def test_what_is_asked_for_is_checked_before_anything_is_read(
     experiment["describe"] = {k: v for k, v in options.items() if v is not None}
     with pytest.raises(ValueError, match=message):
         fedpriv.describe(experiment)
+
+
+def test_bounds_are_suggested_as_lines_of_a_schema(tmp_path: Path) -> None:
+    frame = study(3000)
+    frame["change"] = -100 * np.abs(frame["weight"])  # a column without bounds
+    experiment = written(tmp_path, frame)
+    (tmp_path / "e.toml").write_text(to_toml(experiment))
+    asked = ["--suggest-bounds", "change", "--suggest-bounds", "age", "--json"]
+    command = ["describe", str(tmp_path / "e.toml"), "--out", str(tmp_path / "o"), *asked]
+    told = json.loads(CliRunner().invoke(app, command).output)
+    columns = told["statistics"]["columns"]
+    assert told["epsilon"] <= 1.0
+    assert (columns["change"]["min"], columns["change"]["max"]) == (-16384.0, -4096.0)
+    assert columns["age"]["min"] <= 16
+    assert columns["age"]["max"] == 128
+    noise = columns["age"]["noise"]
+    exact = np.histogram(frame["age"].dropna(), [-np.inf, *EDGES, np.inf])[0]
+    assert np.abs(np.array(columns["age"]["noisy"])[: len(exact)] - exact).max() < 6 * noise
+    lines = schema_lines("change", columns["change"])
+    parsed = parse_schema(
+        {**SCHEMA, "columns": {**SCHEMA["columns"], **tomllib.loads(lines)["columns"]}}
+    )
+    assert parsed.columns["change"].kind == "number"
+
+
+def test_pictures_follow_from_the_statistics_alone(tmp_path: Path) -> None:
+    experiment = written(tmp_path, study(400), privacy=EXACT)
+    (tmp_path / "e.toml").write_text(to_toml(experiment))
+    drawn = []
+    for name in ("a", "b"):
+        command = ["describe", str(tmp_path / "e.toml"), "--out", str(tmp_path / name)]
+        assert CliRunner().invoke(app, [*command, "--pictures"]).exit_code == 0
+        drawn.append((tmp_path / name / "statistics.svg").read_bytes())
+    assert drawn[0] == drawn[1]
+    assert b"survival" in drawn[0]
 
 
 def test_built_in_data_have_no_schema() -> None:
