@@ -37,14 +37,20 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.statistics_design import Design
 
 DESCRIBE = "describe"
+_HEAD = 2
 
 
 class Description(SumStrategy):
     """One release: the noisy sums of a design.
 
+    What is kept of it in the ledger begins with who was in the sum, which is public: the number of
+    records that their sizes state, and of parties.
+
     Attributes:
         design: What was asked for.
         sums: The noisy sums, weights included; None before the release.
+        records: The public number of records of those in the sum.
+        parties: How many they were.
     """
 
     name: ClassVar[str] = DESCRIBE
@@ -65,17 +71,18 @@ class Description(SumStrategy):
         self.design = design
         self.per_person: PerPerson = per_person
         self.sums: NDArray[np.float64] | None = None
+        self.records, self.parties = task.records, task.parties
         self._step = step
         self._mechanism = None if isinstance(plan, NoiseFree) else plan.mechanisms[0]
 
     @property
     def noise_stddev(self) -> float:
-        """Of every number of the vector; of shares, if all parties are in the sum."""
+        """Of every number of the vector; of shares, by how many parties brought them."""
         if self._mechanism is None:
             return 0.0
         stddev_of = getattr(self._mechanism, "stddev_of", None)
         if stddev_of is not None:
-            return float(stddev_of(self.task.parties))
+            return float(stddev_of(self.parties))
         return self._mechanism.noise_stddev
 
     def _query(self) -> StatisticsQuery:
@@ -92,16 +99,25 @@ class Description(SumStrategy):
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:
-        return released(self._mechanism, answer, self._stream)
+        there = [sum(answer.sizes), len(answer.sizes)]
+        return np.concatenate([there, released(self._mechanism, answer, self._stream)])
+
+    @property
+    def _release_length(self) -> int:
+        return _HEAD + self.design.width
 
     def _update(self, release: NDArray[np.float64]) -> None:
-        self.sums = np.array(release)
+        self.records, self.parties = (int(number) for number in release[:_HEAD])
+        self.sums = np.array(release[_HEAD:])
 
     def _state(self) -> dict[str, Any]:
-        return {} if self.sums is None else {"sums": self.sums}
+        if self.sums is None:
+            return {}
+        return {"release": np.concatenate([[self.records, self.parties], self.sums])}
 
     def _set_state(self, state: dict[str, Any]) -> None:
-        self.sums = np.array(state["sums"]) if "sums" in state else None
+        if "release" in state:
+            self._update(np.array(state["release"]))
 
 
 INFO = StrategyInfo(

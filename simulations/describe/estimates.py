@@ -37,7 +37,7 @@ def statistics_of(
         sums=description.sums,
         stddev=description.noise_stddev,
         columns=task.columns,
-        records=task.records if public else None,
+        records=description.records if public else None,
     )
     total = released.total
     averaged = task.persons is not None and description.per_person == "mean"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,9 @@ def picture(found: Mapping[str, Any]) -> Figure:
     panels: list[Callable[[Axes], None]] = []
     for name, column in found["columns"].items():
         if column["kind"] == "category":
-            panels.append(lambda axes, n=name, c=column: _category(axes, n, c))
+            panels.append(partial(_category, name=name, column=column))
         elif "histogram" in column:
-            panels.append(lambda axes, n=name, c=column: _number(axes, n, c))
+            panels.append(partial(_number, name=name, column=column))
     if (found["correlation"] or {}).get("correlation"):
         panels.append(lambda axes: _correlation(axes, found["correlation"]))
     if found["survival"] is not None:

@@ -15,6 +15,8 @@ from fedpriv.data.tables.magnitudes import EDGES
 from fedpriv.simulations.describe.numbers import refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedpriv.simulations.describe.released import Released
 
 CELL_DEVIATIONS = 4.0
@@ -54,7 +56,7 @@ def bounds_column(released: Released, column: int) -> dict[str, Any]:
     return {**told, "min": low, "max": high}
 
 
-def schema_lines(name: str, column: dict[str, Any]) -> str:
+def schema_lines(name: str, column: Mapping[str, Any]) -> str:
     """The table of a schema for a column whose bounds were suggested."""
     values = {
         "kind": "number",

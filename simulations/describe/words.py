@@ -62,8 +62,8 @@ def spark(counts: Sequence[float]) -> str:
 def _column(name: str, column: Mapping[str, Any]) -> list[str]:
     missing = column.get("missing")
     if column["kind"] == "bounds":
-        told = [] if "min" not in column else schema_lines(name, column).splitlines()
-        return [*told, *_refused(column)]
+        lines = [] if "min" not in column else schema_lines(name, column).splitlines()
+        return [*lines, *_refused(column)]
     absent = "" if missing is None else f"missing {_counted(missing)}"
     if column["kind"] == "category":
         rows = [f"{name}   {absent}"]

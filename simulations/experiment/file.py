@@ -86,8 +86,8 @@ class Experiment(Section):
     def _pin_guests(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        if "describe" in values and "strategy" not in values:
-            values = values | {"strategy": {"name": "describe"}}
+        if isinstance(asked := values.get("describe"), dict) and "strategy" not in values:
+            values = {**values, "describe": None, "strategy": {"name": "describe", **asked}}
         run = values.get("run")
         if isinstance(run, dict) and run.get("engine") == "deployment":
             guests.require_no_guest(values)

@@ -113,8 +113,11 @@ SENTENCE = _sentence(FILES)
 DESCRIBED_SENTENCE = _sentence(DESCRIBED_FILES)
 """For that of a description."""
 
-DEPLOYED_SENTENCE = SENTENCE.replace(", and nothing", f", {SIGNED}, and nothing", 1)
+DEPLOYED_SENTENCE = _sentence({**FILES, SIGNED: ""})
 """For that of a deployment."""
+
+DEPLOYED_DESCRIBED_SENTENCE = _sentence({**DESCRIBED_FILES, SIGNED: ""})
+"""For that of a description in a deployment."""
 
 
 def sift(values: Mapping[str, Any], stated: Mapping[str, Origin]) -> dict[str, Any]:

@@ -21,7 +21,12 @@ from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.ledgers import names_of
-from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, DESCRIBED_SENTENCE, SENTENCE
+from fedpriv.simulations.run.outcome import (
+    DEPLOYED_DESCRIBED_SENTENCE,
+    DEPLOYED_SENTENCE,
+    DESCRIBED_SENTENCE,
+    SENTENCE,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +97,8 @@ def _facts(
     experiment = prepared.experiment
     outcome = DESCRIBED_SENTENCE if experiment.describing else SENTENCE
     if experiment.run.engine == "deployment":
-        outcome = DEPLOYED_SENTENCE
+        described = experiment.describing
+        outcome = DEPLOYED_DESCRIBED_SENTENCE if described else DEPLOYED_SENTENCE
     return RunFacts(
         run=run,
         data=experiment.data.title,

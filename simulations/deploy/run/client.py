@@ -33,7 +33,7 @@ from fedpriv.simulations.deploy.members.roster import identity_fingerprint
 from fedpriv.simulations.deploy.run.jobs.statement_file import members
 from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
 from fedpriv.simulations.engines.parties import protection
-from fedpriv.simulations.experiment.catalogue import catalogue, checked
+from fedpriv.simulations.experiment.catalogue import DESCRIBE, catalogue, checked
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.experiment.guests import require_no_guest
 
@@ -100,7 +100,7 @@ class _Own:
     def read(cls, path: Path) -> _Own:
         file = read_party(path)
         names = {f"policy.strategies[{i}]": name for i, name in enumerate(file.policy.strategies)}
-        require_choice(catalogue(), **names)
+        require_choice((*catalogue(), DESCRIBE), **names)
         roster = accepted_roster(file)
         _require_server(file, roster)
         return cls(file=file, roster=roster, identity=_identity(file, roster))

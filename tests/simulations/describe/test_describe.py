@@ -154,6 +154,18 @@ def test_noise_is_of_the_planned_law_on_every_number(tmp_path: Path) -> None:
     assert strategy.noise_stddev * MU >= moved * (1 - 1e-9)
 
 
+def test_who_dropped_out_is_not_counted(tmp_path: Path) -> None:
+    frame = study(400)
+    frame["site"] = [f"site {index % 8}" for index in range(len(frame))]
+    schema = {**SCHEMA, "columns": {**SCHEMA["columns"]}}
+    schema["columns"]["site"] = {"kind": "category", "values": [f"site {i}" for i in range(8)]}
+    experiment = written(tmp_path, frame, privacy=EXACT, run={"dropout": 0.25})
+    (tmp_path / "schema.toml").write_text(to_toml(schema))
+    found = fedpriv.describe(experiment, describe={"bins": 8}).statistics
+    assert found["total"]["count"] == 300
+    assert sum(found["columns"]["died"]["noisy"]) == pytest.approx(300)
+
+
 def test_persons_count_once(tmp_path: Path) -> None:
     frame = study(600)
     experiment = written(
