@@ -8,6 +8,8 @@ table itself may be from what is told, not the population that it was drawn from
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.unit import sizes_are_public
@@ -40,15 +42,44 @@ def statistics_of(
         records=description.records if public else None,
     )
     total = released.total
+    crossed = correlations(released)
+    columns = _columns(released, options)
+    _complete(columns, crossed)
     averaged = task.persons is not None and description.per_person == "mean"
     return {
         "counted": "persons" if averaged else "records",
         "total": {"count": max(total.value, 0.0), "noise": total.stddev, "public": public},
-        "columns": _columns(released, options),
-        "correlation": correlations(released),
+        "columns": columns,
+        "correlation": crossed,
         "tables": [two_way(released, *found) for found in released.every("table")],
         "survival": survival(released, options.survival),
+        "release": _release(released),
     }
+
+
+def _release(released: Released) -> dict[str, Any]:
+    """The vector as it was released, block by block, for who computes something else from it."""
+    pairs = zip(released.design.blocks, released.design.places(), strict=True)
+    return {
+        "noise_stddev": released.stddev,
+        "blocks": [{**asdict(block), "sums": released.sums[at].tolist()} for block, at in pairs],
+    }
+
+
+def _complete(columns: dict[str, Any], crossed: dict[str, Any] | None) -> None:
+    """Columns with released covariances have their moments from there, of complete records."""
+    if crossed is None or "mean" not in crossed:
+        return
+    for index, name in enumerate(crossed["columns"]):
+        if name in columns and "mean" not in columns[name]:
+            columns[name] |= {
+                "mean": crossed["mean"][index],
+                "mean_error": crossed["mean_error"][index],
+                "moments_of": "complete records",
+            }
+            if "covariance" in crossed:
+                variance = crossed["covariance"][index][index]
+                columns[name] |= {"variance": variance, "stddev": sqrt(variance)}
 
 
 def _columns(released: Released, options: DescribeOptions) -> dict[str, Any]:

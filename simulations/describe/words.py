@@ -81,10 +81,11 @@ def _column(name: str, column: Mapping[str, Any]) -> list[str]:
     if "mean" in column:
         told = f"  mean {column['mean']:.5g} ± {column['mean_error']:.2g}"
         if "stddev" in column:
-            told += (
-                f"   standard deviation {column['stddev']:.4g}"
-                f"   variance {column['variance']:.4g} ± {column['variance_error']:.2g}"
-            )
+            told += f"   standard deviation {column['stddev']:.4g}"
+        if "variance_error" in column:
+            told += f"   variance {column['variance']:.4g} ± {column['variance_error']:.2g}"
+        if "moments_of" in column:
+            told += f"   (of {column['moments_of']})"
         rows.append(told)
     for one in column.get("quantiles", ()):
         rows.append(
@@ -130,10 +131,6 @@ def _table(table: Mapping[str, Any]) -> list[str]:
 def _correlation(found: Mapping[str, Any]) -> list[str]:
     names = found["columns"]
     rows = [f"correlation   complete {_counted(found['complete'])}"]
-    for name, mean, error in zip(
-        names, found.get("mean", ()), found.get("mean_error", ()), strict=False
-    ):
-        rows.append(f"  mean of {name} {mean:.5g} ± {error:.2g}")
     if "correlation" in found:
         width = max(map(len, names))
         errors = found["correlation_error"]

@@ -71,7 +71,7 @@ MODEL: dict[str, Origin] = {
 
 STATISTICS: dict[str, Origin] = {
     "counted": _PUBLIC,
-    **dict.fromkeys(("total", "columns", "correlation", "tables", "survival"), _NOISY),
+    **dict.fromkeys(("total", "columns", "correlation", "tables", "survival", "release"), _NOISY),
 }
 """The fields of statistics.json, which a description of a table has instead of a model."""
 
