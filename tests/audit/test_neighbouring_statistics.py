@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fedpriv.privacy.planning.statistics_design import Design
+from fedpriv.federation.queries.kinds import StatisticsQuery
+from fedpriv.federation.table_task import TableTask
+from fedpriv.privacy.events import GaussianEvent
+from fedpriv.privacy.planning.statistics_design import Design, weigh
+from fedpriv.strategies.common.describing import DescribeOptions, items_of
+from tests.audit.deployed_cases import GRID, NEIGHBOURS, A, R
+from tests.audit.deployed_cases import SCHEMA as CLAMPED
+from tests.audit.deployed_scene import Scene
 from tests.audit.examination import difference, findings
 from tests.audit.neighbours import EXTREME, Case, moved, table
+from tests.audit.test_deployed_neighbours import compare
 from tests.audit.test_neighbouring_persons import PersonCase
 from tests.audit.test_neighbouring_persons import findings as person_findings
+from tests.federation.deployed.test_deployed_description import WILLING, Describing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,3 +123,37 @@ def test_half_of_a_sensitivity_is_found(
     monkeypatch.setattr(Design, "sensitivity", half)
     case = Case(name="half", strategy=DESCRIBE)
     assert any("a sum moved" in found for found in findings(case, laboratory, tmp_path))
+
+
+@pytest.mark.parametrize("adjacency", [R, A])
+def test_a_deployed_party_shows_a_record_in_a_bounded_answer_alone(
+    adjacency: Adjacency, tmp_path: Path
+) -> None:
+    """As in `test_deployed_neighbours`: what it says, pays and keeps is the same."""
+    tmp_path.chmod(0o700)
+    off = {"secure_aggregation": "off"}
+    deployment = Describing(
+        folder=tmp_path,
+        policy={**WILLING, **off, "min_noise": 0.001},
+        budget={"epsilon": 20.0, "adjacency": adjacency.value},
+        experiment={"run": off, "privacy": {"adjacency": adjacency.value}},
+    )
+    for path in (deployment.server, deployment.home("north")):
+        (path / "schema.toml").write_text(CLAMPED)
+    scene = Scene(deployment)
+    task = scene.task
+    assert isinstance(task, TableTask)
+    items, shares = items_of(
+        DescribeOptions(bins=8, correlation=("age", "dose"), edges={"age": (50.0,)}),
+        task.columns,
+        total=adjacency is A,
+    )
+    design = weigh(items, shares, adjacency=adjacency)
+    event = GaussianEvent(relative_noise=10.0, adjacency=adjacency)
+    query = StatisticsQuery(run="audit", round=0, grid=GRID, event=event, design=design)
+    stated = query.sensitivity(task, sizes=task.sizes, adjacency=adjacency)
+    assert stated is not None
+    steps = GRID.l2_sensitivity(sensitivity=stated, dimension=design.width)
+    tables = NEIGHBOURS[adjacency]
+    moved = {pair: compare(scene, tables[pair], (query, steps)) for pair in tables}
+    assert max(moved.values()) > 0.8, moved

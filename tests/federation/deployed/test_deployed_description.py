@@ -20,6 +20,7 @@ from fedpriv.secagg import FixedPoint
 from tests.federation.deployed.deployments import FOUR, NAMES, SIZES, Deployment
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from fedpriv.federation.deployed.host import DeployedHost
@@ -35,21 +36,21 @@ TREE = Block(kind="tree", columns=(1,), cells=(8,))
 EVENT = GaussianEvent(relative_noise=4.0, adjacency=Adjacency.REPLACE_ONE)
 
 
+class Describing(Deployment):
+    """A deployment whose experiment describes its tables."""
+
+    def config(self, **sections: Mapping[str, Any]) -> str:
+        values = tomllib.loads(super().config(**sections))
+        return to_toml({**values, "strategy": {**DESCRIBE, **sections.get("strategy", {})}})
+
+
 @pytest.fixture
-def federation(tmp_path: Path) -> Deployment:
-    found = Deployment(folder=tmp_path, policy=WILLING)
-    found.experiment = {"strategy": {"name": "describe"}}
-    return found
-
-
-def config(deployment: Deployment, **sections: Any) -> str:
-    values = tomllib.loads(deployment.config(**sections))
-    values["strategy"] = {**DESCRIBE, **sections.get("strategy", {})}
-    return to_toml(values)
+def federation(tmp_path: Path) -> Describing:
+    return Describing(folder=tmp_path, policy=WILLING)
 
 
 def north(deployment: Deployment) -> DeployedHost:
-    return deployment.host("north", config(deployment))
+    return deployment.host("north")
 
 
 def asked(deployment: Deployment, **changes: Any) -> StatisticsQuery:
@@ -73,10 +74,10 @@ def answered(deployment: Deployment, query: StatisticsQuery) -> Any:
 
 
 def test_a_deployed_description_is_paid_by_every_party_and_stated(
-    federation: Deployment, tmp_path: Path
+    federation: Describing, tmp_path: Path
 ) -> None:
     out = tmp_path / "runs" / "one"
-    result = federation.run(out, config=config(federation))
+    result = federation.run(out)
     assert result["strategy"] == "describe"
     found = json.loads((out / "statistics.json").read_text())
     assert found["total"] == {"count": float(sum(SIZES)), "noise": 0.0, "public": True}
@@ -92,24 +93,23 @@ def test_a_deployed_description_is_paid_by_every_party_and_stated(
 
 
 def test_shares_of_noise_come_from_the_parties(tmp_path: Path) -> None:
-    deployment = Deployment(
+    deployment = Describing(
         folder=tmp_path,
         policy={**WILLING, "noise_at": "parties"},
         experiment={
-            "strategy": {"name": "describe"},
             "privacy": {"noise_at": "parties"},
             "run": {"dropout": 0.25},
         },
         **FOUR,
     )
     out = tmp_path / "runs" / "one"
-    deployment.run(out, config=config(deployment))
+    deployment.run(out)
     plan = json.loads((out / "plan.json").read_text())
     assert plan["noise_at"] == "parties"
     assert json.loads((out / "statistics.json").read_text())["columns"]["age"]["missing"]
 
 
-def test_the_answer_is_of_the_columns_in_the_partys_file(federation: Deployment) -> None:
+def test_the_answer_is_of_the_columns_in_the_partys_file(federation: Describing) -> None:
     query = asked(federation)
     ring = answered(federation, query)
     leaves = query.grid.decode(ring)[-8:] * query.grid.step / query.design.blocks[0].weight
@@ -138,7 +138,7 @@ def test_the_answer_is_of_the_columns_in_the_partys_file(federation: Deployment)
     ],
 )
 def test_what_a_party_does_not_answer(
-    federation: Deployment, changes: dict[str, Any], message: str
+    federation: Describing, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(QueryRefused, match=message):
         answered(federation, asked(federation, **changes))
@@ -150,8 +150,7 @@ def test_what_a_party_does_not_answer(
 def test_a_party_must_be_willing(tmp_path: Path) -> None:
     for policy in ({"strategies": ["describe"]}, {"queries": ["statistics"]}):
         folder = tmp_path / "-".join(policy)
-        unwilling = Deployment(folder=folder, policy=policy)
-        unwilling.experiment = {"strategy": {"name": "describe"}}
+        unwilling = Describing(folder=folder, policy=policy)
         with pytest.raises(QueryRefused):
             answered(unwilling, asked(unwilling))
 
@@ -159,7 +158,7 @@ def test_a_party_must_be_willing(tmp_path: Path) -> None:
 def test_a_model_is_not_asked_for_statistics(tmp_path: Path) -> None:
     deployment = Deployment(folder=tmp_path, policy={"queries": ["gradient", "statistics"]})
     host = deployment.host("north")
-    query = asked(Deployment(folder=tmp_path / "other", policy=WILLING))
+    query = asked(Describing(folder=tmp_path / "other", policy=WILLING))
     values = {name: getattr(query, name) for name in ("round", "grid", "event", "design")}
     party = host.party
     assert isinstance(party, DeployedParty)
@@ -167,8 +166,8 @@ def test_a_model_is_not_asked_for_statistics(tmp_path: Path) -> None:
         party.answer(StatisticsQuery(run=f"{host.engagement.run}-1", **values))
 
 
-def test_columns_without_bounds_stay_at_the_party(federation: Deployment) -> None:
-    values = tomllib.loads(config(federation))
+def test_columns_without_bounds_stay_at_the_party(federation: Describing) -> None:
+    values = tomllib.loads(federation.config())
     values["strategy"] = {"name": "describe", "magnitudes": ["age"]}
     with pytest.raises(ValueError, match="magnitudes"):
         federation.host("north", to_toml(values))
