@@ -69,7 +69,8 @@ class Statistics:
         rows = {}
         for name, column in self.columns.items():
             if column["kind"] == "number":
-                quantiles = {f"{100 * q['chance']:g}%": q["value"] for q in column["quantiles"]}
+                told = column.get("quantiles", ())
+                quantiles = {f"{100 * one['chance']:g}%": one["value"] for one in told}
                 rows[name] = {
                     "missing": column["missing"]["count"],
                     "mean": column.get("mean"),

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.strategies.description import Description
 
-_STATISTICS = "statistics.json"
+STATISTICS_FILE = "statistics.json"
+"""What a description has for a model: a signed statement has its digest."""
 
 
 def write_statistics(directory: Path, description: Description, experiment: Experiment) -> None:
@@ -28,10 +29,10 @@ def write_statistics(directory: Path, description: Description, experiment: Expe
         unit=Unit(experiment.privacy.unit),
         adjacency=Adjacency(experiment.privacy.adjacency),
     )
-    write_json(directory / _STATISTICS, sift(found, STATISTICS))
+    write_json(directory / STATISTICS_FILE, sift(found, STATISTICS))
 
 
 def read_statistics(directory: Path) -> dict[str, Any]:
     """Those of a finished description."""
-    found: dict[str, Any] = read_json(directory / _STATISTICS)
+    found: dict[str, Any] = read_json(directory / STATISTICS_FILE)
     return found

@@ -166,7 +166,8 @@ def _filled(section: StrategySection, info: StrategyInfo) -> dict[str, Any]:
     try:
         options = info.options.model_validate(section.options)
     except ValidationError as error:
-        raise ValueError(complaint(error, info.options, prefix="strategy.")) from None
+        table = "describe." if section.name == DESCRIBE else "strategy."
+        raise ValueError(complaint(error, info.options, prefix=table)) from None
     values = options.model_dump(mode="json", exclude_none=True)
     # A seed that the file does not set is that of the run, whichever run it becomes.
     return {key: v for key, v in values.items() if key != "seed" or key in section.options}

@@ -208,6 +208,11 @@ def test_a_release_is_paid_once_and_its_files_are_the_outcome(tmp_path: Path) ->
     # Taken up again, it is what was released; a second one is not paid for.
     again = runner.invoke(app, ["describe", "--resume", str(out), "--json"])
     assert json.loads(again.output)["statistics"] == told["statistics"]
+    # Killed after it was paid and drawn: the ledger has it, and its noise is not drawn again.
+    for name in ("result.json", "statistics.json"):
+        (out / name).unlink()
+    late = runner.invoke(app, ["describe", "--resume", str(out), "--json"])
+    assert json.loads(late.output)["statistics"] == told["statistics"]
     refused = runner.invoke(app, [*command, "--out", str(tmp_path / "two")])
     assert refused.exit_code != 0
     assert not (tmp_path / "two").exists()
@@ -248,6 +253,25 @@ def test_what_is_asked_for_is_checked_before_anything_is_read(
     experiment["describe"] = {k: v for k, v in options.items() if v is not None}
     with pytest.raises(ValueError, match=message):
         fedpriv.describe(experiment)
+
+
+def test_a_pure_budget_and_whole_parties_are_refused(tmp_path: Path) -> None:
+    experiment = written(tmp_path, study(50))
+    with pytest.raises(ValueError, match="delta must be positive"):
+        fedpriv.describe(experiment, privacy={"delta": 0.0})
+    with pytest.raises(ValueError, match="unit must be 'record' or 'person' for describe"):
+        fedpriv.describe(experiment, privacy={"unit": "party"}, data={"records": 50})
+    with pytest.raises(ValueError, match="fedpriv describe"):
+        fedpriv.run(experiment)
+
+
+def test_a_learning_experiment_can_be_described_as_it_is(tmp_path: Path) -> None:
+    experiment = written(tmp_path, study(200))
+    del experiment["describe"]
+    learning = {**experiment, "strategy": {"name": "output-perturbation"}, "model": {"l2": 0.1}}
+    found = fedpriv.describe(learning, describe={"quantiles": []})
+    assert set(found.columns) == {"age", "weight", "smoker", "time", "died"}
+    assert set(found.to_frame().columns) == {"missing", "mean", "std"}
 
 
 def test_bounds_are_suggested_as_lines_of_a_schema(tmp_path: Path) -> None:
