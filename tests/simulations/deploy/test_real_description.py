@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,11 @@ STRESS = "FEDPRIV_STRESS" in os.environ
 
 @pytest.mark.skipif(not STRESS, reason="FEDPRIV_STRESS is not set: real processes take a while")
 def test_parties_describe_their_tables() -> None:
-    terms = {"strategies": ["describe"], "queries": ["statistics"], "min_noise": 0.001}
+    terms: dict[str, Any] = {
+        "strategies": ["describe"],
+        "queries": ["statistics"],
+        "min_noise": 0.001,
+    }
     with standing(NAMES, **terms) as live:
         fates.patience(live.server.root, attempts=3, seconds=60.0)
         experiment = live.written(
