@@ -21,6 +21,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.describe.experiment import read_description
+from fedpriv.simulations.describe.pictures import write_pictures
 from fedpriv.simulations.describe.suggested import schema_lines
 from fedpriv.simulations.run.outcome import DESCRIBED_FILES
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare
@@ -300,13 +301,20 @@ def test_bounds_are_suggested_as_lines_of_a_schema(tmp_path: Path) -> None:
 def test_pictures_follow_from_the_statistics_alone(tmp_path: Path) -> None:
     experiment = written(tmp_path, study(400), privacy=EXACT)
     (tmp_path / "e.toml").write_text(to_toml(experiment))
-    drawn = []
-    for name in ("a", "b"):
-        command = ["describe", str(tmp_path / "e.toml"), "--out", str(tmp_path / name)]
-        assert CliRunner().invoke(app, [*command, "--pictures"]).exit_code == 0
-        drawn.append((tmp_path / name / "statistics.svg").read_bytes())
-    assert drawn[0] == drawn[1]
-    assert b"survival" in drawn[0]
+    out = tmp_path / "out"
+    command = ["describe", str(tmp_path / "e.toml"), "--out", str(out), "--pictures"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    again = write_pictures(tmp_path, json.loads((out / "statistics.json").read_text()))
+    assert again.read_bytes() == (out / "statistics.svg").read_bytes()
+    assert b"survival" in again.read_bytes()
+
+
+def test_a_table_alone_has_the_noise_of_its_sensitivity(tmp_path: Path) -> None:
+    # √2/μ for ε = 1, δ = 1e-6, replace-one: 5.97460, and a thousandth for the grid.
+    experiment = written(tmp_path, study(100))
+    experiment["describe"] = {"columns": [], "tables": [["smoker", "died"]]}
+    (table,) = fedpriv.describe(experiment).statistics["tables"]
+    assert 5.97460 <= table["noise"] <= 5.97460 * 1.001
 
 
 def test_built_in_data_have_no_schema() -> None:
