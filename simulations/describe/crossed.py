@@ -80,7 +80,8 @@ def correlations(released: Released) -> dict[str, Any] | None:
         return {**told, "refused": [refusal("the number of complete records", n, least)]}
     means, covariance = _covariance(products)
     told["mean"] = (middle + half * means).tolist()
-    told["mean_error"] = (half * products.sum_stddev / n).tolist()
+    errors = np.hypot(products.sum_stddev, means * products.count.stddev)
+    told["mean_error"] = (half * errors / n).tolist()
     threshold = VARIANCE_DEVIATIONS * products.stddev / n
     hidden = np.diag(products.products) / n - means**2 < threshold
     refused = [
@@ -91,10 +92,12 @@ def correlations(released: Released) -> dict[str, Any] | None:
     if refused:
         return {**told, "refused": refused}
     scale = np.outer(half, half)
+    covariance_error, correlation_error = _errors(products)
     told |= {
         "covariance": (covariance * scale).tolist(),
+        "covariance_error": (covariance_error * scale).tolist(),
         "correlation": _correlation(covariance).tolist(),
-        "correlation_error": _errors(products).tolist(),
+        "correlation_error": correlation_error.tolist(),
     }
     return told
 
@@ -116,13 +119,13 @@ def _correlation(covariance: Numbers) -> Numbers:
     return np.asarray(np.clip(found, -1.0, 1.0))
 
 
-def _errors(products: Products) -> Numbers:
-    """The deviation of correlations over the noise, by drawing it again on what was released."""
+def _errors(products: Products) -> tuple[Numbers, Numbers]:
+    """Deviations of covariances and correlations, by drawing noise again on what was released."""
     from dataclasses import replace
 
     d = len(products.sums)
     rng = np.random.default_rng(0)  # no secret: it is added to what is public already
-    drawn = []
+    covariances, drawn = [], []
     for _ in range(_DRAWS):
         noise = np.triu(rng.normal(scale=products.stddev / sqrt(2.0), size=(d, d)), 1)
         noise += noise.T + np.diag(rng.normal(scale=products.stddev, size=d))
@@ -133,5 +136,6 @@ def _errors(products: Products) -> Numbers:
             sums=products.sums + rng.normal(scale=products.sum_stddev, size=d),
             products=products.products + noise,
         )
-        drawn.append(_correlation(_covariance(again)[1]))
-    return np.asarray(np.std(drawn, axis=0))
+        covariances.append(_covariance(again)[1])
+        drawn.append(_correlation(covariances[-1]))
+    return np.std(covariances, axis=0), np.std(drawn, axis=0)

@@ -79,7 +79,12 @@ def _complete(columns: dict[str, Any], crossed: dict[str, Any] | None) -> None:
             }
             if "covariance" in crossed:
                 variance = crossed["covariance"][index][index]
-                columns[name] |= {"variance": variance, "stddev": sqrt(variance)}
+                error = crossed["covariance_error"][index][index]
+                columns[name] |= {
+                    "variance": variance,
+                    "variance_error": error,
+                    "stddev": sqrt(variance),
+                }
 
 
 def _columns(released: Released, options: DescribeOptions) -> dict[str, Any]:

@@ -79,6 +79,28 @@ def test_covariances_are_those_of_complete_records(frame: pd.DataFrame, tmp_path
     assert found["mean"] == pytest.approx(complete.mean().to_list(), abs=1e-3)
 
 
+def test_errors_of_correlations_are_those_of_the_noise(tmp_path: Path) -> None:
+    # 25 seeds: the mean of squared standardised errors is within 5·√(2/25) of 1, and 4 is not.
+    frame = study(3000)
+    experiment = written(tmp_path, frame)
+    experiment["describe"] = {"columns": [], "correlation": ["weight", "time"]}
+    known, scores = frame[["weight", "time"]].cov().to_numpy(), []
+    for seed in range(25):
+        found = fedpriv.describe(experiment, privacy={"epsilon": 8.0}, run={"seed": seed})
+        crossed = found.statistics["correlation"]
+        scores.append(
+            [
+                (crossed["covariance"][1][1] - known[1, 1]) / crossed["covariance_error"][1][1],
+                (crossed["correlation"][0][1] - frame["weight"].corr(frame["time"]))
+                / crossed["correlation_error"][0][1],
+                (crossed["mean"][0] - frame["weight"].mean()) / crossed["mean_error"][0],
+            ]
+        )
+    squares = np.mean(np.square(scores), axis=0)
+    assert (np.abs(squares - 1) < 5 * sqrt(2 / 25)).all(), squares
+    assert (np.abs(4 * squares - 1) > 5 * sqrt(2 / 25)).all(), squares  # teeth
+
+
 def test_survival_is_the_actuarial_estimate(frame: pd.DataFrame, tmp_path: Path) -> None:
     experiment = written(tmp_path, frame, privacy=EXACT)
     by_group = {**experiment["describe"]["survival"], "by": "smoker"}
