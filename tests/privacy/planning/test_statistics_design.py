@@ -6,6 +6,7 @@ formula of the planner is used to compute what a record adds.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from math import sqrt
 from typing import TYPE_CHECKING
@@ -106,6 +107,22 @@ def test_one_record_moves_all_blocks_together_no_further_than_the_planner_says(
     assert moved <= stated * (1 + 1e-9)
     assert moved >= 0.93 * stated  # nothing is paid that nobody can see, or little
     assert longest(vectors) <= 1.0
+
+
+def test_no_choice_of_weights_moves_further_than_stated() -> None:
+    """Weights of any server: the bound is the design's, not that of the weights we would choose."""
+    rng, records = np.random.default_rng(0), every_record()
+    for _ in range(40):
+        chosen = rng.permutation(len(ALL))[: rng.integers(1, len(ALL) + 1)]
+        weights = np.exp(rng.normal(0, 2, len(chosen)))
+        blocks = [
+            replace(ALL[index], weight=float(weight))
+            for index, weight in zip(chosen, weights, strict=True)
+        ]
+        design = Design(blocks=tuple(blocks))
+        vectors = added(design, records)
+        assert longest(vectors) <= design.sensitivity(JOIN) * (1 + 1e-9)
+        assert widest(vectors) <= design.sensitivity(REPLACE) * (1 + 1e-9)
 
 
 def test_counting_what_is_missing_costs_nothing_beside_a_tree() -> None:

@@ -14,8 +14,14 @@ from fedpriv.privacy.planning.statistics_design import Design
 from fedpriv.simulations.describe.crossed import two_way
 from fedpriv.simulations.describe.numbers import mean_and_variance, to_simplex
 from fedpriv.simulations.describe.released import Noisy, Released
-from fedpriv.simulations.describe.survival import at_risk, product_limit, risk_stddev
+from fedpriv.simulations.describe.survival import (
+    at_risk,
+    product_limit,
+    risk_stddev,
+    survival,
+)
 from fedpriv.simulations.describe.trees import Ranks, consistent_leaves, rank_stddev
+from fedpriv.strategies.common.describing import SurvivalOptions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -154,6 +160,37 @@ def test_a_variance_below_three_deviations_is_not_told() -> None:
     assert "variance" in hidden["refused"][0]
     shown = mean_and_variance(facts, first, Noisy(value=40.0, stddev=9.9), present)
     assert shown["variance"] == pytest.approx(25 * 0.03 * 1000 / 999)
+
+
+@pytest.mark.parametrize("known", [None, 1000.0])
+def test_errors_of_a_curve_are_those_of_the_noise(known: float | None) -> None:
+    # The deviation over 400 draws of noise, and the one that is told after one of them: each is
+    # within 5/√800 of the truth, so that half of the noise would be caught.
+    rng, stddev = np.random.default_rng(4), 4.0
+    exits = np.array([[40.0, 80.0], [50.0, 70.0], [60.0, 90.0], [70.0, 60.0], [380.0, 100.0]])
+    released = Released(
+        design=Design(
+            blocks=(
+                Block(kind="survival", columns=(0, 1), cells=(5, 1), edges=(-0.6, -0.2, 0.2, 0.6)),
+            )
+        ),
+        sums=np.append(exits.ravel(), 1000 - exits.sum()) + rng.normal(0, stddev, 11),
+        stddev=stddev,
+        columns=(ColumnFacts(name="t", low=0, high=5), ColumnFacts(name="e", values=YES_NO)),
+        records=None if known is None else 1000,
+    )
+    options = SurvivalOptions(time="t", event="e", seen="yes", edges=(1, 2, 3, 4))
+    curve = (survival(released, options) or {})["curves"]["all"]
+    drawn = [
+        product_limit(
+            exits + rng.normal(0, stddev, exits.shape),
+            None if known is None else known + rng.normal(0, stddev),
+        )
+        for _ in range(400)
+    ]
+    ratio = np.array(curve["survival_error"]) / np.std(drawn, axis=0)[: len(curve["survival"])]
+    assert len(ratio) >= 4
+    assert (np.abs(ratio - 1) < 0.3).all(), ratio
 
 
 def test_a_curve_falls_and_ends_where_too_few_are_at_risk() -> None:
