@@ -7,6 +7,7 @@
     fedpriv.fit("study.toml").coefficients                          # intervals one may publish
     result.model.predict(table)                                     # labels for a raw table
     fedpriv.compare("chem97").plot()                                # strategies at equal privacy
+    fedpriv.describe("mine.toml")                                   # a table, privately
     fedpriv.calibrate(epsilon=1, delta=1e-6, rounds=100, adjacency="replace-one")
 
 Names are imported when they are first used: ``import fedpriv`` itself loads nothing heavy.
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.calibration import calibrate
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.api.accounting import account, account_all
+    from fedpriv.simulations.api.describing import Statistics, describe
     from fedpriv.simulations.api.fitted_model import FittedModel, load_model
     from fedpriv.simulations.api.result import Result
     from fedpriv.simulations.api.running import compare, fit, run
@@ -41,6 +43,7 @@ __all__ = [
     "Plan",
     "Query",
     "Result",
+    "Statistics",
     "Sum",
     "SumStrategy",
     "Task",
@@ -50,6 +53,7 @@ __all__ = [
     "account_all",
     "calibrate",
     "compare",
+    "describe",
     "fit",
     "load_model",
     "run",
@@ -64,6 +68,7 @@ _HOMES = {
     "Plan": "privacy.planning.plan",
     "Query": "federation.queries.kinds",
     "Result": "simulations.api.result",
+    "Statistics": "simulations.api.describing",
     "Sum": "federation.federation",
     "SumStrategy": "federation.strategy.base",
     "Task": "federation.task",
@@ -73,6 +78,7 @@ _HOMES = {
     "calibrate": "privacy.planning.calibration",
     "compare": "simulations.api.running",
     "fit": "simulations.api.running",
+    "describe": "simulations.api.describing",
     "load_model": "simulations.api.fitted_model",
     "run": "simulations.api.running",
 }

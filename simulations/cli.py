@@ -16,6 +16,7 @@ from rich.markup import escape
 from fedpriv.simulations.commands import (
     accounting,
     compare,
+    describe,
     doctor,
     fit,
     ledger,
@@ -45,6 +46,7 @@ accounting.register(app)
 run.register(app)
 fit.register(app)
 compare.register(app)
+describe.register(app)
 predict.register(app)
 listing.register(app)
 ledger.register(app)

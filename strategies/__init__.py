@@ -3,8 +3,9 @@
 Imported as `fedpriv.strategies`. A new one is a file with an INFO and a `build`, named in _MODULES
 below; `common` has what several of them share. Strategies see sums only: they may not import what
 can hold the answer of one party. Start with `output_perturbation`. One of your own, in a file
-outside of fedpriv, derives from `NoisyGradients`: docs/own-strategy.md. `accuracy` is none of the
-catalogue: it evaluates a deployed model privately.
+outside of fedpriv, derives from `NoisyGradients`: docs/own-strategy.md. `accuracy` and
+`description` are none of the catalogue: one evaluates a deployed model privately, the other
+describes a table.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 from fedpriv.strategies import (
     adaptive_clipping,
     adaptive_gradient,
+    description,
     federated_averaging,
     gradient_perturbation,
     inference,
@@ -82,7 +84,7 @@ _MODULES = (
     pooled,
 )
 _BUILDERS: dict[str, Callable[[Setup, Any], SumStrategy]] = {
-    module.INFO.name: module.build for module in _MODULES
+    module.INFO.name: module.build for module in (*_MODULES, description)
 }
 
 STRATEGIES: dict[str, StrategyInfo] = {module.INFO.name: module.INFO for module in _MODULES}

@@ -30,6 +30,9 @@ SIGNATURES = {
     "fit": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
     "release: 'bool' = False, ledger: 'str | Path | None' = None, new_ledger: 'bool' = False, "
     "**tables: 'Any') -> 'Result'",
+    "describe": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
+    "release: 'bool' = False, ledger: 'str | Path | None' = None, new_ledger: 'bool' = False, "
+    "**tables: 'Any') -> 'Statistics'",
     "load_model": "(source: 'str | Path', *, own_code: 'bool' = False) -> 'FittedModel'",
     "run": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
     "release: 'bool' = False, ledger: 'str | Path | None' = None, new_ledger: 'bool' = False, "
@@ -48,6 +51,7 @@ MEMBERS = {
         "adjacency", "coefficients", "delta", "directory", "epsilon", "history", "load", "metrics",
         "model", "own_code", "plot", "save", "statement", "summary", "to_frame", "unit",
     },
+    "Statistics": {"columns", "epsilon", "plot", "statement", "statistics", "summary", "to_frame"},
 }  # fmt: skip
 
 OTHERS = {

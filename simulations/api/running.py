@@ -15,7 +15,7 @@ from fedpriv.simulations.api.result import Result
 from fedpriv.simulations.compare.comparison import carry_out, start_comparison
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.experiment.fitting import read_fit
-from fedpriv.simulations.run.launch import carry_through, open_session
+from fedpriv.simulations.run.launch import carry_through, open_session, require_learning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +61,10 @@ def run(
         ValueError: If the experiment or the ledger refuses, with the message of the command line.
         KeyboardInterrupt: If it was stopped; ``fedpriv run --resume DIR`` goes on.
     """
+    wanted = read_experiment(experiment, overrides(tables))
+    require_learning(wanted)
     return _run(
-        read_experiment(experiment, overrides(tables)),
+        wanted,
         out=out,
         release=release,
         ledger=ledger,
@@ -83,7 +85,7 @@ def _run(
             "out must be given with release = True, got None: a release is made once, and its "
             "files are not for a temporary directory."
         )
-    with _directory(out) as directory:
+    with results_directory(out) as directory:
         session = open_session(
             wanted,
             out=directory,
@@ -92,7 +94,7 @@ def _run(
             new_ledger=new_ledger,
         )
         if carry_through(session) is None:
-            raise KeyboardInterrupt(_stopped("run", directory, out))
+            raise KeyboardInterrupt(stopped("run", directory, out))
         result = Result.load(directory, own_code=True)
     _leave_with(result, directory, out)
     return result
@@ -164,11 +166,11 @@ def compare(
         **tables: Keys to replace, as in `run`.
     """
     study = read_experiment(experiment, overrides(tables))
-    with _directory(out) as directory:
+    with results_directory(out) as directory:
         start_comparison(study, out=directory)
         comparison = carry_out(study, directory, workers=workers)
         if comparison is None:
-            raise KeyboardInterrupt(_stopped("compare", directory, out))
+            raise KeyboardInterrupt(stopped("compare", directory, out))
     _leave_with(comparison, directory, out)
     return comparison
 
@@ -188,12 +190,13 @@ def overrides(tables: Mapping[str, Any]) -> list[str]:
     return [f"{key}={to_toml_value(value, key=key)}" for key, value in keys.items()]
 
 
-def _stopped(command: str, directory: Path, out: str | Path | None) -> str:
+def stopped(command: str, directory: Path, out: str | Path | None) -> str:
+    """How to go on with what was stopped."""
     return "stopped." if out is None else f"continue with: fedpriv {command} --resume {directory}"
 
 
 @contextmanager
-def _directory(out: str | Path | None) -> Iterator[Path]:
+def results_directory(out: str | Path | None) -> Iterator[Path]:
     """Where to write: ``out``, or a temporary directory, which is gone if the block fails."""
     if out is not None:
         yield Path(out)

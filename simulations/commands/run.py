@@ -94,7 +94,7 @@ def run(
         fedpriv run quickstart --set privacy.epsilon=0.5
     """
     from fedpriv.simulations.experiment.file import read_experiment
-    from fedpriv.simulations.run.launch import carry_through, open_session
+    from fedpriv.simulations.run.launch import carry_through, open_session, require_learning
 
     with refusals():
         chosen = [] if engine is None else [f'run.engine="{engine}"']
@@ -104,14 +104,17 @@ def run(
                 f"--set and --engine change an experiment, and none is named, got {changes[0]}: a "
                 "run that is resumed goes on as it began."
             )
+        wanted = None if experiment is None else read_experiment(experiment, changes)
+        require_learning(wanted)
         session = open_session(
-            None if experiment is None else read_experiment(experiment, changes),
+            wanted,
             out=out,
             resume=resume,
             release=release,
             ledger=ledger,
             new_ledger=new_ledger,
         )
+        require_learning(session.prepared.experiment)
         on_ray = session.prepared.experiment.run.engine == "ray"
         with _progress(quiet=as_json or on_ray) as on_round:
             result = carry_through(

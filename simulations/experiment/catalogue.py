@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PARTY_ALONE = "party-alone"
 FRAME = ("non-private", PARTY_ALONE)
 """What every comparison is seen against: no noise at all, and no federation at all."""
+DESCRIBE = "describe"
+"""What `fedpriv describe` runs: no learning, and so in no list of strategies."""
 EXACT = "pooled"
 """The exact joint model of a convex problem."""
 INFERENCE = "inference"
@@ -60,6 +62,10 @@ def strategy_info(
     known = catalogue()
     if name in known:
         return known[name]
+    if name == DESCRIBE:
+        from fedpriv.strategies.description import INFO
+
+        return INFO
     if not guests.is_guest("strategy", name):
         require_choice([*known, *guests.installed("strategy")], **{key: name})
     return guest_info(guests.load("strategy", name, pins))
@@ -173,7 +179,8 @@ def _validated(section: StrategySection, info: StrategyInfo) -> BaseModel:
     try:
         return info.options.model_validate(section.options)
     except ValidationError as error:
-        raise ValueError(complaint(error, info.options, prefix="strategy.")) from None
+        table = "describe." if section.name == DESCRIBE else "strategy."
+        raise ValueError(complaint(error, info.options, prefix=table)) from None
 
 
 def _filled(section: StrategySection, options: BaseModel) -> dict[str, Any]:

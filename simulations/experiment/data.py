@@ -30,6 +30,8 @@ from fedpriv.data import (
 )
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.persons import at_few_parties, require_persons
+from fedpriv.data.tables.columns import read_columns
+from fedpriv.data.tables.magnitudes import read_magnitudes
 from fedpriv.simulations.experiment.guests import pin_of
 from fedpriv.simulations.experiment.own_data import own_data
 
@@ -122,7 +124,10 @@ def party_records(
     """
     section = experiment.data
     pin = pin_of("data", section.name, experiment.guests)
-    split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
+    if experiment.describing:
+        split = _columns(section, tuple(experiment.strategy.options.get("magnitudes", ())))
+    else:
+        split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
     if persons is not None:
         split = _at_few_parties(split, persons)
     by_person = persons is not None
@@ -187,6 +192,19 @@ def _loaded(section: DataSection, pin: str | None) -> Dataset:
         empty=section.records is not None,
     )
     return dataset
+
+
+def _columns(section: DataSection, magnitudes: tuple[str, ...]) -> _Split:
+    """The columns of a table to describe: of all records, those for testing as well."""
+    if section.path is None:
+        raise ValueError(
+            f"describe needs a table with a schema, which states public bounds: data.path and "
+            f"data.schema; got data.name = {section.title!r}."
+        )
+    schema, empty = read_schema(str(section.schema_path)), section.records is not None
+    if magnitudes:
+        return _Split(dataset=read_magnitudes(section.path, schema, magnitudes, empty=empty))
+    return _Split(dataset=read_columns(section.path, schema, empty=empty))
 
 
 _kept = lru_cache(maxsize=1)(_bounded)

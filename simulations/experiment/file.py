@@ -8,7 +8,6 @@ holds the file with nothing left out. Two experiments with the same `config_hash
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from hashlib import sha256
@@ -20,9 +19,8 @@ from pydantic import Field, ValidationError, model_validator
 from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.budgets import NO_RELEASE
-from fedpriv.simulations.experiment.compare_section import (
-    CompareSection,  # noqa: TC001 - pydantic
-)
+from fedpriv.simulations.experiment.changes import apply, leave_behind
+from fedpriv.simulations.experiment.compare_section import CompareSection  # noqa: TC001 - pydantic
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.sections import (
@@ -65,6 +63,7 @@ class Experiment(Section):
     Attributes:
         name: what its results are filed under; that of the file, if not given.
         summary: what it is for, for `fedpriv list experiments`.
+        describe: what `fedpriv describe` is to tell; an experiment of it needs no strategy.
         guests: by file, or by entry point, the SHA-256 of all code of the user's own that the
             experiment names: filled in when it is read, and compared whenever the code is loaded.
     """
@@ -79,6 +78,7 @@ class Experiment(Section):
     run: RunSection = RunSection()
     tuning: TuningSection | None = None
     compare: CompareSection | None = None
+    describe: dict[str, Any] | None = None
     guests: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -86,6 +86,8 @@ class Experiment(Section):
     def _pin_guests(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
+        if isinstance(asked := values.get("describe"), dict) and "strategy" not in values:
+            values = {**values, "describe": None, "strategy": {"name": "describe", **asked}}
         run = values.get("run")
         if isinstance(run, dict) and run.get("engine") == "deployment":
             guests.require_no_guest(values)
@@ -127,15 +129,19 @@ class Experiment(Section):
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if not self.guests:
             del values["guests"]
-        if not self.model.options:
-            del values["model"]["options"]
+        for key in ("options", "frozen"):
+            if not getattr(self.model, key):
+                del values["model"][key]
         if not self.run.training_metrics:
             del values["run"]["training_metrics"]
         if self.compare is not None and not self.compare.over:
             del values["compare"]["over"]
-        if not self.model.frozen:
-            del values["model"]["frozen"]
         return values
+
+    @property
+    def describing(self) -> bool:
+        """Whether it describes a table, and learns nothing."""
+        return self.strategy.name == "describe"
 
     @property
     def guest_code(self) -> list[dict[str, str]]:
@@ -162,9 +168,8 @@ class Experiment(Section):
     @property
     def config_hash(self) -> str:
         """SHA-256 of all that decides what a run computes: no name, no axes, no checkpoints."""
-        names = ["data", "model", "strategy", "privacy", "run"]
-        if self.privacy.unit == "person":
-            names.append("persons")
+        of_persons = ["persons"] if self.privacy.unit == "person" else []
+        names = ["data", "model", "strategy", "privacy", "run", *of_persons]
         return _digest({name: self._section_values(name) for name in names})
 
     @property
@@ -228,11 +233,11 @@ class Experiment(Section):
 
 
 def read_experiment(
-    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()
+    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = (), *, describe: bool = False
 ) -> Experiment:
     """An experiment: a file, a built-in one by name, or its tables, with ``key=value`` overrides.
 
-    Paths in tables, as in overrides, are relative to the working directory.
+    Paths in tables and overrides are relative to where one is. To ``describe`` needs no strategy.
     """
     if isinstance(source, Mapping):
         values = parse_toml(to_toml(source), "experiment")
@@ -244,10 +249,12 @@ def read_experiment(
     written = values.get("strategy")
     written = dict(written) if isinstance(written, dict) else {}
     for override in overrides:
-        _apply(values, override)
+        apply(values, override)
+    if describe:
+        values.setdefault("describe", {})
     _anchor(values, Path.cwd())
     _anchor_protector(values)
-    _leave_behind(values, written)
+    leave_behind(values, written)
     pin_start(values)
     return parse_experiment(values)
 
@@ -306,38 +313,6 @@ def _anchor_protector(values: dict[str, Any]) -> None:
     strategy = values.get("strategy")
     if isinstance(strategy, dict) and str(strategy.get("protector")).endswith(".json"):
         strategy["protector"] = str(Path(strategy["protector"]).absolute())
-
-
-def _apply(values: dict[str, Any], override: str) -> None:
-    """Set one dotted key, such as ``privacy.epsilon=0.5``; text needs no quotes."""
-    key, equals, text = override.partition("=")
-    *sections, last = key.strip().split(".")
-    if not equals or not last or not all(sections):
-        raise ValueError(f"--set must be written key=value, as in run.seed=1; got {override!r}.")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    table = values
-    for section in sections:
-        table = table.setdefault(section, {})
-        if not isinstance(table, dict):
-            raise ValueError(f"--set {key}: {section!r} is a value, not a table.")
-    table[last] = value
-
-
-def _leave_behind(values: dict[str, Any], written: dict[str, Any]) -> None:
-    """When --set names another strategy, drop what the file says to the old one only."""
-    from fedpriv.simulations.experiment.catalogue import known_options
-
-    now = values.get("strategy")
-    if not isinstance(now, dict) or now.get("name") == written.get("name"):
-        return
-    pins = guests.pinned(values)
-    old, new = known_options(written.get("name"), pins), known_options(now.get("name"), pins)
-    for key in old - new:
-        if key in now and now[key] == written.get(key):
-            del now[key]
 
 
 def _digest(value: Any) -> str:

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.session import Session
 
 
+def require_learning(experiment: Experiment | None) -> None:
+    """Refuse an experiment that has no model to train."""
+    if experiment is not None and experiment.describing:
+        raise ValueError(
+            "strategy.name must be one that learns, got 'describe': describe the table with "
+            "`fedpriv describe`, or name a strategy."
+        )
+
+
 def open_session(
     experiment: Experiment | None,
     *,

@@ -70,6 +70,12 @@ MODEL: dict[str, Origin] = {
 }  # fmt: skip
 """The arrays of model.npz: the parameters, and how a raw table becomes their features."""
 
+STATISTICS: dict[str, Origin] = {
+    "counted": _PUBLIC,
+    **dict.fromkeys(("total", "columns", "correlation", "tables", "survival", "release"), _NOISY),
+}
+"""The fields of statistics.json, which a description of a table has instead of a model."""
+
 FILES: dict[str, str] = {
     "config.toml": "the experiment",
     "plan.json": "noise and events of every release",
@@ -83,17 +89,36 @@ FILES: dict[str, str] = {
 }
 """The files of a release. Beside them there is only the folder of what stays with the owner."""
 
+_OF_A_MODEL = ("metrics.csv", "metrics.json", "model.npz")
+DESCRIBED_FILES: dict[str, str] = {
+    **{name: what for name, what in FILES.items() if name not in _OF_A_MODEL},
+    "statistics.json": "the noisy sums, and the statistics that follow from them",
+    "statistics.svg": "the same in pictures, where they were drawn",
+}
+"""The files of a description of a table."""
+
 SIGNED = "statement.signed.json"
 """Beside them, in a deployment: the statement with public keys, heads of ledgers and signatures."""
 
-SENTENCE = (
-    f"the outcome is {', '.join(FILES)}, and nothing else: what else the run left behind, in "
-    "private/, is for the owner alone"
-)
+
+def _sentence(files: Mapping[str, str]) -> str:
+    return (
+        f"the outcome is {', '.join(files)}, and nothing else: what else the run left behind, in "
+        "private/, is for the owner alone"
+    )
+
+
+SENTENCE = _sentence(FILES)
 """For the statement."""
 
-DEPLOYED_SENTENCE = SENTENCE.replace(", and nothing", f", {SIGNED}, and nothing", 1)
+DESCRIBED_SENTENCE = _sentence(DESCRIBED_FILES)
+"""For that of a description."""
+
+DEPLOYED_SENTENCE = _sentence({**FILES, SIGNED: ""})
 """For that of a deployment."""
+
+DEPLOYED_DESCRIBED_SENTENCE = _sentence({**DESCRIBED_FILES, SIGNED: ""})
+"""For that of a description in a deployment."""
 
 
 def sift(values: Mapping[str, Any], stated: Mapping[str, Origin]) -> dict[str, Any]:

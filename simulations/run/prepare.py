@@ -79,6 +79,10 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
     persons = person_bounds(resolved, info)
     holding = party_records(resolved, keep=keep, persons=persons)
     data = holding.data
+    if resolved.describing:
+        from fedpriv.simulations.describe.prepare import described
+
+        return described(resolved, info, holding, persons)
     model, loss = learner(
         resolved.model,
         data.dataset,

@@ -14,6 +14,7 @@ from fedpriv._toml import read_toml, to_toml
 from fedpriv.data import read_schema
 from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.ledger import Ledger
+from fedpriv.simulations.describe.files import write_statistics
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.files import (
@@ -56,6 +57,7 @@ from fedpriv.simulations.run.release_rules import require_releasable
 from fedpriv.simulations.run.statements import write_statement
 from fedpriv.simulations.run.streams import streams
 from fedpriv.simulations.run.summary import costs, summary, summary_alone
+from fedpriv.strategies.description import Description
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,10 +265,13 @@ def carry_on(
     if identity.release:
         rows = [sift(row, ROUND) for row in rows]
         write_costs(directory, costs(record))
-    released = prepared.begun.whole(strategy.theta)
-    arrays = model_arrays(released, prepared.experiment, prepared.data.dataset)
-    write_arrays(directory / "model.npz", **arrays)
-    write_metrics(directory, rows)
+    if isinstance(strategy, Description):
+        write_statistics(directory, strategy, prepared.experiment)
+    else:
+        released = prepared.begun.whole(strategy.theta)
+        arrays = model_arrays(released, prepared.experiment, prepared.data.dataset)
+        write_arrays(directory / "model.npz", **arrays)
+        write_metrics(directory, rows)
     write_statement(
         directory,
         prepared,

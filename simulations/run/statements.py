@@ -24,7 +24,12 @@ from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.run.assumptions import assumptions, of_a_test_column, tuning_sentence
 from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.ledgers import names_of
-from fedpriv.simulations.run.outcome import DEPLOYED_SENTENCE, SENTENCE
+from fedpriv.simulations.run.outcome import (
+    DEPLOYED_DESCRIBED_SENTENCE,
+    DEPLOYED_SENTENCE,
+    DESCRIBED_SENTENCE,
+    SENTENCE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,10 +123,12 @@ def _facts(
         person_records=experiment.persons.records,
         person_parties=experiment.persons.parties,
         tuning=tuning_sentence(experiment.tuning),
-        outcome="" if simulated else DEPLOYED_SENTENCE if deployed else SENTENCE,
+        outcome="" if simulated else _outcome(experiment),
         releases_made=made,
         # A simulation shows metrics on records that the parties hold; a real release does not.
-        metrics_published=simulated and not experiment.data.public_test,
+        metrics_published=(
+            simulated and not experiment.data.public_test and not experiment.describing
+        ),
         guests=tuple(map(_guest_sentence, experiment.guest_code)),
         assumptions=(
             *assumptions(experiment, prepared.info, loss=prepared.task.loss),
@@ -143,12 +150,19 @@ def _guest_sentence(guest: dict[str, str]) -> str:
     return sentence
 
 
+def _outcome(experiment: Experiment) -> str:
+    """What a release consists of."""
+    if experiment.run.engine == "deployment":
+        return DEPLOYED_DESCRIBED_SENTENCE if experiment.describing else DEPLOYED_SENTENCE
+    return DESCRIBED_SENTENCE if experiment.describing else SENTENCE
+
+
 def deployed_words(experiment: Experiment, info: StrategyInfo, *, loss: Loss) -> dict[str, Any]:
     """What the statement of a deployed run says of it in words, as a party works it out itself."""
     return {
         "data": experiment.data.title,
         "tuning": tuning_sentence(experiment.tuning),
-        "outcome": DEPLOYED_SENTENCE,
+        "outcome": _outcome(experiment),
         "assumptions": list(assumptions(experiment, info, loss=loss)),
     }
 

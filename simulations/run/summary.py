@@ -81,11 +81,12 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         values["coefficients"] = table.to_dict()
     if record.release:
         return sift(values, RESULT)
+    described = record.prepared.experiment.describing
     clipped = [entry.clipped for entry in record.rounds if entry.clipped is not None]
     return {
         **values,
         **_of_simulation(record.prepared),
-        **party_metrics(record.prepared, theta).to_dict(),
+        **({} if described else party_metrics(record.prepared, theta).to_dict()),
         **({} if record.training is None else record.training.summary(theta)),
         "clip_fraction": fmean(clipped) if clipped else None,
         **spent,
@@ -136,7 +137,7 @@ def _identity(prepared: Prepared, *, run: str, simulated: bool) -> dict[str, Any
         "fedpriv": fedpriv.__version__,
         "simulated": simulated,
         "data": experiment.data.title,
-        "model": experiment.model.title,
+        "model": None if experiment.describing else experiment.model.title,
         "strategy": prepared.info.name,
         "label": experiment.strategy.title,
         "options": experiment.strategy.options,

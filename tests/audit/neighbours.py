@@ -271,7 +271,7 @@ class Watch:
 
 
 class Laboratory:
-    """Runs `fedpriv run --release`, watched, with randomness that repeats from run to run."""
+    """Runs `fedpriv run --release`, watched, with randomness that repeats; or `describe`."""
 
     def __init__(self, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
         self._command, self._patch = command, monkeypatch
@@ -292,7 +292,7 @@ class Laboratory:
         with self._patch.context() as patch:
             self._hook(patch, watch, script, seed)
             done = self._command(
-                "run",
+                "describe" if case.strategy["name"] == "describe" else "run",
                 study,
                 "--release",
                 "--ledger",

@@ -13,6 +13,7 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 from fedpriv.data.errors import DataError
+from fedpriv.data.tables.columns import read_columns
 from fedpriv.data.tables.schema import read_schema
 from fedpriv.data.tables.table import read_table
 
@@ -83,6 +84,10 @@ class Files:
     def table(self, path: Path, *, schema: Path) -> Dataset:
         """All records of a table, or none; `DataError` says what is wrong with it."""
         return read_table(path, self.schema(schema), empty=True)[0]
+
+    def columns(self, path: Path, *, schema: Path) -> Dataset:
+        """The columns of a table as codes, to describe it; read whenever it is asked."""
+        return read_columns(path, self.schema(schema), empty=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

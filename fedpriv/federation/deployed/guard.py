@@ -41,6 +41,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from fedpriv._collusion import colluders_of
+from fedpriv.data import bound
 from fedpriv.federation.deployed.stated_plan import rate_of
 from fedpriv.federation.party.guard import (
     Policy,
@@ -50,6 +51,7 @@ from fedpriv.federation.party.guard import (
     check_weighted,
 )
 from fedpriv.federation.protocol.level import LEVELS
+from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
@@ -63,7 +65,7 @@ from fedpriv.privacy.events import (
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from fedpriv.data import Bounds
+    from fedpriv.data import Bounds, Dataset, Records
     from fedpriv.federation.deployed.policy import PartyPolicy
     from fedpriv.federation.deployed.stated_plan import StatedPlan
     from fedpriv.federation.protocol.level import Protection
@@ -102,6 +104,15 @@ class Engagement:
     protection: Protection
     roster: bytes
     budget: Budget
+
+    @property
+    def describes(self) -> bool:
+        """Whether it describes tables, and learns nothing: parties then read columns of codes."""
+        return isinstance(self.task, TableTask)
+
+    def records(self, dataset: Dataset) -> Records:
+        """What a party has read, with features of bounded norm; codes are bounded already."""
+        return (dataset if self.describes else bound(dataset, self.bounds)).train
 
 
 def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:

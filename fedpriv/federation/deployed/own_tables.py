@@ -34,11 +34,14 @@ class OwnTable:
     dataset: Dataset
 
     @classmethod
-    def read(cls, path: Path, *, schema: Path, files: Files) -> OwnTable:
-        """Read a table by the rules of a deployment; `ValueError` if it cannot be used."""
+    def read(cls, path: Path, *, schema: Path, files: Files, as_columns: bool = False) -> OwnTable:
+        """Read a table by the rules of a deployment; `ValueError` if it cannot be used.
+
+        ``as_columns`` reads codes, to describe it, instead of features and labels.
+        """
         require_releasable(files.schema(schema), deployed=True)
         version = Version.of(path)
-        dataset = files.table(path, schema=schema)
+        dataset = (files.columns if as_columns else files.table)(path, schema=schema)
         if dataset.schema is not None:  # which may have changed since the first line
             require_releasable(dataset.schema, deployed=True)
         return cls(path=path, version=version, dataset=dataset)

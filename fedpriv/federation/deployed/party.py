@@ -33,7 +33,7 @@ from functools import cached_property
 from logging import getLogger
 from typing import TYPE_CHECKING
 
-from fedpriv.data import Files, bound, table_identity
+from fedpriv.data import Files, table_identity
 from fedpriv.federation.deployed.guard import check_plan, check_terms
 from fedpriv.federation.deployed.journal import LedgerMark
 from fedpriv.federation.deployed.one_draw import require_one_draw, require_remembered
@@ -222,7 +222,7 @@ class DeployedParty:
             own, held_out = table_identity(file.data), table.identity()
             if own == held_out:
                 raise ValueError("party.test must be another table than party.data.")
-            records = bound(table.dataset, self._engagement.bounds).train
+            records = self._engagement.records(table.dataset)
         self._party(records, None)
         ledger.bind_data(own)
         ledger.add_data(held_out, reason="party.test, held out for evaluation")
@@ -232,12 +232,13 @@ class DeployedParty:
     def _read(self) -> OwnTable:
         file = self._file
         with _unusable(file.name):
-            return OwnTable.read(file.data, schema=file.schema, files=self._files)
+            codes = self._engagement.describes
+            return OwnTable.read(file.data, schema=file.schema, files=self._files, as_columns=codes)
 
     @cached_property
     def _records(self) -> Records:
         with _unusable(self._file.name):
-            return bound(self._read.dataset, self._engagement.bounds).train
+            return self._engagement.records(self._read.dataset)
 
     def _require_count(self, count: int) -> None:
         """Where n_j is public, it is the roster's; else how many there are decides nothing."""

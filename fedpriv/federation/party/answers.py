@@ -20,6 +20,7 @@ import torch
 
 from fedpriv.federation.party.counting import PersonTotals, party_sums, right_or_wrong
 from fedpriv.federation.party.moments import second_moments
+from fedpriv.federation.party.statistics import table_sums
 from fedpriv.federation.queries.accuracy import MOST_RECORDS, AccuracyQuery
 from fedpriv.federation.queries.bounds import most_in_blocks, summed_in_float64
 from fedpriv.federation.queries.kinds import (
@@ -29,6 +30,7 @@ from fedpriv.federation.queries.kinds import (
     LossQuery,
     MomentsQuery,
     RiskGradientQuery,
+    StatisticsQuery,
 )
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
@@ -175,13 +177,16 @@ class Holdings:
 
     def second_moments(self, query: MomentsQuery, _draws: Draws) -> Answers:
         """`MomentsQuery`."""
-        vectors = second_moments(query, self._task, self._batch, self._persons)
-        return Answers(vectors=vectors)
+        return Answers(vectors=second_moments(query, self._task, self._batch, self._persons))
 
     def hessians(self, query: HessianQuery, _draws: Draws) -> Answers:
         """`HessianQuery`."""
         vectors = second_moments(query.moments, self._task, self._batch, self._persons)
         return Answers(vectors=vectors)
+
+    def statistics(self, query: StatisticsQuery, _draws: Draws) -> Answers:
+        """`StatisticsQuery`."""
+        return Answers(vectors=table_sums(query, self._task, self._batch, self._persons))
 
     def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
         """The loss of every record at every point, (n, k)."""
@@ -331,6 +336,7 @@ ANSWERED: dict[str, Callable[[Holdings, Any, Draws], Answers]] = {
     AccuracyQuery.kind: Holdings.right_and_wrong,
     MomentsQuery.kind: Holdings.second_moments,
     HessianQuery.kind: Holdings.hessians,
+    StatisticsQuery.kind: Holdings.statistics,
 }
 """How parties compute the answers to each kind of query, in exact arithmetic up to rounding."""
 

@@ -9,6 +9,7 @@ from fedpriv.federation.queries.local_training import LocalTrainingQuery
 from fedpriv.federation.queries.loss import LossQuery
 from fedpriv.federation.queries.moments import MomentsQuery
 from fedpriv.federation.queries.risk_gradient import RiskGradientQuery
+from fedpriv.federation.queries.statistics import StatisticsQuery
 
 __all__ = [
     "QUERIES",
@@ -21,6 +22,7 @@ __all__ = [
     "MomentsQuery",
     "Query",
     "RiskGradientQuery",
+    "StatisticsQuery",
 ]
 
 QUERIES: dict[str, type[Query]] = {
@@ -34,5 +36,6 @@ QUERIES: dict[str, type[Query]] = {
         LocalTrainingQuery,
         MomentsQuery,
         HessianQuery,
+        StatisticsQuery,
     )
 }

@@ -97,6 +97,12 @@ def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> Non
             f"{result['label']}: {result['parties']} parties, {result['rounds']} rounds, epsilon "
             f"<= {rounded_up(result['epsilon'])} at delta = {result['delta']:g}"
         )
+        if result["strategy"] == "describe":
+            from fedpriv.simulations.describe.files import read_statistics
+            from fedpriv.simulations.describe.words import in_words
+
+            for line in in_words(result, read_statistics(submitted.directory)):
+                typer.echo(line)
         statement = json.loads((submitted.directory / "statement.json").read_text())
         if tolerates := statement["trust"].get("tolerates"):
             typer.echo(tolerates)

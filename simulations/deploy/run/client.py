@@ -35,7 +35,12 @@ from fedpriv.simulations.deploy.members.roster import identity_fingerprint
 from fedpriv.simulations.deploy.run.jobs.statement_file import members
 from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
 from fedpriv.simulations.engines.parties import protection
-from fedpriv.simulations.experiment.catalogue import catalogue, checked, strategy_info
+from fedpriv.simulations.experiment.catalogue import (
+    DESCRIBE,
+    catalogue,
+    checked,
+    strategy_info,
+)
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.experiment.guests import require_no_guest
 from fedpriv.simulations.run.statements import deployed_words
@@ -103,7 +108,7 @@ class _Own:
     def read(cls, path: Path) -> _Own:
         file = read_party(path)
         names = {f"policy.strategies[{i}]": name for i, name in enumerate(file.policy.strategies)}
-        require_choice(catalogue(), **names)
+        require_choice((*catalogue(), DESCRIBE), **names)
         roster = accepted_roster(file)
         _require_server(file, roster)
         return cls(file=file, roster=roster, identity=_identity(file, roster))

@@ -23,14 +23,16 @@ from fedpriv.data import (
     require_releasable,
 )
 from fedpriv.data.dataset import no_records
+from fedpriv.data.tables.columns import codes_norm, described_columns
 from fedpriv.data.tables.schema import CategoryColumn
+from fedpriv.federation.table_task import TableTask, table_task
 from fedpriv.federation.task import HEADROOM, Task
 from fedpriv.learning.losses import Squared
 from fedpriv.simulations.experiment.catalogue import checked, strategy_info
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
 from fedpriv.simulations.run.prepare import Prepared, person_bounds, with_public_table
-from fedpriv.simulations.run.start import beginning
+from fedpriv.simulations.run.start import Beginning, beginning
 
 if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
@@ -60,6 +62,8 @@ def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepa
         )
     schema = read_schema(section.schema_path)
     require_releasable(schema, deployed=True)  # every party would refuse it
+    if resolved.describing:
+        return _description(resolved, schema, sizes)
     facts = _stand_in(schema, name=section.title)
     if section.path is not None:
         facts = replace(facts, test=read_table(section.path, schema)[0].train)
@@ -82,9 +86,53 @@ def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepa
 
 
 def public_task(experiment: Experiment, schema: Schema, *, sizes: tuple[int, ...]) -> Task:
-    """The learning problem, from public facts alone."""
+    """The learning problem, or the table to describe, from public facts alone."""
+    if experiment.describing:
+        return _table(experiment, schema, sizes)
     dataset = bound(_stand_in(schema, name=experiment.data.title), bounds_of(experiment))
     return _task(experiment, dataset, sizes)
+
+
+def _table(experiment: Experiment, schema: Schema, sizes: tuple[int, ...]) -> TableTask:
+    """What a description is of: the columns that the schema describes, and no others."""
+    if experiment.strategy.options.get("magnitudes"):
+        raise ValueError(
+            "describe.magnitudes must be empty in a deployment: parties tell of columns that their "
+            "schema describes, with its bounds, and of no others."
+        )
+    persons = person_bounds(experiment, strategy_info(experiment.strategy.name, experiment.guests))
+    columns = described_columns(schema)
+    return table_task(columns, sizes=sizes, in_place=persons is None, persons=persons)
+
+
+def _description(experiment: Experiment, schema: Schema, sizes: tuple[int, ...]) -> Prepared:
+    """A description as its server prepares it."""
+    if experiment.data.path is not None:
+        raise ValueError(
+            "data.path must not be given to describe the tables of a deployment: they are at the "
+            "parties, and there is nothing to test."
+        )
+    task = _table(experiment, schema, sizes)
+    width = len(task.columns)
+    dataset = Dataset(
+        name=experiment.data.title,
+        task="regression",
+        train=Records(X=np.zeros((1, width), np.float32), y=np.zeros(1, np.float32)),
+        test=no_records(width, "regression"),
+        feature_names=tuple(column.name for column in task.columns),
+        max_norm=codes_norm(task.columns),
+        schema=schema,
+    )
+    return Prepared(
+        experiment=experiment,
+        info=strategy_info(experiment.strategy.name, experiment.guests),
+        data=PartitionedDataset(
+            dataset=dataset, kind="natural", offsets=np.array([0, 1]), order=np.array([0])
+        ),
+        task=task,
+        evaluator=Evaluator.of(task.model, task.loss, dataset.test),
+        begun=Beginning(model=task.model),
+    )
 
 
 def bounds_of(experiment: Experiment) -> Bounds:

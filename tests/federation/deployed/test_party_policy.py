@@ -32,6 +32,7 @@ from fedpriv.federation.queries.kinds import (
     MomentsQuery,
     Query,
     RiskGradientQuery,
+    StatisticsQuery,
 )
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.queries.local_training import LocalTrainingQuery
@@ -58,6 +59,8 @@ from fedpriv.privacy.ledger import LedgerMismatch
 from fedpriv.privacy.mechanisms.laws import LAWS
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.objective import OBJECTIVE_LAWS, ObjectiveNoise
+from fedpriv.privacy.planning.statistics_blocks import Block
+from fedpriv.privacy.planning.statistics_design import Design
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import linear_task
@@ -490,7 +493,11 @@ def test_every_kind_of_query_has_its_kinds_of_event_and_its_bound() -> None:
         training=LocalSgd(steps=1, learning_rate=0.1),
         clip_norm=1.0,
     )
-    stated: tuple[Query, ...] = (QUERY, ERM, JOINT, LOSS, ACCURACY, MOMENTS, HESSIAN, trained)
+    design = Design(blocks=(Block(kind="total"),))
+    told = StatisticsQuery(run=QUERY.run, round=0, grid=QUERY.grid, event=EVENT, design=design)
+    stated: tuple[Query, ...] = (
+        QUERY, ERM, JOINT, LOSS, ACCURACY, MOMENTS, HESSIAN, trained, told,
+    )  # fmt: skip
     assert {type(query) for query in stated} == set(QUERIES.values())
     for query in stated:
         assert query.record_bound(TASK) == (0.25 if query is HESSIAN else 1.0)

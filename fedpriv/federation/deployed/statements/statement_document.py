@@ -88,7 +88,7 @@ def make_document(
         roster: The digest of the roster, in hexadecimal digits.
         server: The server's public identity.
         experiment: SHA-256 of config.toml, in hexadecimal digits.
-        model: SHA-256 of model.npz, likewise.
+        model: SHA-256 of model.npz, likewise; of statistics.json where a table was described.
     """
     share = _share(statement)
     return {

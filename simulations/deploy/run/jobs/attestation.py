@@ -25,6 +25,7 @@ from fedpriv.simulations.deploy.run.jobs.statement_file import (
     read_statement,
     write_statement_file,
 )
+from fedpriv.simulations.describe.files import STATISTICS_FILE
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.files import read_json
@@ -70,7 +71,7 @@ def signed_by_server(directory: Path, roster: Roster, key: Ed25519PrivateKey) ->
         roster=roster.digest.hex(),
         server=roster.server,
         experiment=_digest(directory / "config.toml"),
-        model=_digest(directory / NAME),
+        model=_digest(directory / (STATISTICS_FILE if experiment.describing else NAME)),
     )
     signed = sign_as_server(document, key)
     write_statement_file(directory, signed)

@@ -197,6 +197,8 @@ def _strategy(prepared: Prepared, terms: Terms, directory: Path) -> Accuracy:
         allowance=Budget(epsilon=terms.epsilon, delta=terms.delta),
         sharing=sharing,
     )
+    if not (directory / "model.npz").exists():
+        raise ValueError(f"the run in {str(directory)!r} released no model to evaluate.")
     with np.load(directory / "model.npz") as arrays:
         theta = np.array(arrays["theta"], dtype=np.float64)
     return accuracy.build(setup, theta)

@@ -36,6 +36,11 @@ def hand_over(
     Raises:
         ValueError: The model is too large to be sent.
     """
+    if not (directory / NAME).exists():
+        raise ValueError(
+            f"the run in {str(directory)!r} released no model to hand over: statistics.json, whose "
+            "digest is in the statement, is for everybody."
+        )
     model = (directory / NAME).read_bytes()
     if len(model) > MOST_MODEL:
         raise ValueError(

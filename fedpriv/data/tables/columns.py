@@ -1,0 +1,121 @@
+"""`read_columns`: the columns of a table as statistics need them, missing values included.
+
+For training, a missing value is filled, or its record dropped, or the file refused. To describe a
+table they are counted: here they stay what they are. Every column becomes one column of codes:
+
+- a number in [−1, 1], scaled from its public range; `MISSING` if there is none;
+- of a category the index of its value, K for a value that is none of the K declared ones, where the
+  schema clamps, and K + 1 if it is missing.
+
+Whatever else the schema refuses is refused as in training. No Python loop runs over records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import hypot
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.data.dataset import Dataset, Records, no_records
+from fedpriv.data.errors import DataError
+from fedpriv.data.tables.readers import read_source
+from fedpriv.data.tables.schema import NumberColumn
+from fedpriv.data.tables.table_reader import TableReader
+
+if TYPE_CHECKING:
+    from fedpriv.data.tables.schema import Schema
+
+MISSING = 2.0
+"""The code of a number that is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFacts:
+    """What is publicly known of a column.
+
+    Attributes:
+        name: Its name.
+        low: The least value of a number.
+        high: The largest.
+        values: The values of a category; empty for a number.
+    """
+
+    name: str
+    low: float = -1.0
+    high: float = 1.0
+    values: tuple[str, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it holds numbers."""
+        return not self.values
+
+    @property
+    def codes(self) -> int:
+        """How many codes a category has: its values, any other, and none."""
+        return len(self.values) + 2
+
+    @property
+    def largest(self) -> float:
+        """The largest code."""
+        return MISSING if self.is_number else float(self.codes - 1)
+
+
+def described_columns(schema: Schema) -> tuple[ColumnFacts, ...]:
+    """The columns that a schema describes, but for the party: features and label."""
+    return tuple(
+        ColumnFacts(name=name, low=column.min, high=column.max)
+        if isinstance(column, NumberColumn)
+        else ColumnFacts(name=name, values=column.values)
+        for name, column in schema.columns.items()
+        if name != schema.party
+    )
+
+
+def codes_norm(columns: tuple[ColumnFacts, ...]) -> float:
+    """A public bound on the norm of a row of codes."""
+    return hypot(*(column.largest for column in columns))
+
+
+def read_columns(path: str | Path, schema: Schema, *, empty: bool = False) -> Dataset:
+    """Read a CSV or Parquet file as columns of codes, for `described_columns`, with no labels.
+
+    Raises:
+        DataError: If the file cannot be read or breaks a rule of the schema, as in `read_table`; a
+            missing value breaks none, unless it should name a person or a party.
+    """
+    path, columns = Path(path), described_columns(schema)
+    if not columns:
+        raise DataError("schema: columns must describe at least one that is not the party.")
+    wanted = {column.name: f"[columns.{column.name}]" for column in columns}
+    others = {
+        name: key for name, key in schema.named.items() if key in ("party", "person", "test_column")
+    }
+    source = read_source(
+        path,
+        {**wanted, **others},
+        delimiter=schema.delimiter,
+        missing_values=schema.missing_values,
+        empty=empty,
+    )
+    reader = TableReader(schema, source)
+    X = np.empty((source.rows, len(columns)), np.float32)
+    for place, facts in enumerate(columns):
+        X[:, place] = reader.described(facts.name, missing=MISSING)
+    party, party_names = reader.parties()
+    person = reader.persons()
+    reader.raise_problems()
+    records = Records(X=X, y=np.zeros(source.rows, np.float32), party=party, person=person)
+    return Dataset(
+        name=path.stem,
+        task="regression",
+        train=records.take(~reader.dropped),
+        test=no_records(len(columns), "regression"),
+        feature_names=tuple(column.name for column in columns),
+        max_norm=codes_norm(columns),
+        party_names=party_names,
+        schema=schema,
+    )

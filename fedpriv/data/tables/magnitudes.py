@@ -1,0 +1,68 @@
+"""Magnitudes: columns of numbers without bounds, as cells between powers of two.
+
+For who has no public bounds yet, and pays for a noisy look at where the numbers are. The cells are
+the same for every table: (−2⁴⁰, …, −2⁻¹⁰, 2⁻¹⁰, …, 2⁴⁰), and what lies beyond at either end.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.data.dataset import Dataset, Records, no_records
+from fedpriv.data.tables.columns import ColumnFacts, codes_norm
+from fedpriv.data.tables.readers import read_source
+from fedpriv.data.tables.table_reader import TableReader
+
+if TYPE_CHECKING:
+    from fedpriv.data.tables.schema import Schema
+
+_POWERS = tuple(2.0**k for k in range(-10, 41))
+EDGES = (*(-power for power in reversed(_POWERS)), *_POWERS)
+"""The inner edges of the cells, ascending."""
+
+
+def magnitude_facts(names: tuple[str, ...]) -> tuple[ColumnFacts, ...]:
+    """The columns as categories, with a value per cell."""
+    below = tuple(f"below {edge:g}" for edge in EDGES)
+    return tuple(ColumnFacts(name=name, values=(*below, f"from {EDGES[-1]:g}")) for name in names)
+
+
+def read_magnitudes(
+    path: str | Path, schema: Schema, names: tuple[str, ...], *, empty: bool = False
+) -> Dataset:
+    """Read columns of numbers as the cells that they are in; of the schema, party and person."""
+    path, columns = Path(path), magnitude_facts(names)
+    others = {
+        name: key for name, key in schema.named.items() if key in ("party", "person", "test_column")
+    }
+    source = read_source(
+        path,
+        {**dict.fromkeys(names, "--suggest-bounds"), **others},
+        delimiter=schema.delimiter,
+        missing_values=schema.missing_values,
+        empty=empty,
+    )
+    X = np.empty((source.rows, len(names)), np.float32)
+    for place, name in enumerate(names):
+        values = source.numbers(name)
+        codes = np.searchsorted(EDGES, values, side="right")
+        codes[np.isnan(values)] = columns[place].codes - 1
+        X[:, place] = codes
+    reader = TableReader(schema, source)
+    party, party_names = reader.parties()
+    person = reader.persons()
+    reader.raise_problems()
+    records = Records(X=X, y=np.zeros(source.rows, np.float32), party=party, person=person)
+    return Dataset(
+        name=path.stem,
+        task="regression",
+        train=records.take(~reader.dropped),
+        test=no_records(len(names), "regression"),
+        feature_names=names,
+        max_norm=codes_norm(columns),
+        party_names=party_names,
+        schema=schema,
+    )

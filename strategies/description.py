@@ -1,0 +1,188 @@
+"""Federated statistics: one noisy vector of sums that describes a table.
+
+    s ← Σ over all records of the vector that a design states     (a secure sum over the parties)
+    publish s + N(0, σ²)                                           (one release)
+
+No learning algorithm, and so not in the list of strategies: `fedpriv describe` runs it. Everything
+else is as in every strategy: reserve, ask, add noise, commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fedpriv.federation.queries.bounds import finest_grid, grid_of
+from fedpriv.federation.queries.kinds import StatisticsQuery
+from fedpriv.federation.queries.statistics import check_block, statistics_sensitivity
+from fedpriv.federation.strategy.base import SumStrategy
+from fedpriv.federation.table_task import TableTask
+from fedpriv.federation.task import HEADROOM
+from fedpriv.privacy.planning.noise_free import NoiseFree
+from fedpriv.privacy.planning.statistics import statistics_plan, statistics_step
+from fedpriv.privacy.planning.statistics_design import weigh
+from fedpriv.privacy.unit import Unit, sizes_are_public
+from fedpriv.strategies.common.building import Setup, StrategyInfo
+from fedpriv.strategies.common.describing import DescribeOptions, items_of
+from fedpriv.strategies.common.sharing import released, share_of, share_reach, with_shares
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries.statistics import PerPerson
+    from fedpriv.federation.strategy.base import Run
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
+    from fedpriv.privacy.planning.statistics_design import Design
+
+DESCRIBE = "describe"
+_HEAD = 2
+
+
+class Description(SumStrategy):
+    """One release: the noisy sums of a design.
+
+    What is kept of it in the ledger begins with who was in the sum, which is public: the number of
+    records that their sizes state, and of parties.
+
+    Attributes:
+        design: What was asked for.
+        sums: The noisy sums, weights included; None before the release.
+        records: The public number of records of those in the sum.
+        parties: How many they were.
+    """
+
+    name: ClassVar[str] = DESCRIBE
+    task: TableTask
+
+    def __init__(
+        self,
+        *,
+        task: TableTask,
+        plan: FixedPlan | NoiseFree,
+        run: Run,
+        design: Design,
+        per_person: PerPerson,
+        step: float,
+    ) -> None:
+        self.width = design.width
+        super().__init__(task=task, plan=plan, run=run)
+        self.design = design
+        self.per_person: PerPerson = per_person
+        self.sums: NDArray[np.float64] | None = None
+        self.records, self.parties = task.records, task.parties
+        self._step = step
+        self._mechanism = None if isinstance(plan, NoiseFree) else plan.mechanisms[0]
+
+    @property
+    def noise_stddev(self) -> float:
+        """Of every number of the vector; of shares, by how many parties brought them."""
+        if self._mechanism is None:
+            return 0.0
+        stddev_of = getattr(self._mechanism, "stddev_of", None)
+        if stddev_of is not None:
+            return float(stddev_of(self.parties))
+        return self._mechanism.noise_stddev
+
+    def _query(self) -> StatisticsQuery:
+        bound = reach_of(self.design, self.task, self.per_person)
+        bound += share_reach(self._mechanism, self.task)
+        return StatisticsQuery(
+            run=self._run.name,
+            round=self._round,
+            grid=grid_of(step=self._step, bound=bound, parties=self.task.parties),
+            event=self._event(),
+            share=share_of(self._mechanism),
+            design=self.design,
+            per_person=self.per_person,
+        )
+
+    def _release(self, answer: Sum) -> NDArray[np.float64]:
+        there = [sum(answer.sizes), len(answer.sizes)]
+        return np.concatenate([there, released(self._mechanism, answer, self._stream)])
+
+    @property
+    def _release_length(self) -> int:
+        return _HEAD + self.design.width
+
+    def _update(self, release: NDArray[np.float64]) -> None:
+        self.records, self.parties = (int(number) for number in release[:_HEAD])
+        self.sums = np.array(release[_HEAD:])
+
+    def _state(self) -> dict[str, Any]:
+        if self.sums is None:
+            return {}
+        return {"release": np.concatenate([[self.records, self.parties], self.sums])}
+
+    def _set_state(self, state: dict[str, Any]) -> None:
+        if "release" in state:
+            self._update(np.array(state["release"]))
+
+
+INFO = StrategyInfo(
+    name=DESCRIBE,
+    summary="noisy counts, moments, quantiles and tables of a table's columns",
+    noise_by="server",
+    convex_only=False,
+    options=DescribeOptions,
+    shares=True,
+    units=(Unit.RECORD, Unit.PERSON),
+)
+
+
+def reach_of(design: Design, task: TableTask, per_person: PerPerson) -> float:
+    """The largest |coordinate| of a sum without noise, with a margin for rounding."""
+    records = 1
+    if task.persons is not None and per_person == "records":
+        records = task.persons.records or 1
+    return HEADROOM * task.records * records * design.largest * (1 + 2.0**-20)
+
+
+def build(setup: Setup, options: DescribeOptions) -> Description:
+    """The description of a table, planned within its budget."""
+    task = setup.task
+    if not isinstance(task, TableTask):
+        raise ValueError("strategy 'describe' is for `fedpriv describe`, which reads a table.")
+    counted = not sizes_are_public(setup.unit, setup.adjacency)
+    items, shares = items_of(options, task.columns, total=counted)
+    design = weigh(items, shares, adjacency=setup.adjacency, unit=setup.unit)
+    for block in design.blocks:
+        check_block(block, task.columns)
+    records = 1
+    if task.persons is not None and options.per_person == "records":
+        if task.persons.records is None:
+            raise ValueError(
+                "persons.records must be given with describe.per_person = 'records': how far a "
+                "person moves a sum of records follows from how many one has."
+            )
+        records = task.persons.records
+    step = statistics_step(width=design.width)
+    plan: FixedPlan | NoiseFree
+    if setup.noise_free:
+        step = finest_grid(bound=reach_of(design, task, options.per_person)).step
+        plan = NoiseFree(step=step)
+    else:
+        moved = statistics_sensitivity(
+            design, task, adjacency=setup.adjacency, step=step, records=records
+        )
+        plan = statistics_plan(
+            budget=setup.budget,
+            sensitivity=moved,
+            width=design.width,
+            sizes=task.sizes,
+            step=step,
+            adjacency=setup.adjacency,
+            unit=setup.unit,
+        )
+        if setup.sharing is not None:
+            bound = reach_of(design, task, options.per_person)
+            plan = with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
+    return Description(
+        task=task,
+        plan=plan,
+        run=setup.run,
+        design=design,
+        per_person=options.per_person,
+        step=step,
+    )

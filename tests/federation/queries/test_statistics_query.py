@@ -1,0 +1,163 @@
+"""A query for statistics: its bytes, its bounds, and what a party of one process answers to it."""
+
+from __future__ import annotations
+
+import json
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedpriv.data import Persons, Records
+from fedpriv.data.tables.columns import MISSING, ColumnFacts
+from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
+from fedpriv.federation.party.party import Party
+from fedpriv.federation.queries.encoding import from_bytes, to_bytes
+from fedpriv.federation.queries.kinds import StatisticsQuery
+from fedpriv.federation.table_task import TableTask, table_task
+from fedpriv.federation.task import PersonBounds
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.planning.statistics_blocks import Block
+from fedpriv.privacy.planning.statistics_design import Design, weigh
+from fedpriv.privacy.randomness import RandomStream
+from fedpriv.secagg import FixedPoint
+
+COLUMNS = (ColumnFacts(name="age", low=0, high=100), ColumnFacts(name="sex", values=("f", "m")))
+AGE = [Block(kind="moments", columns=(0,)), Block(kind="tree", columns=(0,), cells=(4,))]
+ITEMS = [
+    [Block(kind="total")],
+    [*AGE, Block(kind="missing", columns=(0,))],
+    [Block(kind="histogram", columns=(1,), cells=(4,))],
+]
+DESIGN = weigh(ITEMS, {}, adjacency=Adjacency.REPLACE_ONE)
+GRID = FixedPoint(step=2.0**-20, bits=64)
+
+
+def asked(**changes: Any) -> StatisticsQuery:
+    values: dict[str, Any] = {"run": "study", "round": 0, "grid": GRID, "event": None}
+    return StatisticsQuery(**{**values, "design": DESIGN, **changes})
+
+
+def tampered(**block: Any) -> bytes:
+    """The bytes of a query whose first block is another one."""
+    data = to_bytes(asked())
+    length = int.from_bytes(data[10:14], "big")
+    values = json.loads(data[14 : 14 + length])
+    values["design"]["blocks"][0] |= block
+    header = json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
+    return data[:10] + len(header).to_bytes(4, "big") + header
+
+
+def test_its_bytes_are_read_back_to_the_bit() -> None:
+    query = asked(per_person="records")
+    assert to_bytes(from_bytes(to_bytes(query))) == to_bytes(query)
+    read = from_bytes(to_bytes(query))
+    assert isinstance(read, StatisticsQuery)
+    assert read.design == DESIGN
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"weight": -1.0},
+        {"weight": 1e400},
+        {"weight": True},
+        {"columns": [0]},
+        {"columns": [0.0]},
+        {"kind": "records"},
+        {"cells": [1 << 40]},
+        {"edges": [0.5]},
+        {"event": "yes"},
+        {"more": 1},
+    ],
+)
+def test_other_bytes_are_refused(block: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"malformed|canonical"):
+        from_bytes(tampered(**block))
+
+
+def records(codes: list[list[float]], people: list[int] | None = None) -> Records:
+    X = np.array(codes, np.float32)
+    person = None if people is None else Persons.of(people)
+    return Records(X=X, y=np.zeros(len(X), np.float32), person=person)
+
+
+def answer(task: TableTask, held: Records, query: StatisticsQuery) -> list[Any]:
+    """What a party answers, by block and without weights."""
+    party = Party(
+        held,
+        task=task,
+        size=task.sizes[0],
+        sampling=lambda _: RandomStream.seeded(0),
+        policy=Policy(unpaid=True),
+    )
+    values = GRID.decode(party.answer(query)) * GRID.step
+    blocks, places = query.design.blocks, query.design.places()
+    return [values[at] / block.weight for block, at in zip(blocks, places, strict=True)]
+
+
+CODES = [[0.5, 0.0], [-1.0, 1.0], [1.0, 1.0], [MISSING, 3.0], [-0.25, 2.0]]
+
+
+def test_a_party_counts_its_records() -> None:
+    task = table_task(COLUMNS, sizes=(5, 9))
+    total, moments, tree, missing, sexes = answer(task, records(CODES), asked())
+    assert total == pytest.approx([5], abs=1e-4)
+    x = np.array([0.5, -1, 1, -0.25])
+    assert moments == pytest.approx([0.61 * x.sum(), (x**2).sum()], abs=1e-3)
+    assert tree == pytest.approx([2, 2, 1, 1, 0, 2], abs=1e-4)
+    assert missing == pytest.approx([1], abs=1e-4)
+    assert sexes == pytest.approx([1, 2, 1, 1], abs=1e-4)
+
+
+def test_a_person_is_the_average_of_that_persons_records() -> None:
+    people = PersonBounds(records=3)
+    task = table_task(COLUMNS, sizes=(2, 2), in_place=False, persons=people)
+    held = records(CODES, [1, 1, 1, 1, 2])  # of whom the first keeps three
+    total, _, tree, missing, _ = answer(task, held, asked())
+    assert total == pytest.approx([2], abs=2e-3)
+    assert tree[:2].sum() + missing[0] == pytest.approx(2, abs=2e-3)
+    total, *_ = answer(task, held, asked(per_person="records"))
+    assert total == pytest.approx([4], abs=1e-4)
+
+
+def test_an_answer_stays_within_twice_what_is_declared() -> None:
+    """So that a sum cannot wrap around; fewer declared than there are is cut, and not refused."""
+    task = table_task(COLUMNS, sizes=(1,), headroom=2.0, in_place=False)
+    total, *_ = answer(task, records(CODES), asked())
+    most = max(block.weight for block in DESIGN.blocks)
+    assert total == pytest.approx([min(5.0, 2 * most / DESIGN.blocks[0].weight)], abs=1e-3)
+
+
+def test_bounds_follow_from_public_facts() -> None:
+    task = table_task(COLUMNS, sizes=(50, 90))
+    assert asked().record_bound(task) <= 1.0
+    for adjacency in Adjacency:
+        moved = asked().sensitivity(task, sizes=task.sizes, adjacency=adjacency)
+        assert moved is not None
+        exact = DESIGN.sensitivity(adjacency)
+        assert exact < moved < exact * (1 + 1e-8)
+    many = table_task(
+        COLUMNS, sizes=(50, 90), in_place=False, persons=PersonBounds(records=3, parties=2)
+    )
+    stated = asked().sensitivity(many, sizes=many.sizes, adjacency=Adjacency.REPLACE_ONE)
+    # Four answers change, and each is rounded to the grid; one of them is counted elsewhere.
+    whole = 2 * sqrt(max(DESIGN.exchanging, DESIGN.joining))
+    assert stated == pytest.approx(whole + 3 * sqrt(DESIGN.width) * GRID.step, rel=1e-9)
+
+
+def test_what_a_party_does_not_have_is_refused() -> None:
+    task, policy = table_task(COLUMNS, sizes=(50, 90)), Policy(unpaid=True)
+    check_query(asked(), task, policy)
+    for block in (
+        Block(kind="moments", columns=(1,)),
+        Block(kind="missing", columns=(1,)),
+        Block(kind="tree", columns=(2,), cells=(4,)),
+        Block(kind="histogram", columns=(1,), cells=(3,)),
+        Block(kind="histogram", columns=(1,), cells=(2,), edges=(0.0,)),
+        Block(kind="table", columns=(0, 1), cells=(2, 2)),
+        Block(kind="survival", columns=(0, 1), cells=(2, 1), edges=(0.0,), event=2),
+    ):
+        with pytest.raises(QueryRefused, match="columns"):
+            check_query(asked(design=Design(blocks=(block,))), task, policy)
