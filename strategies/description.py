@@ -15,10 +15,9 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import finest_grid, grid_of
 from fedpriv.federation.queries.kinds import StatisticsQuery
-from fedpriv.federation.queries.statistics import check_block, statistics_sensitivity
+from fedpriv.federation.queries.statistics import check_block, room, statistics_sensitivity
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.federation.table_task import TableTask
-from fedpriv.federation.task import HEADROOM
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.statistics import statistics_plan, statistics_step
 from fedpriv.privacy.planning.statistics_design import weigh
@@ -136,7 +135,7 @@ def reach_of(design: Design, task: TableTask, per_person: PerPerson) -> float:
     records = 1
     if task.persons is not None and per_person == "records":
         records = task.persons.records or 1
-    return HEADROOM * task.records * records * design.largest * (1 + 2.0**-20)
+    return room(task) * task.records * records * design.largest * (1 + 2.0**-20)
 
 
 def build(setup: Setup, options: DescribeOptions) -> Description:

@@ -67,6 +67,12 @@ PERSONS = [
         persons={"parties": 2, "records": 3},
     ),
     PersonCase(
+        name="far fewer declared, exchanged",
+        strategy=MOMENTS,
+        data={"records": [1, 1, 1]},
+        persons={"parties": 2},
+    ),
+    PersonCase(
         name="records, exchanged at two parties",
         strategy={**MOMENTS, "per_person": "records"},
         persons={"parties": 2, "records": 3},

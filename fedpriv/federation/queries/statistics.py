@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.statistics_blocks import Block
 
 PerPerson = Literal["mean", "records"]
+_ROOM_FOR_PERSONS = 64
 PER_PERSON: tuple[PerPerson, ...] = ("mean", "records")
 
 
@@ -68,8 +69,8 @@ class StatisticsQuery(Query):
         return self.design.width
 
     def reach(self, task: Task, size: int) -> float:
-        """Of twice as many units as the size says: counts are not cut where it is nearly right."""
-        return HEADROOM * size * self._records(task) * self.design.largest
+        """Of `room` times as many units as the size says: a count must not be cut at it."""
+        return room(task) * size * self._records(task) * self.design.largest
 
     def _records(self, task: Task) -> int:
         """By how many records' vectors a person moves the sum of a party."""
@@ -106,6 +107,11 @@ class StatisticsQuery(Query):
         """Sums always exist."""
 
 
+def room(task: Task) -> int:
+    """So many times its declared number of records, or persons, a party's counts may reach."""
+    return HEADROOM if task.persons is None else _ROOM_FOR_PERSONS
+
+
 def statistics_sensitivity(
     design: Design, task: Task, *, adjacency: Adjacency, step: float, records: int = 1
 ) -> float:
@@ -113,6 +119,9 @@ def statistics_sensitivity(
 
     Each party counts in integers, which is exact, and then multiplies by weights: rounding adds
     2⁻⁵² times the largest count before and after, in every coordinate of every answer that changes.
+    Answers are clamped at `room` times what the size says. A record changes one answer, which the
+    clamp moves no further. A person who is exchanged may leave one party and join another, and what
+    cancels in their sum does not if one of the two is clamped: hence the wide room for persons.
     All but one of the grid's √d·step are part of the result, since whoever plans a release adds
     that of one answer.
     """
@@ -120,7 +129,7 @@ def statistics_sensitivity(
     parties = 1 if task.persons is None else task.persons.parties
     moved = design.sensitivity(adjacency, unit=unit, records=records, parties=parties)
     answers = 1 if task.persons is None else changes(task, adjacency)
-    reach = HEADROOM * task.largest * records * design.largest
+    reach = room(task) * task.largest * records * design.largest
     rounding = answers * reach * 2.0**-51 + (answers - 1) * step
     return nextafter(moved + rounding * sqrt(design.width), inf)
 

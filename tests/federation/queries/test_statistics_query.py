@@ -21,6 +21,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.statistics_blocks import Block
 from fedpriv.privacy.planning.statistics_design import Design, weigh
 from fedpriv.privacy.randomness import RandomStream
+from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 
 COLUMNS = (ColumnFacts(name="age", low=0, high=100), ColumnFacts(name="sex", values=("f", "m")))
@@ -128,6 +129,39 @@ def test_an_answer_stays_within_twice_what_is_declared() -> None:
     total, *_ = answer(task, records(CODES), asked())
     most = max(block.weight for block in DESIGN.blocks)
     assert total == pytest.approx([min(5.0, 2 * most / DESIGN.blocks[0].weight)], abs=1e-3)
+
+
+@pytest.mark.parametrize(("times", "bounded"), [(64, True), (2, False)])
+def test_a_person_who_changes_parties_is_bounded_where_too_few_are_declared(
+    times: int, bounded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cancels in a sum of two answers does not if one is clamped: with little room, it shows.
+
+    One with +1 leaves a party of many, and one with −1 joins another: both count in the total.
+    """
+    monkeypatch.setattr("fedpriv.federation.queries.statistics._ROOM_FOR_PERSONS", times)
+    task = table_task(COLUMNS[:1], sizes=(1, 1), in_place=False, persons=PersonBounds())
+    items = [[Block(kind="total")], [Block(kind="moments", columns=(0,))]]
+    design = weigh(items, {0: 20.0}, adjacency=Adjacency.REPLACE_ONE, unit=Unit.PERSON)
+    query = asked(design=design)
+
+    def summed(first: list[float], second: list[float]) -> Any:
+        sums: Any = 0.0
+        for codes in (first, second):
+            held = records([[code] for code in codes], list(range(len(codes))))
+            sums = sums + np.concatenate(
+                [
+                    part * block.weight
+                    for part, block in zip(answer(task, held, query), design.blocks, strict=True)
+                ]
+            )
+        return sums
+
+    before = summed([1.0] * 8, [0.0])
+    moved = float(np.linalg.norm(before - summed([1.0] * 7, [0.0, -1.0])))
+    stated = query.sensitivity(task, sizes=task.sizes, adjacency=Adjacency.REPLACE_ONE)
+    assert stated is not None
+    assert (moved <= stated) is bounded
 
 
 def test_bounds_follow_from_public_facts() -> None:
