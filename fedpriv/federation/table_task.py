@@ -15,7 +15,8 @@ from fedpriv.learning.losses import HuberRegression
 from fedpriv.learning.models import LinearModel
 
 if TYPE_CHECKING:
-    from fedpriv.data.tables.columns import ColumnFacts
+    # Under this name for strategies, which see public facts and no table.
+    from fedpriv.data.tables.columns import ColumnFacts as ColumnFacts
     from fedpriv.federation.task import PersonBounds
 
 

@@ -18,7 +18,7 @@ from fedpriv.strategies.common.building import Options, Positive
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fedpriv.data.tables.columns import ColumnFacts
+    from fedpriv.federation.table_task import ColumnFacts
 
 CORRELATION, SURVIVAL, TOTAL = "correlation", "survival", "total"
 
