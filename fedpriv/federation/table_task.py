@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.data.tables.columns import codes_norm
+from fedpriv.data.tables.columns import ColumnFacts, codes_norm
 from fedpriv.federation.task import Task
 from fedpriv.learning.losses import HuberRegression
 from fedpriv.learning.models import LinearModel
 
 if TYPE_CHECKING:
-    # Under this name for strategies, which see public facts and no table.
-    from fedpriv.data.tables.columns import ColumnFacts as ColumnFacts
     from fedpriv.federation.task import PersonBounds
+
+# The facts as well: strategies see them, and nothing that reads a table.
+__all__ = ["ColumnFacts", "TableTask", "table_task"]
 
 
 @dataclass(frozen=True, kw_only=True)
