@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.data.errors import import_optional
-from fedpriv.simulations.api.running import overrides, results_directory, stopped
+from fedpriv.simulations.api.running import carried_out, overrides
 from fedpriv.simulations.describe.experiment import read_description
 from fedpriv.simulations.describe.files import read_statistics
 from fedpriv.simulations.describe.pictures import picture
 from fedpriv.simulations.describe.words import in_words
 from fedpriv.simulations.run.files import read_json
-from fedpriv.simulations.run.launch import carry_through, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from matplotlib.figure import Figure
     from pandas import DataFrame
@@ -128,21 +127,9 @@ def describe(
         ValueError: If the experiment or the ledger refuses, with the message of the command line.
     """
     wanted = read_description(experiment, overrides(tables))
-    if release and out is None:
-        raise ValueError(
-            "out must be given with release = True, got None: a release is made once, and its "
-            "files are not for a temporary directory."
-        )
-    with results_directory(out) as directory:
-        session = open_session(
-            wanted,
-            out=directory,
-            release=release,
-            ledger=None if ledger is None else Path(ledger),
-            new_ledger=new_ledger,
-        )
-        if carry_through(session) is None:
-            raise KeyboardInterrupt(stopped("describe", directory, out))
+    with carried_out(
+        wanted, "describe", out=out, release=release, ledger=ledger, new_ledger=new_ledger
+    ) as directory:
         return Statistics(
             summary=read_json(directory / "result.json"),
             statistics=read_statistics(directory),

@@ -80,6 +80,25 @@ def _run(
     ledger: str | Path | None,
     new_ledger: bool,
 ) -> Result:
+    with carried_out(
+        wanted, "run", out=out, release=release, ledger=ledger, new_ledger=new_ledger
+    ) as directory:
+        result = Result.load(directory, own_code=True)
+    _leave_with(result, directory, out)
+    return result
+
+
+@contextmanager
+def carried_out(
+    wanted: Experiment,
+    command: str,
+    *,
+    out: str | Path | None,
+    release: bool,
+    ledger: str | Path | None,
+    new_ledger: bool,
+) -> Iterator[Path]:
+    """The directory of a run that was carried through; ``command`` is what resumes it."""
     if release and out is None:
         raise ValueError(
             "out must be given with release = True, got None: a release is made once, and its "
@@ -94,10 +113,8 @@ def _run(
             new_ledger=new_ledger,
         )
         if carry_through(session) is None:
-            raise KeyboardInterrupt(stopped("run", directory, out))
-        result = Result.load(directory, own_code=True)
-    _leave_with(result, directory, out)
-    return result
+            raise KeyboardInterrupt(stopped(command, directory, out))
+        yield directory
 
 
 def fit(

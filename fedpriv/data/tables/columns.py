@@ -26,6 +26,8 @@ from fedpriv.data.tables.schema import NumberColumn
 from fedpriv.data.tables.table_reader import TableReader
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fedpriv.data.tables.schema import Schema
 
 MISSING = 2.0
@@ -105,10 +107,21 @@ def read_columns(path: str | Path, schema: Schema, *, empty: bool = False) -> Da
     X = np.empty((source.rows, len(columns)), np.float32)
     for place, facts in enumerate(columns):
         X[:, place] = reader.described(facts.name, missing=MISSING)
+    return coded(path, schema, reader, columns, X)
+
+
+def coded(
+    path: Path,
+    schema: Schema,
+    reader: TableReader,
+    columns: tuple[ColumnFacts, ...],
+    X: NDArray[np.float32],
+) -> Dataset:
+    """A data set of codes, (n, c), with the parties and persons of a table; nothing to test on."""
     party, party_names = reader.parties()
     person = reader.persons()
     reader.raise_problems()
-    records = Records(X=X, y=np.zeros(source.rows, np.float32), party=party, person=person)
+    records = Records(X=X, y=np.zeros(len(X), np.float32), party=party, person=person)
     return Dataset(
         name=path.stem,
         task="regression",

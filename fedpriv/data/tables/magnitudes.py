@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.data.dataset import Dataset, Records, no_records
-from fedpriv.data.tables.columns import ColumnFacts, codes_norm
+from fedpriv.data.tables.columns import ColumnFacts, coded
 from fedpriv.data.tables.readers import read_source
 from fedpriv.data.tables.table_reader import TableReader
 
 if TYPE_CHECKING:
+    from fedpriv.data.dataset import Dataset
     from fedpriv.data.tables.schema import Schema
 
 _POWERS = tuple(2.0**k for k in range(-10, 41))
@@ -51,18 +51,4 @@ def read_magnitudes(
         codes = np.searchsorted(EDGES, values, side="right")
         codes[np.isnan(values)] = columns[place].codes - 1
         X[:, place] = codes
-    reader = TableReader(schema, source)
-    party, party_names = reader.parties()
-    person = reader.persons()
-    reader.raise_problems()
-    records = Records(X=X, y=np.zeros(source.rows, np.float32), party=party, person=person)
-    return Dataset(
-        name=path.stem,
-        task="regression",
-        train=records.take(~reader.dropped),
-        test=no_records(len(names), "regression"),
-        feature_names=names,
-        max_norm=codes_norm(columns),
-        party_names=party_names,
-        schema=schema,
-    )
+    return coded(path, schema, TableReader(schema, source), columns, X)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from math import floor, log2, sqrt
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.privacy.planning.calibration import calibrate
-from fedpriv.privacy.planning.fixed_plan import FixedPlan
-from fedpriv.privacy.planning.plan import grid_sensitivity, require_sizes
+from fedpriv.privacy.planning.single import single_plan
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
 
 _INFLATION = 1e-3  # of the sensitivity, for rounding to the grid
 
@@ -49,32 +47,17 @@ def statistics_plan(
         adjacency: which data sets are compared.
         unit: whose privacy ``sensitivity`` is stated for.
     """
-    relation, whose = Adjacency(adjacency), Unit(unit)
-    require_sizes(sizes)
     if budget.delta == 0:
         raise ValueError("delta must be positive for statistics, got 0: their noise is Gaussian.")
-    moved = grid_sensitivity(sensitivity, dimension=width, step=step)
-    calibrated = calibrate(
-        epsilon=budget.epsilon, delta=budget.delta, rounds=1, adjacency=relation, unit=whose
-    )
-    (multiplier,) = calibrated.noise_multipliers
-    return FixedPlan(
+    return single_plan(
         strategy="describe",
         query="sums over its records of counts, moments and cells whose bounds are declared",
         released="the sums over all parties, with noise",
         budget=budget,
-        mechanisms=(
-            GaussianMechanism(
-                sensitivity=moved,
-                stddev=multiplier / relation.sum_sensitivity * moved,
-                adjacency=relation,
-                unit=whose,
-            ),
-        ),
-        parties=len(sizes),
-        records=sum(sizes),
-        smallest_party=min(sizes),
-        dimension=width,
+        sensitivity=sensitivity,
+        width=width,
+        sizes=sizes,
         step=step,
-        accountant=calibrated.accountant,
+        adjacency=adjacency,
+        unit=unit,
     )
