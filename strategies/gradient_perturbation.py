@@ -28,11 +28,11 @@ from fedpriv.learning.optimisers import Averaged
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.auto import auto_clip, travel_rate
 from fedpriv.strategies.common.building import (
-    HEAVY_L2,
-    LIGHT_L2,
     Positive,
     Setup,
     StrategyInfo,
+    heavy_l2,
+    light_l2,
 )
 from fedpriv.strategies.common.growing import GrowingOptions, SamplingOption, plan_growing
 from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
@@ -158,7 +158,7 @@ class GradientPerturbation(SumStrategy):
 
 def _auto_l2(options: GradientOptions) -> float:
     """λ: no more than descent needs, but for schedules whose theorem rests on it."""
-    return HEAVY_L2 if follows_from_a_theorem(options.schedule) else LIGHT_L2
+    return (heavy_l2 if follows_from_a_theorem(options.schedule) else light_l2)(options)
 
 
 INFO = StrategyInfo(

@@ -51,6 +51,7 @@ from fedpriv.strategies.common.building import (
     Setup,
     Share,
     StrategyInfo,
+    light_l2,
 )
 from fedpriv.strategies.common.optimiser import pack, unpack
 from fedpriv.strategies.common.second_order_plans import (
@@ -174,6 +175,7 @@ INFO = StrategyInfo(
     options=SecondOrderOptions,
     shares=True,
     units=(Unit.RECORD, Unit.PERSON),
+    auto_l2=light_l2,
 )
 
 

@@ -53,6 +53,11 @@ def heavy_l2(options: Any) -> float:
     return HEAVY_L2
 
 
+def light_l2(options: Any) -> float:
+    """λ of a strategy whose noise does not grow with 1/λ."""
+    return LIGHT_L2
+
+
 class Options(BaseModel):
     """Options of a strategy, as an experiment file states them; unknown ones are refused."""
 

@@ -101,6 +101,7 @@ def test_a_run_without_noise_takes_the_longest_stable_step() -> None:
         ([], 1e-5),
         (["strategy.schedule=dynamic"], 1e-3),
         (["strategy.name=output-perturbation"], 1e-3),
+        (["strategy.name=second-order"], 1e-5),
         (["model.name=huber-svm"], 1e-5),
         (["model.name=mlp", "strategy.learning_rate=0.1"], 1e-3),
         (["model.l2=0.25"], 0.25),
