@@ -103,6 +103,7 @@ def test_a_server_that_lies_and_ships_code_gets_what_it_was_due_and_nothing_else
 ) -> None:
     """Parties take the run config from the bundle with the hostile code, and nothing besides."""
     before, trace = paid(live), tmp_path / "trace"
+    earlier = {folder.root.name: len(refusals(live, folder)) for folder in live.parties}
     lies = {"north": ("less noise", ""), "south": ("larger clip", ""), "west": ("", "other model")}
     for name, each in lies.items():
         fates.lie(live.party(name).root, *each)
@@ -121,9 +122,11 @@ def test_a_server_that_lies_and_ships_code_gets_what_it_was_due_and_nothing_else
         ),
         ("west", "release 0 of this run was answered already"),
     ):
-        *_, last = refusals(live, live.party(name))
-        assert rule in last
-        assert read_costs(directory)["exchanges"]["refusals"][last] == 1
+        # On a slow machine a smaller sum may be asked for, and refused, besides.
+        (told,) = (
+            said for said in refusals(live, live.party(name))[earlier[name] :] if rule in said
+        )
+        assert read_costs(directory)["exchanges"]["refusals"][told] == 1
     assert paid(live) == {name: count + 1 for name, count in before.items()}
     for folder in live.parties:
         with Ledger.open(read_party(folder.policy).ledger, read_only=True) as ledger:
