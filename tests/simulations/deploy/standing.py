@@ -49,7 +49,7 @@ FOUR = (*NAMES, "east")  # the fewest that may miss one
 HELD = (*SIZES, 45)
 EXPERIMENT: dict[str, Any] = {
     "model": {"l2": 0.01},
-    "strategy": {"name": "gradient-perturbation", "rounds": 1, "learning_rate": 1.0},
+    "strategy": {"name": "gradient-perturbation", "rounds": 1, "clip": 1.0, "learning_rate": 1.0},
     "privacy": {"epsilon": 100000.0},
     "run": {"engine": "deployment", "secure_aggregation": "active"},
 }
