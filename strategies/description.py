@@ -135,7 +135,8 @@ def reach_of(design: Design, task: TableTask, per_person: PerPerson) -> float:
     records = 1
     if task.persons is not None and per_person == "records":
         records = task.persons.records or 1
-    return room(task) * task.records * records * design.largest * (1 + 2.0**-20)
+    units = sum(count * room(task, size) for size, count in task.size_counts.items())
+    return units * records * design.largest * (1 + 2.0**-20)
 
 
 def build(setup: Setup, options: DescribeOptions) -> Description:

@@ -69,8 +69,8 @@ class StatisticsQuery(Query):
         return self.design.width
 
     def reach(self, task: Task, size: int) -> float:
-        """Of `room` times as many units as the size says: a count must not be cut at it."""
-        return room(task) * size * self._records(task) * self.design.largest
+        """Of all units that `room` has place for: a count must not be cut at it."""
+        return room(task, size) * self._records(task) * self.design.largest
 
     def _records(self, task: Task) -> int:
         """By how many records' vectors a person moves the sum of a party."""
@@ -107,9 +107,16 @@ class StatisticsQuery(Query):
         """Sums always exist."""
 
 
-def room(task: Task) -> int:
-    """So many times its declared number of records, or persons, a party's counts may reach."""
-    return HEADROOM if task.persons is None else _ROOM_FOR_PERSONS
+def room(task: Task, size: int) -> int:
+    """How many records, or persons, the counts of a party of ``size`` have place for.
+
+    Who is exchanged may leave one party and join another, but where all records stay in place. A
+    party may then hold all there are, whatever was declared of it alone: one number for all, or a
+    hash, says next to nothing about a single party.
+    """
+    if task.in_place:
+        return HEADROOM * size
+    return max(HEADROOM * task.records, _ROOM_FOR_PERSONS * size if task.persons else 0)
 
 
 def statistics_sensitivity(
@@ -119,17 +126,18 @@ def statistics_sensitivity(
 
     Each party counts in integers, which is exact, and then multiplies by weights: rounding adds
     2⁻⁵² times the largest count before and after, in every coordinate of every answer that changes.
-    Answers are clamped at `room` times what the size says. A record changes one answer, which the
-    clamp moves no further. A person who is exchanged may leave one party and join another, and what
-    cancels in their sum does not if one of the two is clamped: hence the wide room for persons.
+    Answers are clamped at `room`. A record that stays in place, or joins, or leaves, changes one
+    answer, which the clamp moves no further. Who is exchanged may otherwise leave one party and
+    join another, and what cancels in their sum does not if one of the two is clamped: hence the
+    wide room.
     All but one of the grid's √d·step are part of the result, since whoever plans a release adds
     that of one answer.
     """
     unit = Unit.RECORD if task.persons is None else Unit.PERSON
     parties = 1 if task.persons is None else task.persons.parties
     moved = design.sensitivity(adjacency, unit=unit, records=records, parties=parties)
-    answers = 1 if task.persons is None else changes(task, adjacency)
-    reach = room(task) * task.largest * records * design.largest
+    answers = 1 if task.in_place else changes(task, adjacency)
+    reach = room(task, task.largest) * records * design.largest
     rounding = answers * reach * 2.0**-51 + (answers - 1) * step
     return nextafter(moved + rounding * sqrt(design.width), inf)
 
