@@ -285,6 +285,19 @@ def rewritten(folder: Path, change: Any) -> None:
     (folder / "schema.toml").write_text(to_toml(schema))
 
 
+def test_a_description_is_of_test_records_too_and_its_statement_says_nothing_else(
+    tmp_path: Path,
+) -> None:
+    experiment = written(tmp_path, study(300).assign(fold=["a", "b", "c"] * 100), privacy=EXACT)
+    schema = tomllib.loads((tmp_path / "schema.toml").read_text())
+    schema = {"test_column": "fold", "test_values": ["c"], **schema}
+    (tmp_path / "schema.toml").write_text(to_toml(schema))
+    found = fedpriv.describe(experiment, privacy={"epsilon": 1.0}, describe={"bins": 8})
+    assert found.statistics["total"]["count"] == 300
+    assert "tested on" not in found.statement
+    assert "'fold'" not in found.statement
+
+
 def test_a_column_may_be_called_what_a_statistic_is(tmp_path: Path) -> None:
     """Its blocks stood in place of the total, which was missed when all was paid for."""
     names = {"age": "total", "weight": "correlation"}
