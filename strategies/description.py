@@ -15,7 +15,12 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import finest_grid, grid_of
 from fedpriv.federation.queries.kinds import StatisticsQuery
-from fedpriv.federation.queries.statistics import check_block, room, statistics_sensitivity
+from fedpriv.federation.queries.statistics import (
+    check_block,
+    columns_digest,
+    room,
+    statistics_sensitivity,
+)
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.planning.noise_free import NoiseFree
@@ -95,6 +100,7 @@ class Description(SumStrategy):
             share=share_of(self._mechanism),
             design=self.design,
             per_person=self.per_person,
+            columns=columns_digest(self.design, self.task.columns),
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:

@@ -6,7 +6,9 @@ codes (`fedpriv.data.tables.columns`); a query about others than the party's sch
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from hashlib import sha256
 from math import inf, nextafter, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -20,7 +22,7 @@ from fedpriv.privacy.planning.statistics_design import Design
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from fedpriv.data.tables.columns import ColumnFacts
     from fedpriv.federation.task import Task
@@ -44,6 +46,9 @@ class StatisticsQuery(Query):
     Attributes:
         design: The blocks.
         per_person: "mean" or "records"; of no effect but for persons.
+        columns: `columns_digest` of what the server takes the columns for: a party whose schema has
+            other ranges or values for them, or another order, would count something else. Empty if
+            that is not to be compared.
     """
 
     kind: ClassVar[str] = "statistics"
@@ -55,6 +60,7 @@ class StatisticsQuery(Query):
     own_noise: ClassVar[None] = None
     design: Design = field(metadata=read_by(Design.read, optional=False))
     per_person: PerPerson = "mean"
+    columns: str = ""
 
     def __post_init__(self) -> None:
         Query.__post_init__(self)
@@ -101,10 +107,23 @@ class StatisticsQuery(Query):
             raise ValueError("statistics are of a table: this party was asked to learn a model.")
         for block in self.design.blocks:
             check_block(block, task.columns)
+        if self.columns and self.columns != columns_digest(self.design, task.columns):
+            raise ValueError(
+                "columns must be described alike everywhere, by name, range, values and order, and "
+                "the schema of this party differs from the server's: agree on one schema."
+            )
         self._records(task)
 
     def check_certain(self, task: Task) -> None:
         """Sums always exist."""
+
+
+def columns_digest(design: Design, columns: Sequence[ColumnFacts]) -> str:
+    """SHA-256 of what is publicly known of the columns that a design is computed from."""
+    used = sorted({index for block in design.blocks for index in block.columns})
+    facts = [(index, columns[index]) for index in used]
+    told = [[i, each.name, float(each.low), float(each.high), *each.values] for i, each in facts]
+    return sha256(json.dumps(told).encode()).hexdigest()
 
 
 def room(task: Task, size: int) -> int:

@@ -147,6 +147,17 @@ def test_what_a_party_does_not_answer(
     )
 
 
+def test_parties_with_other_bounds_are_not_added_up(federation: Describing, tmp_path: Path) -> None:
+    """North's ages would be halves of what the others count, and nobody would know."""
+    schema = federation.home("north") / "schema.toml"
+    values = tomllib.loads(schema.read_text())
+    values["columns"]["age"]["max"] *= 2
+    schema.write_text(to_toml(values))
+    with pytest.raises(RuntimeError, match="agree on one schema"):
+        federation.run(tmp_path / "runs" / "one")
+    assert not (federation.home("north") / "north.ledger").exists()
+
+
 def test_a_party_must_be_willing(tmp_path: Path) -> None:
     for policy in ({"strategies": ["describe"]}, {"queries": ["statistics"]}):
         folder = tmp_path / "-".join(policy)

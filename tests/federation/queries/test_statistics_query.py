@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -16,6 +17,7 @@ from fedpriv.federation.party.party import Party
 from fedpriv.federation.party.statistics import party_statistics, shares_of_records
 from fedpriv.federation.queries.encoding import from_bytes, to_bytes
 from fedpriv.federation.queries.kinds import StatisticsQuery
+from fedpriv.federation.queries.statistics import columns_digest
 from fedpriv.federation.table_task import TableTask, table_task
 from fedpriv.federation.task import PersonBounds
 from fedpriv.privacy.adjacency import Adjacency
@@ -219,6 +221,26 @@ def test_bounds_follow_from_public_facts() -> None:
     # Four answers change, and each is rounded to the grid; one of them is counted elsewhere.
     whole = 2 * sqrt(max(DESIGN.exchanging, DESIGN.joining))
     assert stated == pytest.approx(whole + 3 * sqrt(DESIGN.width) * GRID.step, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"columns": (replace(COLUMNS[0], high=120), COLUMNS[1])},
+        {"columns": (replace(COLUMNS[0], name="dose"), COLUMNS[1])},
+        {"columns": (COLUMNS[0], replace(COLUMNS[1], values=("m", "f")))},
+    ],
+)
+def test_a_party_that_takes_a_column_for_something_else_refuses(changed: dict[str, Any]) -> None:
+    """Its counts would be added to those of others, and mean something else."""
+    task, policy = table_task(COLUMNS, sizes=(50, 90)), Policy(unpaid=True)
+    query = asked(columns=columns_digest(DESIGN, COLUMNS))
+    assert to_bytes(from_bytes(to_bytes(query))) == to_bytes(query)
+    check_query(query, task, policy)
+    with pytest.raises(QueryRefused, match="agree on one schema"):
+        check_query(query, replace(task, **changed), policy)
+    more = replace(task, columns=(*COLUMNS, ColumnFacts(name="dose")))
+    check_query(query, more, policy)  # what is not asked for may differ
 
 
 def test_what_a_party_does_not_have_is_refused() -> None:
