@@ -80,8 +80,13 @@ def codes_norm(columns: tuple[ColumnFacts, ...]) -> float:
     return hypot(*(column.largest for column in columns))
 
 
-def read_columns(path: str | Path, schema: Schema, *, empty: bool = False) -> Dataset:
+def read_columns(
+    path: str | Path, schema: Schema, *, empty: bool = False, tested: bool = True
+) -> Dataset:
     """Read a CSV or Parquet file as columns of codes, for `described_columns`, with no labels.
+
+    Of all records; without those that the schema's public ``test_column`` sets apart if not
+    ``tested``, as a deployed party does, whose roster does not count them.
 
     Raises:
         DataError: If the file cannot be read or breaks a rule of the schema, as in `read_table`; a
@@ -109,10 +114,11 @@ def read_columns(path: str | Path, schema: Schema, *, empty: bool = False) -> Da
     person = reader.persons()
     reader.raise_problems()
     records = Records(X=X, y=np.zeros(source.rows, np.float32), party=party, person=person)
+    left_out = reader.dropped if tested else reader.dropped | reader.tested()
     return Dataset(
         name=path.stem,
         task="regression",
-        train=records.take(~reader.dropped),
+        train=records.take(~left_out),
         test=no_records(len(columns), "regression"),
         feature_names=tuple(column.name for column in columns),
         max_norm=codes_norm(columns),
