@@ -15,7 +15,12 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import finest_grid, grid_of
 from fedpriv.federation.queries.kinds import StatisticsQuery
-from fedpriv.federation.queries.statistics import check_block, room, statistics_sensitivity
+from fedpriv.federation.queries.statistics import (
+    check_block,
+    columns_digest,
+    room,
+    statistics_sensitivity,
+)
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.planning.noise_free import NoiseFree
@@ -95,6 +100,7 @@ class Description(SumStrategy):
             share=share_of(self._mechanism),
             design=self.design,
             per_person=self.per_person,
+            columns=columns_digest(self.design, self.task.columns),
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:
@@ -135,7 +141,8 @@ def reach_of(design: Design, task: TableTask, per_person: PerPerson) -> float:
     records = 1
     if task.persons is not None and per_person == "records":
         records = task.persons.records or 1
-    return room(task) * task.records * records * design.largest * (1 + 2.0**-20)
+    units = sum(count * room(task, size) for size, count in task.size_counts.items())
+    return units * records * design.largest * (1 + 2.0**-20)
 
 
 def build(setup: Setup, options: DescribeOptions) -> Description:

@@ -113,6 +113,8 @@ def _facts(
 ) -> RunFacts:
     experiment = prepared.experiment
     deployed = experiment.run.engine == "deployment"
+    # Deployed parties have schemas of their own; a description is of all records.
+    untested = deployed or experiment.describing
     return RunFacts(
         run=run,
         data=experiment.data.title,
@@ -132,8 +134,7 @@ def _facts(
         guests=tuple(map(_guest_sentence, experiment.guest_code)),
         assumptions=(
             *assumptions(experiment, prepared.info, loss=prepared.task.loss),
-            # Deployed parties have schemas of their own.
-            *(() if deployed else of_a_test_column(prepared.data.dataset.schema)),
+            *(() if untested else of_a_test_column(prepared.data.dataset.schema)),
         ),
         # A simulation can be repeated to the letter, hence carries no date.
         date=None if simulated else datetime.now(tz=UTC).date().isoformat(),

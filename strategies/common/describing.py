@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from fedpriv.privacy.planning.statistics_blocks import Block
-from fedpriv.strategies.common.building import Options, Positive
+from fedpriv.strategies.common.building import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,9 @@ CORRELATION, SURVIVAL, TOTAL = "correlation", "survival", "total"
 Names = tuple[str, ...]
 Edges = Annotated[tuple[float, ...], Field(min_length=1)]
 Chance = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(ge=1e-9, le=1e9)]
+
+_WIDEST = 1e100  # of a range: its square, and that of noise in its unit, must be finite
 
 
 class SurvivalOptions(Options):
@@ -75,7 +78,7 @@ class DescribeOptions(Options):
     correlation: Names = ()
     tables: tuple[tuple[str, str], ...] = ()
     survival: SurvivalOptions | None = None
-    weights: dict[str, Positive] = Field(default_factory=dict)
+    weights: dict[str, Share] = Field(default_factory=dict)
     magnitudes: Names = ()
     per_person: Literal["mean", "records"] = "mean"
 
@@ -102,32 +105,34 @@ def items_of(
         total: Whether the number of records, or persons, is private, and so has to be paid for.
     """
     finder = _Finder(columns)
-    named: dict[str, list[Block]] = {TOTAL: [Block(kind="total")]} if total else {}
+    # Not by name: a column may be called "total", too.
+    named: list[tuple[str, list[Block]]] = [(TOTAL, [Block(kind="total")])] if total else []
     chosen = [facts.name for facts in columns] if options.columns is None else options.columns
     for name in (*options.edges, *(name for name in options.correlation)):
         finder.number(name)
     for name in dict.fromkeys(chosen):
         blocks = _of_column(name, finder, options)
         if blocks:
-            named[name] = blocks
+            named.append((name, blocks))
     if options.correlation:
         indices = tuple(finder.number(name) for name in options.correlation)
-        named[CORRELATION] = [Block(kind="covariance", columns=indices)]
-    for first, second in options.tables:
+        named.append((CORRELATION, [Block(kind="covariance", columns=indices)]))
+    for first, second in dict.fromkeys(options.tables):
         pair = (finder.category(first), finder.category(second))
         cells = tuple(len(columns[index].values) for index in pair)
-        named[table_name(first, second)] = [Block(kind="table", columns=pair, cells=cells)]
+        block = Block(kind="table", columns=pair, cells=cells)
+        named.append((table_name(first, second), [block]))
     if options.survival is not None:
-        named[SURVIVAL] = [_survival(options.survival, finder)]
-    for name in options.weights:
-        if name not in named:
-            raise ValueError(
-                f"describe.weights must be of what is described, got {name!r}.{_near(name, named)}"
-            )
-    if not named or list(named) == [TOTAL]:
+        named.append((SURVIVAL, [_survival(options.survival, finder)]))
+    if len(named) == total:
         raise ValueError("describe must ask for something: every statistic is left out.")
-    shares = {i: options.weights[name] for i, name in enumerate(named) if name in options.weights}
-    return list(named.values()), shares
+    names = [name for name, _ in named]
+    for name in options.weights:
+        if names.count(name) != 1:
+            hint = _near(name, names) if name not in names else " A column is called that as well."
+            raise ValueError(f"describe.weights must be of what is described, got {name!r}.{hint}")
+    shares = {i: options.weights[name] for i, name in enumerate(names) if name in options.weights}
+    return [blocks for _, blocks in named], shares
 
 
 def table_name(first: str, second: str) -> str:
@@ -198,6 +203,12 @@ class _Finder:
             raise ValueError(
                 f"describe must name columns that the schema describes, got {name!r}."
                 f"{_near(name, self._places)}"
+            )
+        facts = self.columns[self._places[name]]
+        if facts.high - facts.low > _WIDEST:
+            raise ValueError(
+                f"column {name!r} must have a range of at most {_WIDEST:g} to be described, got "
+                f"[{facts.low:g}, {facts.high:g}]: declare narrower bounds, or change its unit."
             )
         return self._places[name]
 

@@ -82,8 +82,13 @@ def codes_norm(columns: tuple[ColumnFacts, ...]) -> float:
     return hypot(*(column.largest for column in columns))
 
 
-def read_columns(path: str | Path, schema: Schema, *, empty: bool = False) -> Dataset:
+def read_columns(
+    path: str | Path, schema: Schema, *, empty: bool = False, tested: bool = True
+) -> Dataset:
     """Read a CSV or Parquet file as columns of codes, for `described_columns`, with no labels.
+
+    Of all records; without those that the schema's public ``test_column`` sets apart if not
+    ``tested``, as a deployed party does, whose roster does not count them.
 
     Raises:
         DataError: If the file cannot be read or breaks a rule of the schema, as in `read_table`; a
@@ -107,7 +112,7 @@ def read_columns(path: str | Path, schema: Schema, *, empty: bool = False) -> Da
     X = np.empty((source.rows, len(columns)), np.float32)
     for place, facts in enumerate(columns):
         X[:, place] = reader.described(facts.name, missing=MISSING)
-    return coded(path, schema, reader, columns, X)
+    return coded(path, schema, reader, columns, X, tested=tested)
 
 
 def coded(
@@ -116,16 +121,19 @@ def coded(
     reader: TableReader,
     columns: tuple[ColumnFacts, ...],
     X: NDArray[np.float32],
+    *,
+    tested: bool = True,
 ) -> Dataset:
     """A data set of codes, (n, c), with the parties and persons of a table; nothing to test on."""
     party, party_names = reader.parties()
     person = reader.persons()
     reader.raise_problems()
     records = Records(X=X, y=np.zeros(len(X), np.float32), party=party, person=person)
+    left_out = reader.dropped if tested else reader.dropped | reader.tested()
     return Dataset(
         name=path.stem,
         task="regression",
-        train=records.take(~reader.dropped),
+        train=records.take(~left_out),
         test=no_records(len(columns), "regression"),
         feature_names=tuple(column.name for column in columns),
         max_norm=codes_norm(columns),

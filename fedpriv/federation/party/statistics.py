@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _PIECE = 1 << 14  # records at a time: sums of so many are below 2⁵³, hence exact in float64
 _FINE, _COARSE = 16, 13  # bits of a number; the latter where records of a person are averaged
 _SHARE = 12  # bits of the share of a record in a person's average
+_LOW = 53  # bits of the lower part of a sum
 
 
 def shares_of_records(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -82,18 +83,35 @@ def party_statistics(
     used = sorted({column for block in design.blocks for column in block.columns})
     place = {column: row for row, column in enumerate(used)}
     for party, (first, last) in enumerate(itertools.pairwise(bounds)):
-        totals = [np.zeros(part.block.width, np.int64) for part in parts]
+        totals = [_Total(part.block.width) for part in parts]
         for start in range(first, last, _PIECE):
             rows = slice(start, min(start + _PIECE, last))
             piece = np.ascontiguousarray(codes[rows][:, used].T)
             share = None if shares is None else shares[rows].astype(np.float64)
             for index, part in enumerate(parts):
                 columns = [piece[place[column]] for column in part.block.columns]
-                totals[index] += part.count(columns, share, rows.stop - rows.start)
+                totals[index].add(part.count(columns, share, rows.stop - rows.start))
         answers[party] = np.concatenate(
-            [part.weighed(total) for part, total in zip(parts, totals, strict=True)]
+            [part.weighed(total.rounded()) for part, total in zip(parts, totals, strict=True)]
         )
     return answers
+
+
+class _Total:
+    """Sums of integers below 2⁵³, of any number of them: squares of many records pass 2⁶³."""
+
+    def __init__(self, width: int) -> None:
+        self._low, self._high = np.zeros(width, np.int64), np.zeros(width, np.int64)
+
+    def add(self, numbers: NDArray[np.int64]) -> None:
+        """Add one number to each; the lower part stays below 2⁵³, and is not negative."""
+        self._low += numbers
+        self._high += self._low >> _LOW
+        self._low &= (1 << _LOW) - 1
+
+    def rounded(self) -> Numbers:
+        """Each sum in float64, rounded once: both parts, and the product, are exact."""
+        return np.asarray(self._high * 2.0**_LOW + self._low, np.float64)
 
 
 class _Counter:
@@ -123,7 +141,7 @@ class _Counter:
         """Sums over some records; whole numbers, below 2⁵³."""
         return self._sums(columns, share, records).astype(np.int64)
 
-    def weighed(self, total: NDArray[np.int64]) -> Numbers:
+    def weighed(self, total: Numbers) -> Numbers:
         """What the party answers."""
         unit, d = 2.0**-self._bits, len(self.block.columns)
         scale = np.full(len(total), self.block.weight * self._share)

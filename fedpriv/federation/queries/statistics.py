@@ -6,7 +6,9 @@ codes (`fedpriv.data.tables.columns`); a query about others than the party's sch
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from hashlib import sha256
 from math import inf, nextafter, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -20,7 +22,7 @@ from fedpriv.privacy.planning.statistics_design import Design
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from fedpriv.data.tables.columns import ColumnFacts
     from fedpriv.federation.task import Task
@@ -44,6 +46,9 @@ class StatisticsQuery(Query):
     Attributes:
         design: The blocks.
         per_person: "mean" or "records"; of no effect but for persons.
+        columns: `columns_digest` of what the server takes the columns for: a party whose schema has
+            other ranges or values for them, or another order, would count something else. Empty if
+            that is not to be compared.
     """
 
     kind: ClassVar[str] = "statistics"
@@ -55,6 +60,7 @@ class StatisticsQuery(Query):
     own_noise: ClassVar[None] = None
     design: Design = field(metadata=read_by(Design.read, optional=False))
     per_person: PerPerson = "mean"
+    columns: str = ""
 
     def __post_init__(self) -> None:
         Query.__post_init__(self)
@@ -69,8 +75,8 @@ class StatisticsQuery(Query):
         return self.design.width
 
     def reach(self, task: Task, size: int) -> float:
-        """Of `room` times as many units as the size says: a count must not be cut at it."""
-        return room(task) * size * self._records(task) * self.design.largest
+        """Of all units that `room` has place for: a count must not be cut at it."""
+        return room(task, size) * self._records(task) * self.design.largest
 
     def _records(self, task: Task) -> int:
         """By how many records' vectors a person moves the sum of a party."""
@@ -101,15 +107,35 @@ class StatisticsQuery(Query):
             raise ValueError("statistics are of a table: this party was asked to learn a model.")
         for block in self.design.blocks:
             check_block(block, task.columns)
+        if self.columns and self.columns != columns_digest(self.design, task.columns):
+            raise ValueError(
+                "columns must be described alike everywhere, by name, range, values and order, and "
+                "the schema of this party differs from the server's: agree on one schema."
+            )
         self._records(task)
 
     def check_certain(self, task: Task) -> None:
         """Sums always exist."""
 
 
-def room(task: Task) -> int:
-    """So many times its declared number of records, or persons, a party's counts may reach."""
-    return HEADROOM if task.persons is None else _ROOM_FOR_PERSONS
+def columns_digest(design: Design, columns: Sequence[ColumnFacts]) -> str:
+    """SHA-256 of what is publicly known of the columns that a design is computed from."""
+    used = sorted({index for block in design.blocks for index in block.columns})
+    facts = [(index, columns[index]) for index in used]
+    told = [[i, each.name, float(each.low), float(each.high), *each.values] for i, each in facts]
+    return sha256(json.dumps(told).encode()).hexdigest()
+
+
+def room(task: Task, size: int) -> int:
+    """How many records, or persons, the counts of a party of ``size`` have place for.
+
+    Who is exchanged may leave one party and join another, but where all records stay in place. A
+    party may then hold all there are, whatever was declared of it alone: one number for all, or a
+    hash, says next to nothing about a single party.
+    """
+    if task.in_place:
+        return HEADROOM * size
+    return max(HEADROOM * task.records, _ROOM_FOR_PERSONS * size if task.persons else 0)
 
 
 def statistics_sensitivity(
@@ -119,17 +145,18 @@ def statistics_sensitivity(
 
     Each party counts in integers, which is exact, and then multiplies by weights: rounding adds
     2⁻⁵² times the largest count before and after, in every coordinate of every answer that changes.
-    Answers are clamped at `room` times what the size says. A record changes one answer, which the
-    clamp moves no further. A person who is exchanged may leave one party and join another, and what
-    cancels in their sum does not if one of the two is clamped: hence the wide room for persons.
+    Answers are clamped at `room`. A record that stays in place, or joins, or leaves, changes one
+    answer, which the clamp moves no further. Who is exchanged may otherwise leave one party and
+    join another, and what cancels in their sum does not if one of the two is clamped: hence the
+    wide room.
     All but one of the grid's √d·step are part of the result, since whoever plans a release adds
     that of one answer.
     """
     unit = Unit.RECORD if task.persons is None else Unit.PERSON
     parties = 1 if task.persons is None else task.persons.parties
     moved = design.sensitivity(adjacency, unit=unit, records=records, parties=parties)
-    answers = 1 if task.persons is None else changes(task, adjacency)
-    reach = room(task) * task.largest * records * design.largest
+    answers = 1 if task.in_place else changes(task, adjacency)
+    reach = room(task, task.largest) * records * design.largest
     rounding = answers * reach * 2.0**-51 + (answers - 1) * step
     return nextafter(moved + rounding * sqrt(design.width), inf)
 

@@ -147,6 +147,32 @@ def test_what_a_party_does_not_answer(
     )
 
 
+def test_parties_with_other_bounds_are_not_added_up(federation: Describing, tmp_path: Path) -> None:
+    """North's ages would be halves of what the others count, and nobody would know."""
+    schema = federation.home("north") / "schema.toml"
+    values = tomllib.loads(schema.read_text())
+    values["columns"]["age"]["max"] *= 2
+    schema.write_text(to_toml(values))
+    with pytest.raises(RuntimeError, match="agree on one schema"):
+        federation.run(tmp_path / "runs" / "one")
+    assert not (federation.home("north") / "north.ledger").exists()
+
+
+def test_records_that_are_set_apart_for_testing_are_not_described(
+    federation: Describing, tmp_path: Path
+) -> None:
+    """The roster does not count them: their party would refuse, for having too many."""
+    home = federation.home("north")
+    header, *rows = (home / "records.csv").read_text().splitlines()
+    marked = [f"{header},fold", *(f"{row},learn" for row in rows), f"{rows[0]},test"]
+    (home / "records.csv").write_text("\n".join(marked) + "\n")
+    values = tomllib.loads((home / "schema.toml").read_text())
+    apart = {"test_column": "fold", "test_values": ["test"], **values}
+    (home / "schema.toml").write_text(to_toml(apart))
+    federation.run(tmp_path / "runs" / "one")
+    assert len(federation.reserved("north")) == 1
+
+
 def test_a_party_must_be_willing(tmp_path: Path) -> None:
     for policy in ({"strategies": ["describe"]}, {"queries": ["statistics"]}):
         folder = tmp_path / "-".join(policy)

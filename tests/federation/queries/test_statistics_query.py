@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -13,8 +14,10 @@ from fedpriv.data import Persons, Records
 from fedpriv.data.tables.columns import MISSING, ColumnFacts
 from fedpriv.federation.party.guard import Policy, QueryRefused, check_query
 from fedpriv.federation.party.party import Party
+from fedpriv.federation.party.statistics import party_statistics, shares_of_records
 from fedpriv.federation.queries.encoding import from_bytes, to_bytes
 from fedpriv.federation.queries.kinds import StatisticsQuery
+from fedpriv.federation.queries.statistics import columns_digest
 from fedpriv.federation.table_task import TableTask, table_task
 from fedpriv.federation.task import PersonBounds
 from fedpriv.privacy.adjacency import Adjacency
@@ -123,6 +126,17 @@ def test_a_person_is_the_average_of_that_persons_records() -> None:
     assert total == pytest.approx([4], abs=1e-4)
 
 
+def test_squares_of_a_whole_country_do_not_wrap_around() -> None:
+    """2²⁵ persons at the end of the range, each averaged: the sum of their squares is 2⁶³ units."""
+    many = 1 << 25
+    codes = np.broadcast_to(np.ones((1, 1), np.float32), (many, 1))
+    shares = np.broadcast_to(shares_of_records(np.ones(1, np.int64)), many)
+    design = Design(blocks=(Block(kind="moments", columns=(0,)),))
+    ((mean, square),) = party_statistics(design, codes, [0, many], categories=[0], shares=shares)
+    assert mean == pytest.approx(0.61 * many, rel=1e-15)
+    assert square == many
+
+
 def test_an_answer_stays_within_twice_what_is_declared() -> None:
     """So that a sum cannot wrap around; fewer declared than there are is cut, and not refused."""
     task = table_task(COLUMNS, sizes=(1,), headroom=2.0, in_place=False)
@@ -131,16 +145,12 @@ def test_an_answer_stays_within_twice_what_is_declared() -> None:
     assert total == pytest.approx([min(5.0, 2 * most / DESIGN.blocks[0].weight)], abs=1e-3)
 
 
-@pytest.mark.parametrize(("times", "bounded"), [(64, True), (2, False)])
-def test_a_person_who_changes_parties_is_bounded_where_too_few_are_declared(
-    times: int, bounded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What cancels in a sum of two answers does not if one is clamped: with little room, it shows.
+def moved_to_another_party(sizes: tuple[int, ...], *, many: int) -> tuple[float, float]:
+    """How far the sum moves, and how far it may, if one of ``many`` at a party is exchanged.
 
-    One with +1 leaves a party of many, and one with −1 joins another: both count in the total.
+    One with +1 leaves them, and one with −1 joins another party: both count in the total.
     """
-    monkeypatch.setattr("fedpriv.federation.queries.statistics._ROOM_FOR_PERSONS", times)
-    task = table_task(COLUMNS[:1], sizes=(1, 1), in_place=False, persons=PersonBounds())
+    task = table_task(COLUMNS[:1], sizes=sizes, in_place=False, persons=PersonBounds())
     items = [[Block(kind="total")], [Block(kind="moments", columns=(0,))]]
     design = weigh(items, {0: 20.0}, adjacency=Adjacency.REPLACE_ONE, unit=Unit.PERSON)
     query = asked(design=design)
@@ -157,11 +167,43 @@ def test_a_person_who_changes_parties_is_bounded_where_too_few_are_declared(
             )
         return sums
 
-    before = summed([1.0] * 8, [0.0])
-    moved = float(np.linalg.norm(before - summed([1.0] * 7, [0.0, -1.0])))
+    before = summed([1.0] * many, [0.0])
+    moved = float(np.linalg.norm(before - summed([1.0] * (many - 1), [0.0, -1.0])))
     stated = query.sensitivity(task, sizes=task.sizes, adjacency=Adjacency.REPLACE_ONE)
     assert stated is not None
+    return moved, stated
+
+
+@pytest.mark.parametrize(("times", "bounded"), [(64, True), (2, False)])
+def test_a_person_who_changes_parties_is_bounded_where_too_few_are_declared(
+    times: int, bounded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cancels in a sum of two answers does not if one is clamped: it shows."""
+    monkeypatch.setattr("fedpriv.federation.queries.statistics._ROOM_FOR_PERSONS", times)
+    moved, stated = moved_to_another_party((1, 1), many=8)
     assert (moved <= stated) is bounded
+
+
+def test_a_person_who_changes_parties_is_bounded_where_one_party_has_nearly_all() -> None:
+    """As many as declared, in all: by one number for all parties, or by a hash, that says no more.
+
+    Of 100 parties with 2 persons each, by the declaration, one has 190.
+    """
+    moved, stated = moved_to_another_party((2,) * 100, many=190)
+    assert moved <= stated
+
+
+def test_a_record_that_a_hash_moves_to_another_party_is_counted_as_two_answers() -> None:
+    """Each of them is rounded to the grid, and neither is clamped."""
+    sizes, relation = (50, 50, 50), Adjacency.REPLACE_ONE
+    hashed = table_task(COLUMNS, sizes=sizes, headroom=3.0, in_place=False)
+    in_place = table_task(COLUMNS, sizes=sizes)
+    two, one = (
+        asked().sensitivity(task, sizes=sizes, adjacency=relation) for task in (hashed, in_place)
+    )
+    assert one is not None
+    assert two == pytest.approx(one + sqrt(DESIGN.width) * GRID.step, rel=1e-9)
+    assert asked().reach(hashed, 50) >= 150 * DESIGN.largest
 
 
 def test_bounds_follow_from_public_facts() -> None:
@@ -179,6 +221,26 @@ def test_bounds_follow_from_public_facts() -> None:
     # Four answers change, and each is rounded to the grid; one of them is counted elsewhere.
     whole = 2 * sqrt(max(DESIGN.exchanging, DESIGN.joining))
     assert stated == pytest.approx(whole + 3 * sqrt(DESIGN.width) * GRID.step, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"columns": (replace(COLUMNS[0], high=120), COLUMNS[1])},
+        {"columns": (replace(COLUMNS[0], name="dose"), COLUMNS[1])},
+        {"columns": (COLUMNS[0], replace(COLUMNS[1], values=("m", "f")))},
+    ],
+)
+def test_a_party_that_takes_a_column_for_something_else_refuses(changed: dict[str, Any]) -> None:
+    """Its counts would be added to those of others, and mean something else."""
+    task, policy = table_task(COLUMNS, sizes=(50, 90)), Policy(unpaid=True)
+    query = asked(columns=columns_digest(DESIGN, COLUMNS))
+    assert to_bytes(from_bytes(to_bytes(query))) == to_bytes(query)
+    check_query(query, task, policy)
+    with pytest.raises(QueryRefused, match="agree on one schema"):
+        check_query(query, replace(task, **changed), policy)
+    more = replace(task, columns=(*COLUMNS, ColumnFacts(name="dose")))
+    check_query(query, more, policy)  # what is not asked for may differ
 
 
 def test_what_a_party_does_not_have_is_refused() -> None:
