@@ -19,7 +19,7 @@ from fedpriv.simulations.run.ledgers import make_ledger, open_ledger
 from fedpriv.simulations.run.outcome import FILES
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, check, prepare
 from fedpriv.simulations.run.session import carry_on, reopen, start
-from tests.audit.neighbours import OBJECTIVE, OUTPUT, Case, table, write
+from tests.audit.neighbours import INFERENCE, OBJECTIVE, OUTPUT, Case, table, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.prepare import Prepared
 
 A = "add-remove"
+WHOLE = {"scaling": "divide", "test_fraction": 0.0}
 CASES = [
     Case(name="gradients", strategy={"name": "gradient-perturbation", "rounds": 3}),
     Case(
@@ -42,6 +43,9 @@ CASES = [
     Case(name="output", strategy=OUTPUT),
     Case(name="joint", strategy={**OUTPUT, "fit": "joint"}),
     Case(name="objective", strategy=OBJECTIVE, adjacency=A),
+    Case(name="matrix", strategy={"name": "second-order", "rounds": 2}),
+    Case(name="fit", strategy=INFERENCE, data=WHOLE, adjacency=A),
+    Case(name="moments", strategy=INFERENCE, data=WHOLE, model={"name": "squared"}),
 ]
 
 

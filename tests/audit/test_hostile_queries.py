@@ -25,7 +25,7 @@ from fedpriv.federation.party.guard import (
 )
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.queries.bounds import certain_tolerance
-from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery
+from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, LossQuery, MomentsQuery
 from fedpriv.federation.task import PersonBounds, Task
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.losses import (
@@ -153,7 +153,9 @@ class World:
             "event": GaussianEvent(relative_noise=10.0, **terms),
         }
         theta = rng.normal(size=d) * float(rng.choice([0, 1, 100, 1e10, 1e30]))
-        kind = rng.choice(["gradient", "erm", "loss"], p=[0.6, 0.2, 0.2])
+        kind = rng.choice(["gradient", "erm", "loss", "moments"], p=[0.45, 0.15, 0.15, 0.25])
+        if kind == "moments":
+            return MomentsQuery(**base, **self.moments())
         if kind == "erm":
             regulariser = float(rng.choice([task.regulariser, 1e6]))
             least = certain_tolerance(task, regulariser=regulariser) if task.convex else 1.0
@@ -179,6 +181,19 @@ class World:
         more = shapes[rng.integers(len(shapes))]
         clip = float(rng.choice([1e-6, 1e-2, 1, 100]))
         return GradientQuery(**base, theta=theta, clip_norm=clip, **more)
+
+    def moments(self) -> dict[str, Any]:
+        """Labels of any length, clipped anywhere; weights at points near and far."""
+        rng, chosen = self.rng, dict[str, Any]()
+        if rng.random() < 0.5:
+            bound = float(rng.choice([1, 0.5, 1e-3, 1e-200, 1e5]))
+            length = float(rng.choice([1, 1e-12, 1e3, 1e15])) * (1 - 1e-9)
+            chosen |= {"label_bound": bound, "label_scale": length / bound}
+        if rng.random() < 0.5:
+            theta = rng.normal(size=self.task.model.features)
+            theta *= float(rng.choice([0, 1, 100, 1e10, 1e30]))
+            chosen |= {"weighting": "logistic", "theta": theta}
+        return chosen
 
     def admits(self, query: Query) -> bool:
         try:

@@ -20,6 +20,7 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.planning.objective_fit import ObjectiveFitMechanism
+from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
 from fedpriv.strategies.common.linear_inference import LinearInference
 from fedpriv.strategies.common.logistic_inference import LogisticInference
 from tests.federation.worlds import build, linear_task, party_data, streams, train
@@ -204,3 +205,28 @@ def test_levels_of_a_category_have_no_noise_between_them() -> None:
     assert symmetric(strategy.checkpoint()["state.released"])[0, 1] != 0
     matrix = known.known(strategy._moments())  # type: ignore[union-attr]
     assert matrix.value[0, 1] == matrix.variance[0, 1] == 0
+
+
+def test_the_statement_of_a_fit_tells_all_of_its_noise_and_where_it_is() -> None:
+    """None of it is on a sum: it said so, and of the noise on b alone."""
+    strategy = made(linear=False)
+    plan = strategy.plan
+    assert plan is not None
+    (mechanism,) = plan.mechanisms
+    assert isinstance(mechanism, ObjectiveFitMechanism)
+    statement = make_statement(
+        plan,
+        facts=RunFacts(
+            run="r", data="d", simulated=True, randomness="seeded", sampler="full batch"
+        ),
+        trust=TrustModel(secure_aggregation="ideal", server_also_sees=strategy.server_also_sees),
+    )
+    text = " ".join(to_text(statement).split())
+    for what, law in (
+        ("in the objective", mechanism.linear),
+        ("minimiser found", mechanism.output),
+        ("Hessian there", mechanism.hessian),
+    ):
+        assert f"{what}: {law.noise_stddev:.6g}" in text
+    assert "of the sum:" not in text
+    assert "sums are integers" not in text

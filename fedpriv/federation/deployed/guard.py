@@ -16,7 +16,9 @@ observer that its policy does not trust*:
   adding their shares, and on a release being opened over one set of parties only: see
   `fedpriv.federation.deployed.host`.
 - Noise of the server. The observer is whoever sees releases, and *not* the server, who sees exact
-  sums: ``noise_at = "server"`` is that trust, written down. Nobody can verify at a party that noise
+  sums: ``noise_at = "server"`` is that trust, written down. In a joint fit it is not the other
+  parties either: they are told points that follow from exact sums, and ``risk-gradient`` among the
+  ``queries`` of a policy is trust in them. Nobody can verify at a party that noise
   was added elsewhere. The party charges the event that the query states, and refuses one below
   ``min_noise``, an amplification by sampling that is larger than its own sampling, and an adjacency
   for which its answer has no bounded sensitivity. Relative noise is relative to the sensitivity, so

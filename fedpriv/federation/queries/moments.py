@@ -43,6 +43,8 @@ Weighting = Literal["none", "logistic"]
 WEIGHTINGS: dict[Weighting, float] = {"none": 1.0, "logistic": 0.25}
 """The largest weight of a record."""
 
+_LONGEST_LABEL = 1e15  # as of features: squares of it, and sums of them, do not overflow
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MomentsQuery(Query):
@@ -81,6 +83,11 @@ class MomentsQuery(Query):
         for name in ("label_scale", "label_bound"):
             if (value := getattr(self, name)) is not None:
                 require_positive(**{name: value})
+        if (self.label_scale or 0.0) * (self.label_bound or 0.0) > _LONGEST_LABEL:
+            raise ValueError(
+                f"label_scale times label_bound must be at most {_LONGEST_LABEL:g}, got "
+                f"{self.label_scale!r} times {self.label_bound!r}."
+            )
         if (self.theta is None) != (self.weighting == "none"):
             raise ValueError(
                 f"theta must be given with weighting = 'logistic', and only then, got weighting = "

@@ -1,6 +1,9 @@
 """A joint fit: the minimiser of all records together, by secure sums of exact gradients.
 
 The server learns every exact sum on the way, and must be trusted with it; only the end is released.
+The parties are told the points at which sums are asked for. These follow from the sums before, with
+one b in all of them: who knows all records but one tells from three points which that one is. So a
+deployed fit rests on trust in the other parties as well, and its statement says so.
 N is the public number of records of the task. Under add-remove adjacency it is a declared one: the
 objective of any data set is divided by it, and bounds that grow with the true number allow for
 `HEADROOM` times as many records. They serve the solver alone. Where the unit is a person it is
@@ -47,7 +50,7 @@ _MAX_EXCHANGES = 5000
 _U = 2.0**-53
 
 
-HESSIANS_SEEN = "exact sums of gradients, and of Hessians at one point, over all parties"
+HESSIANS_SEEN = "exact sums of gradients, and of Hessians where a fit ends, over all parties"
 """What the server learns on the way to a fit with intervals."""
 
 

@@ -106,6 +106,14 @@ NOT_COVERED = (
 )
 
 
+POINTS_SEEN = (
+    "each party also sees the points at which these sums are asked for, which follow from the "
+    "exact sums before: the guarantee holds towards those who see the release alone, and the "
+    "parties must be trusted with each other's part in the sums"
+)
+"""Of a joint fit: whoever is asked at a point knows what the sums before it were."""
+
+
 def make_statement(
     plan: Plan, *, facts: RunFacts, trust: TrustModel, ledger: LedgerFacts | None = None
 ) -> Statement:
@@ -200,6 +208,8 @@ def who_sees_what(
         )
     if trust.server_also_sees:
         lines.append(f"on the way to the release the server also sees {trust.server_also_sees}")
+        if trust.secure_aggregation != "one-place":
+            lines.append(POINTS_SEEN)
     if tolerated:
         lines.append(tolerated)
     return tuple(lines)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective_fit import ObjectiveFitMechanism
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import SIMULATED, units_of
 from fedpriv.privacy.unit import Unit, neighbours_in_words, sizes_are_public
@@ -124,10 +126,7 @@ def _accounting(statement: Statement) -> list[str]:
     lines = [
         f"strategy: {plan.strategy}; {_count(statement)} of {plan.size_in_words}",
         f"accountant: {plan.accountant} ({statement.accountant_version})",
-        (
-            f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise on a coordinate "
-            f"of the sum: {plan.noise_in_words}"
-        ),
+        f"mechanism: {', '.join(plan.laws)}; standard deviation of the noise {_noise(statement)}",
         (
             f"parties: {plan.parties}, the smallest counted as {plan.smallest_party} "
             f"{plan.unit.counted}"
@@ -141,6 +140,27 @@ def _accounting(statement: Statement) -> list[str]:
     if plan.clip_norm is not None:
         lines.insert(3, f"{_CLIPPED[plan.unit]} is clipped to norm {plan.clip_norm:g}")
     return lines
+
+
+def _noise(statement: Statement) -> str:
+    """How much noise is on what: objective perturbation has it in several places."""
+    plan = statement.plan
+    perturbed = next((m for m in plan.mechanisms if isinstance(m, ObjectiveMechanism)), None)
+    if perturbed is None:
+        what = "minimiser" if _joint(statement) else "sum"
+        return f"on a coordinate of the {what}: {plan.noise_in_words}"
+    places = [
+        f"on a coordinate of the linear term in the objective: {plan.noise_in_words}",
+        f"of the minimiser found: {perturbed.output.noise_stddev:.6g}",
+    ]
+    if isinstance(perturbed, ObjectiveFitMechanism):
+        places.append(f"of the Hessian there: {perturbed.hessian.noise_stddev:.6g}")
+    return ", ".join(places)
+
+
+def _joint(statement: Statement) -> bool:
+    """Whether it is of a joint fit: the end of it gets noise, and no sum on the way."""
+    return bool(statement.trust.server_also_sees)
 
 
 def _count(statement: Statement) -> str:
@@ -168,9 +188,13 @@ def _randomness(statement: Statement) -> list[str]:
         if facts.randomness == "operating system"
         else "noise: seeded, so that the run can be repeated; anyone with the seed can remove it"
     )
+    what, them = ("the minimiser is in", "it") if _joint(statement) else ("sums are", "them")
+    grid = (
+        f"{what} integers on a grid of {statement.plan.step:.3g} until integer noise is on {them}"
+    )
     return [
         source,
-        f"sums are integers on a grid of {statement.plan.step:.3g} until integer noise is on them",
+        grid,
         *dict.fromkeys(f"{m.title}: {m.precision}" for m in statement.plan.mechanisms),
     ]
 

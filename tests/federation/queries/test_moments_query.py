@@ -293,6 +293,7 @@ def test_what_it_cannot_be_about_is_refused() -> None:
     [
         ({"label_scale": 1.0}, "label_scale and label_bound must be given together"),
         ({"label_scale": 1.0, "label_bound": -1.0}, "label_bound must be positive"),
+        ({"label_scale": 1e80, "label_bound": 1e80}, "label_scale times label_bound must be at"),
         ({"weighting": "probit"}, "weighting must be one of"),
         ({"weighting": "logistic"}, "theta must be given with"),
         ({"theta": np.zeros(3)}, "theta must be given with"),

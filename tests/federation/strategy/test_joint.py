@@ -212,3 +212,46 @@ def test_a_mean_gradient_is_as_exact_as_its_error_bound_says(wide: int) -> None:
     )
     assert 0 < error <= bound
     assert bound < 1e-9 * (1 + wide)
+
+
+@pytest.mark.parametrize("name", ["objective-perturbation", "inference"])
+def test_the_points_of_a_fit_tell_a_party_what_the_sums_were(name: str) -> None:
+    """Why the statement of a fit says that parties see its points, and must be trusted with them.
+
+    Whoever knows all records but one takes b off the second point, once for each of two data sets,
+    and predicts the third: one of the two is what was seen. The release itself tells nothing of it.
+    """
+    data, task = random_data(SIZES, WIDTH), linear_task(SIZES, WIDTH)
+    X = data.dataset.train.X.copy()
+    X[0] = np.roll(X[0], 1)
+    others = replace(data.dataset.train, X=X)
+    changed = replace(data, dataset=replace(data.dataset, train=others))
+    strategy = build(name, task, epsilon=0.1)
+    seen: list[RiskGradientQuery] = []
+    truth, neighbour = (
+        VectorizedFederation(each, task=strategy.task, sampling=streams(0, "p"))
+        for each in (data, changed)
+    )
+    while len(seen) < 4 and isinstance(query := strategy.ask(), RiskGradientQuery):
+        seen.append(query)
+        strategy.learn(truth.sum(query))
+
+    def missed(world: VectorizedFederation) -> float:
+        """How far the points that follow, if these are the records, are from those seen."""
+        assert isinstance(strategy, joint.JointStrategy)
+        assert strategy._fit is not None
+        strong = strategy._fit._strong_convexity
+        steepest = task.curvature + strong
+        linear = -steepest * seen[1].theta - world.sum(seen[0]).value / task.records
+        fit = joint.Fit(
+            task=strategy.task,
+            linear=linear,
+            strong_convexity=strong,
+            tolerance=strategy._tolerance,
+        )
+        for query in seen[:3]:
+            fit.tell(world.sum(query).value / task.records)
+        return float(np.linalg.norm(fit.wanted - seen[3].theta) / np.linalg.norm(seen[3].theta))
+
+    assert missed(truth) < 1e-9
+    assert missed(neighbour) > 1e-5

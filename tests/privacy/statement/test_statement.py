@@ -29,6 +29,7 @@ from fedpriv.privacy.statement import (
     to_registry_yaml,
     to_text,
 )
+from fedpriv.privacy.statement.statement import POINTS_SEEN, who_sees_what
 from fedpriv.privacy.unit import Unit, neighbours_in_words, person_steps
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -235,6 +236,15 @@ def test_a_protocol_that_allows_more_than_the_shares_were_sized_for_is_a_warning
     (message,) = [said for said in shares_statement(trust=trust).warnings if "epsilon" in said]
     assert warning in message
     assert "the stated epsilon does not hold" in message
+
+
+@pytest.mark.parametrize("where", ["one-place", "off", "ideal", "semi-honest", "active"])
+@pytest.mark.parametrize("also", ["", "exact sums of gradients over all parties"])
+def test_of_a_joint_fit_it_is_said_that_parties_see_its_points(where: Any, also: str) -> None:
+    """But not where one process held all records: nobody was asked."""
+    trust = TrustModel(secure_aggregation=where, server_also_sees=also)
+    sees = who_sees_what(trust, noise_at="server", released="the end", parties=9, share=None)
+    assert (POINTS_SEEN in sees) == (bool(also) and where != "one-place")
 
 
 def _write_golden() -> None:
