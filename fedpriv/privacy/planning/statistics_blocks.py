@@ -37,6 +37,8 @@ KINDS = (
 MOST_NUMBERS = 1 << 22
 """The longest vector of a design."""
 
+_LARGEST_WEIGHT = 2.0**256
+
 MEAN_RATIO = 0.61
 """a of moments: the least for which a mean has no more noise than if it were released alone.
 
@@ -71,6 +73,8 @@ class Block:
     def __post_init__(self) -> None:
         require_choice(KINDS, kind=self.kind)
         require_positive(weight=self.weight)
+        if not 1 / _LARGEST_WEIGHT <= self.weight <= _LARGEST_WEIGHT:
+            raise ValueError(f"weight must lie within 2^±256, got {self.weight!r}: it is squared.")
         for name in ("columns", "cells", "edges"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for index in (*self.columns, self.event):

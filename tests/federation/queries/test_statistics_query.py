@@ -66,6 +66,8 @@ def test_its_bytes_are_read_back_to_the_bit() -> None:
     [
         {"weight": -1.0},
         {"weight": 1e400},
+        {"weight": 1e200},  # whose square is infinite
+        {"weight": 1e-200},  # whose square is zero
         {"weight": True},
         {"columns": [0]},
         {"columns": [0.0]},
