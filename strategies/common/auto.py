@@ -15,8 +15,8 @@ The rule, for T rounds of heavy ball and the mean of the last half of the models
 
     C = G/2,        R = r·s/B,  r = 5/2·min(1, (s/60)^⅓),        η ≤ ¾ of the limit of stability.
 
-The formulas for noise are derived, ignoring curvature; the numbers in the rule were fitted, on
-tables of 486 to 76,578 records (docs/experiments.md says which, and how it does on others). No
+The formulas for noise are derived, ignoring curvature; the numbers in the rule were fitted, on six
+tables of 486 to 76,578 records and their test records (docs/experiments.md has the whole of it). No
 guarantee rests on it: clip norm and steps are public, whatever they are.
 """
 
