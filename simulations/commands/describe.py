@@ -16,6 +16,7 @@ from fedpriv.simulations.commands.run import (
     Out,
     Settings,
     Source,
+    changes_to,
 )
 from fedpriv.simulations.commands.settings import WithSettings
 from fedpriv.simulations.refusals import refusals
@@ -76,12 +77,10 @@ def describe(
     from fedpriv.simulations.run.launch import carry_through, open_session
 
     with refusals():
-        chosen = [] if engine is None else [f'run.engine="{engine}"']
+        changes = changes_to(experiment, settings, engine)
         wanted = None
         if experiment is not None:
-            wanted = read_description(
-                experiment, (*(settings or ()), *chosen), suggest_bounds=suggest_bounds or ()
-            )
+            wanted = read_description(experiment, changes, suggest_bounds=suggest_bounds or ())
         session = open_session(
             wanted,
             out=out,

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from fedpriv.simulations.commands.output import print_json
-from fedpriv.simulations.commands.run import AsJson, EngineName, Out, Settings
+from fedpriv.simulations.commands.run import (
+    INTERRUPTED,
+    AsJson,
+    EngineName,
+    Out,
+    Settings,
+    changes_to,
+)
 from fedpriv.simulations.commands.settings import WithSettings
 from fedpriv.simulations.refusals import refusals
 
@@ -58,9 +65,10 @@ def fit(
     category every level is compared with the first. Strategy and scaling are set here: any
     experiment with a table will do.
 
-    Where the noise is more than half of the least curvature no interval is known to hold, and
-    none is given: the estimates are printed with the records, or the epsilon, that would do,
-    and the exit status is 1. An interval is never widened instead.
+    Where the noise is more than half of the least curvature (two fifths, of a logistic
+    regression) no interval is known to hold, and none is given: the estimates are printed with
+    the records, or the epsilon, that would do, and the exit status is 1. An interval is never
+    widened instead.
 
     [bold]Example[/]: try it, with other budgets, at no cost; then release it:
 
@@ -75,9 +83,8 @@ def fit(
     from fedpriv.simulations.run.summary import in_words
 
     with refusals():
-        chosen = [] if engine is None else [f'run.engine="{engine}"']
         session = open_session(
-            read_fit(experiment, [*(settings or []), *chosen]),
+            read_fit(experiment, changes_to(experiment, settings, engine)),
             out=out,
             release=release,
             ledger=ledger,
@@ -86,7 +93,7 @@ def fit(
         result = carry_through(session)
     if result is None:
         typer.echo(f"Stopped. Continue with: fedpriv run --resume {session.directory}", err=True)
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
     if as_json:
         print_json({**result, "directory": str(session.directory)})
     else:

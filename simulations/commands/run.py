@@ -50,6 +50,17 @@ def register(app: typer.Typer) -> None:
     app.command(cls=WithSettings)(run)
 
 
+def changes_to(experiment: str | None, settings: list[str] | None, engine: str | None) -> list[str]:
+    """What --set and --engine change in an experiment; refused where none is named."""
+    changes = [*(settings or []), *([] if engine is None else [f'run.engine="{engine}"'])]
+    if experiment is None and changes:
+        raise ValueError(
+            f"--set and --engine change an experiment, and none is named, got {changes[0]}: a "
+            "run that is resumed goes on as it began."
+        )
+    return changes
+
+
 def run(
     experiment: Source = None,
     settings: Settings = None,
@@ -97,13 +108,7 @@ def run(
     from fedpriv.simulations.run.launch import carry_through, open_session, require_learning
 
     with refusals():
-        chosen = [] if engine is None else [f'run.engine="{engine}"']
-        changes = [*(settings or []), *chosen]
-        if experiment is None and changes:
-            raise ValueError(
-                f"--set and --engine change an experiment, and none is named, got {changes[0]}: a "
-                "run that is resumed goes on as it began."
-            )
+        changes = changes_to(experiment, settings, engine)
         wanted = None if experiment is None else read_experiment(experiment, changes)
         require_learning(wanted)
         session = open_session(

@@ -1,7 +1,9 @@
 """Noise, or too little training? What a strategy loses to the exact joint model, taken apart.
 
 Its twin without noise (ε = ∞) lies between the two: what the twin loses to the exact model is not
-noise, and no budget buys it back; what a private run loses to its twin is nothing else.
+noise, and no budget buys it back; what a private run loses to its twin is nothing else, but for
+steps that follow from the budget by a rule (`fedpriv.strategies.common.auto`): they are longer in
+the twin, and their share is counted as noise.
 """
 
 from __future__ import annotations

@@ -234,6 +234,8 @@ def test_a_release_is_paid_once_and_its_files_are_the_outcome(tmp_path: Path) ->
     # Killed after it was paid and drawn: the ledger has it, and its noise is not drawn again.
     for name in ("result.json", "statistics.json"):
         (out / name).unlink()
+    changed = runner.invoke(app, ["describe", "--resume", str(out), "--set", "privacy.epsilon=9"])
+    assert "goes on as it began" in str(changed.exception)
     late = runner.invoke(app, ["describe", "--resume", str(out), "--json"])
     assert json.loads(late.output)["statistics"] == told["statistics"]
     refused = runner.invoke(app, [*command, "--out", str(tmp_path / "two")])
