@@ -1,11 +1,12 @@
 """The `fedpriv` command: each subcommand parses, calls one function, and prints what it found.
 
-Exit status: 0 if all is well, 1 if a check failed, 2 if the input was wrong. Nothing heavy is
-imported until a command runs, so that `fedpriv --help` answers at once.
+Exit status: 0 if all is well, 1 if a check failed, 2 if the input was wrong, or the disk full.
+Nothing heavy is imported until a command runs, so that `fedpriv --help` answers at once.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import sys
 
@@ -32,6 +33,12 @@ from fedpriv.simulations.commands.deploy import founding as deploy
 # Of new objects. With Python's own 700, half a second of start-up goes into looking for garbage
 # among modules that were just imported.
 _COLLECT_AFTER = 100_000
+
+# What a disk, or the rights to it, may refuse.
+_STORAGE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS),
+    *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EMFILE),
+}
 
 app = typer.Typer(
     name="fedpriv",
@@ -69,12 +76,24 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; errors about input are one message and exit status 2, never a trace."""
+    """Run the command line; errors about input are one message and exit status 2, never a trace.
+
+    So are a full disk and files that may not be written: whoever reads it can mend it.
+    """
     try:
         app()
     except ValueError as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
-        sys.exit(2)
+        _fail(str(error))
+    except OSError as error:
+        if error.errno not in _STORAGE:
+            raise
+        name = "" if error.filename is None else f"{str(error.filename)!r}: "
+        _fail(f"{name}{error.strerror}. Nothing that was written before is lost.")
+
+
+def _fail(message: str) -> None:
+    Console(stderr=True).print(f"[bold red]Error:[/] {escape(message)}", highlight=False)
+    sys.exit(2)
 
 
 def program() -> None:

@@ -41,7 +41,7 @@ from fedpriv.learning.optimisers import Averaged
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.unit import Unit
-from fedpriv.strategies.common.building import Count, Positive, Rate, Setup, Share, StrategyInfo
+from fedpriv.strategies.common.building import Positive, Rate, Rounds, Setup, Share, StrategyInfo
 from fedpriv.strategies.common.coordinate_scale import Size, coordinate_scale
 from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser, pack, unpack
 from fedpriv.strategies.common.plans import (
@@ -91,7 +91,7 @@ class ClippingOptions(OptimiserOptions):
         seed: Of the initial weights of a model that is not linear.
     """
 
-    rounds: Count = 100
+    rounds: Rounds = 100
     rule: Literal["quantile", "coordinate"] = "quantile"
     clip: Positive = 1.0
     size: Size = "fixed"

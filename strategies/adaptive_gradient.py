@@ -37,7 +37,7 @@ from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
-from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
+from fedpriv.strategies.common.building import Count, Options, Positive, Rounds, Setup, StrategyInfo
 from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
 from fedpriv.strategies.common.sharing import noisy_sum
 
@@ -82,7 +82,7 @@ class AdaptiveOptions(Options):
     candidates: Count = 20
     largest_step: Positive = 2.0
     selection: Literal["report-noisy-max", "exponential"] = "report-noisy-max"
-    rounds: Count = 1000
+    rounds: Rounds = 1000
     seed: int = 0
 
 

@@ -19,7 +19,7 @@ from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 from fedpriv.strategies import gradient_perturbation
-from fedpriv.strategies.common.building import LOCAL_NOISE, Count, Positive, Setup, StrategyInfo
+from fedpriv.strategies.common.building import LOCAL_NOISE, Positive, Rounds, Setup, StrategyInfo
 from fedpriv.strategies.common.optimiser import OptimiserOptions, learning_rate, make_optimiser
 from fedpriv.strategies.common.plans import Calibration, plan_gradients
 from fedpriv.strategies.gradient_perturbation import GradientOptions, GradientPerturbation
@@ -43,7 +43,7 @@ class LocalGradientOptions(OptimiserOptions):
         seed: Of the initial weights of a model that is not linear.
     """
 
-    rounds: Count = 100
+    rounds: Rounds = 100
     clip: Positive = 1.0
     weights: Literal["equal", "proportional"] = "proportional"
     calibration: Calibration = "exact"

@@ -45,9 +45,9 @@ from fedpriv.privacy.planning.second_order import (
 )
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import (
-    Count,
     Options,
     Positive,
+    Rounds,
     Setup,
     Share,
     StrategyInfo,
@@ -85,7 +85,7 @@ class SecondOrderOptions(Options):
         accountant: Name, or "auto" for the tightest.
     """
 
-    rounds: Count = ROUNDS
+    rounds: Rounds = ROUNDS
     clip: Positive | Literal["auto"] = "auto"
     matrix_share: Share = MATRIX_SHARE
     floor: Positive = 1.0

@@ -15,9 +15,10 @@ from fedpriv.data.persons import Persons
 from fedpriv.data.preprocessing import Preprocessing, bound
 from fedpriv.data.split import hold_out, pooled
 from fedpriv.data.tables.files import Files, KeptFiles, keep
+from fedpriv.data.tables.load_report import LoadReport
 from fedpriv.data.tables.release_rules import refusing_features, require_releasable
 from fedpriv.data.tables.schema import Schema, parse_schema, read_schema
-from fedpriv.data.tables.table import LoadReport, read_table
+from fedpriv.data.tables.table import read_table
 
 __all__ = [
     "DEFAULT",

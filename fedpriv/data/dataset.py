@@ -6,7 +6,7 @@ sizes and public names only, so that one that strays into a log reveals no recor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fedpriv.data.persons import Persons
     from fedpriv.data.preprocessing import Preprocessing
+    from fedpriv.data.tables.load_report import LoadReport
     from fedpriv.data.tables.schema import Schema
 
 Task = Literal["binary", "multiclass", "regression"]
@@ -94,6 +95,7 @@ class Dataset:
         preprocessing: What `bound` did to the features, for prediction; None before.
         image_shape: Channels, height and width of images whose pixels, row by row, are the first
             features; None if the records are no images.
+        loading: What the rules of the schema did to a table when it was read, for its owner.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Dataset:
     schema: Schema | None = None
     preprocessing: Preprocessing | None = None
     image_shape: tuple[int, int, int] | None = None
+    loading: LoadReport | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         require_choice(TASKS, task=self.task)

@@ -135,6 +135,10 @@ def run(
 
         for line in in_words(result, drawn_test=not session.prepared.own_test):
             typer.echo(line)
+        loading = session.prepared.data.dataset.loading
+        if loading is not None and result["simulated"]:  # exact counts, which no release tells
+            for line in loading.in_words():
+                typer.echo(line)
         typer.echo(f"results: {session.directory}")
     if result.get("cut_short"):
         raise typer.Exit(CUT_SHORT)

@@ -58,8 +58,13 @@ def text_plot(panel: Panel, *, key: str | None = None, width: int = 64) -> str:
     lines = [(mean, name) for mean, name, tick in known if tick is None]
     for (mean, _), dash in zip(lines, _DASHES, strict=False):
         grid[line(mean)] = [dash] * width
-    for mean, name, tick in reversed(placed):  # where marks fall together, the first shows
-        grid[line(mean)][spots[tick]] = _MARKS[names.index(name) % len(_MARKS)]
+    taken: set[tuple[int, int]] = set()
+    for mean, name, tick in placed:
+        row, column = line(mean), spots[tick]
+        while (row, column) in taken and column < width - 1:
+            column += 1  # marks that fall together stand side by side
+        taken.add((row, column))
+        grid[row][column] = _MARKS[names.index(name) % len(_MARKS)]
     scaled = [
         f"{_tick(high - span * i / (_HEIGHT - 1), metric):>8} ┤{''.join(cells)}"
         for i, cells in enumerate(grid)

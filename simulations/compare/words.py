@@ -27,9 +27,14 @@ def below(interval: Interval, bound: float) -> bool:
 def points(interval: Interval) -> str:
     """A difference of accuracies, with its interval unless no seed changes it."""
     if interval.half_width == 0:
-        return f"{100 * interval.mean:.2f} points"
-    low, high = 100 * (interval.low or 0), 100 * (interval.high or 0)
-    return f"{100 * interval.mean:.2f} points, 95 % CI {low:.2f} to {high:.2f}"
+        return f"{_hundredths(interval.mean)} points"
+    low, high = _hundredths(interval.low or 0), _hundredths(interval.high or 0)
+    return f"{_hundredths(interval.mean)} points, 95 % CI {low} to {high}"
+
+
+def _hundredths(share: float) -> str:
+    """A share in points, to two places; nothing is 0.00, whatever its sign was."""
+    return f"{100 * share:z.2f}"
 
 
 def percent(row: Row) -> str:

@@ -37,6 +37,13 @@ _RULES = {
 }
 
 
+_REMEDIES = {
+    "strategy": "Add [strategy] with a name; `fedpriv list strategies` shows which there are.",
+    "data": "Add [data] with the name of a built-in data set (`fedpriv list data`), or with path "
+    "and schema of a table of your own.",
+}
+
+
 def complaint(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
     """The first thing that ``model`` refuses; ``prefix`` is where in the file the model stands."""
     errors = error.errors()
@@ -50,7 +57,7 @@ def complaint(error: ValidationError, model: type[BaseModel], prefix: str = "") 
             return f"{prefix}{elsewhere(key, tables)}"
         return unknown_key(where, key, _keys(model, path[:-1]))
     if first["type"] == "missing":
-        return f"{where} is missing."
+        return f"{where} is missing. {_REMEDIES.get(where) or _add(where)}"
     if first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
         # What is wrong with the whole model begins with the key that it is about.
@@ -59,6 +66,12 @@ def complaint(error: ValidationError, model: type[BaseModel], prefix: str = "") 
     rules = [_rule(e) for e in errors if _path(e, model) == path]
     hint = _nearest(first["input"], rules)
     return f"{where} must be {' or '.join(dict.fromkeys(rules))}, got {first['input']!r}.{hint}"
+
+
+def _add(where: str) -> str:
+    """The remedy for a key, or a table, that is missing."""
+    table, _, key = where.rpartition(".")
+    return f"Add {key} to [{table}]." if table else f"Add [{key}]."
 
 
 def unknown_key(where: str, key: str, known: Iterable[str]) -> str:

@@ -265,6 +265,8 @@ def carry_on(
     if identity.release:
         rows = [sift(row, ROUND) for row in rows]
         write_costs(directory, costs(record))
+        if (loading := prepared.data.dataset.loading) is not None:
+            write_json(private(directory) / "loading.json", loading.to_dict())
     if isinstance(strategy, Description):
         write_statistics(directory, strategy, prepared.experiment)
     else:

@@ -15,6 +15,7 @@ import fedpriv
 from fedpriv.inference.coefficients import CoefficientTable
 from fedpriv.learning.crew import Crew
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.statement.statement import large_delta
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.budgets import INFINITE
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
@@ -226,15 +227,12 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
 
     ``drawn_test`` says that a hash drew test records, which a release makes no use of.
     """
-    rounds = result["rounds"]
+    rounds, parties = result["rounds"], result["parties"]
     counted = Unit(result["unit"] or "record").counted
     took = f"{result['seconds']:.2f} s (simulated)" if result["simulated"] else "released"
-    lines = [
-        (
-            f"{result['label']} on {result['data']}: {result['parties']} parties, "
-            f"{result['records']} {counted}, {rounds} round{'' if rounds == 1 else 's'}, {took}"
-        )
-    ]
+    title = f"{result['label']} on {result['data']}"
+    held = f"{parties} part{'y' if parties == 1 else 'ies'}, {result['records']} {counted}"
+    lines = [f"{title}: {held}, {rounds} round{'' if rounds == 1 else 's'}, {took}"]
     if result["epsilon_budget"] == INFINITE:
         lines.append("no privacy: epsilon = ∞, the run added no noise; for study alone")
     elif result["epsilon"] is None:
@@ -244,6 +242,8 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
             f"epsilon <= {rounded_up(result['epsilon'])} at delta = "
             f"{rounded_up(result['delta'])}   ({Unit(result['unit']).words}, {result['adjacency']})"
         )
+        if warning := large_delta(result["delta"], result["records"]):
+            lines.append(f"warning: {warning}")
     if result["loss"] is None:
         lines.append("metrics: none; there are no test records that are declared public")
         if drawn_test:

@@ -22,6 +22,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+Rounds = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Every round has a row in plan, ledger and history: many more than anybody trains fill a disk."""
 
 
 UNIT_REASONS: dict[Unit, str] = {

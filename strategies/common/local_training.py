@@ -13,7 +13,7 @@ from fedpriv.learning.training.settings import LocalSgd
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.party import noise_multiplier, party_plan, update_noise
 from fedpriv.secagg import FixedPoint
-from fedpriv.strategies.common.building import Count, Positive, Rate  # noqa: TC001 - pydantic
+from fedpriv.strategies.common.building import Count, Positive, Rate, Rounds  # noqa: TC001 - pydantic
 from fedpriv.strategies.common.optimiser import OptimiserOptions
 from fedpriv.strategies.common.sharing import with_shares
 
@@ -53,7 +53,7 @@ class LocalOptions(OptimiserOptions):
             go through their records, and of cohorts.
     """
 
-    rounds: Count = 100
+    rounds: Rounds = 100
     local_epochs: Count | None = None
     local_steps: Count | None = None
     batch_size: Count | Literal["all"] = 10

@@ -23,7 +23,7 @@ from fedpriv.privacy.budget import within
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.noise_free import NoiseFree
-from fedpriv.strategies.common.building import Count, Options, Positive, Rate
+from fedpriv.strategies.common.building import Options, Positive, Rate, Rounds
 from fedpriv.strategies.common.forgotten import forgotten, remembered
 from fedpriv.strategies.common.plans import plan_gradients
 from fedpriv.strategies.common.sharing import noisy_sum
@@ -49,7 +49,7 @@ class NoisyOptions(Options):
         seed: Of the initial weights of a model that is not linear.
     """
 
-    rounds: Count = 100
+    rounds: Rounds = 100
     clip: Positive = 1.0
     sampling_rate: Rate = 1.0
     accountant: str = "auto"

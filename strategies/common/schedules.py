@@ -16,7 +16,7 @@ from fedpriv.privacy.schedules import (
     Uniform,
     momentum_step_limit,
 )
-from fedpriv.strategies.common.building import Count, Options, Positive, Share
+from fedpriv.strategies.common.building import Count, Options, Positive, Rounds, Share
 from fedpriv.strategies.common.optimiser import LINEAR, OptimiserOptions, learning_rate
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class ScheduledOptions(OptimiserOptions):
             table with a name and its parameters, or one number a round.
     """
 
-    rounds: Count = 100
+    rounds: Rounds = 100
     schedule: ScheduleOption = "uniform"
 
     @model_validator(mode="after")

@@ -100,6 +100,8 @@ def read_source(
 ) -> Source:
     """Read the ``wanted`` columns of a ``.csv`` or ``.parquet`` file; ``empty`` admits no rows."""
     pa = import_optional("pyarrow", extra="data")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: name the .csv or .parquet file in it.")
     if not path.is_file():
         raise DataError(f"{path} does not exist.")
     if path.suffix not in (".csv", ".parquet"):
@@ -270,8 +272,18 @@ def _check_header(file: str, header: list[Any], wanted: Mapping[str, str]) -> No
             hint = " Upper and lower case differ." if name.casefold() in folded else ""
             raise DataError(
                 f"{file}: the header lacks column {name!r} of the schema ({key})."
-                f"{hint or _nearest(name, header, wanted)}"
+                f"{hint or _other_delimiter(header, wanted) or _nearest(name, header, wanted)}"
             )
+
+
+def _other_delimiter(header: list[Any], wanted: Collection[str]) -> str:
+    """The delimiter that a CSV file has in place of the schema's, if its header tells."""
+    if len(header) > 1:
+        return ""
+    for delimiter, name in ((";", ";"), ("\t", "\\t"), ("|", "|"), (",", ",")):
+        if set(wanted) <= set(str(header[0]).split(delimiter)):
+            return f' Its columns are separated otherwise: set delimiter = "{name}" in the schema.'
+    return ""
 
 
 def _nearest(name: str, header: list[Any], wanted: Collection[str]) -> str:

@@ -271,12 +271,23 @@ def read_schema(path: str | Path) -> Schema:
     return parse_schema(values, source=path.name)
 
 
+_NEEDED = {
+    "label": 'it names the column that is learned, as in label = "ill"',
+    "columns": "each column has a table of its own, as in [columns.age]",
+    "values": "a category lists all the values that it may have",
+    "min": "a number has public bounds, min and max",
+    "max": "a number has public bounds, min and max",
+}
+
+
 def _explain(problem: Any) -> str:
     # The kind of a column is part of pydantic's location, and of no name in the file.
     place = [part for i, part in enumerate(problem["loc"]) if i != 2]
     message: str = problem["msg"].removeprefix("Value error, ")
     if problem["type"].startswith("union_tag"):
         message = "kind must be 'number' or 'category'"
+    if problem["type"] == "missing":
+        message = f"is missing; {_NEEDED.get(str(place[-1]), 'every schema states it')}"
     end = "" if message.endswith(("?", ".")) else "."
     where = ".".join(str(part) for part in place)
     return (f"{where}: " if where else "") + message + end

@@ -6,46 +6,22 @@ and reported by count and row number, never by value. No Python loop runs over r
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.data.dataset import Dataset, Records
 from fedpriv.data.errors import DataError
+from fedpriv.data.tables.load_report import LoadReport
 from fedpriv.data.tables.readers import read_source, table_source
 from fedpriv.data.tables.table_reader import TableReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import NDArray
 
     from fedpriv.data.tables.schema import Schema
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadReport:
-    """Report on a loaded table: what the schema's rules did. Exact counts, for its owner only.
-
-    Attributes:
-        rows_read: Rows of the file.
-        rows_kept: Records of the data set; the others had missing values.
-        missing: Missing values by column, filled or dropped; columns without any are left out.
-        clamped: Out-of-range values by column, moved to the range; likewise.
-        ignored_columns: Columns of the file that the schema does not mention.
-    """
-
-    rows_read: int
-    rows_kept: int
-    missing: Mapping[str, int]
-    clamped: Mapping[str, int]
-    ignored_columns: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-ready values."""
-        return asdict(self)
 
 
 def read_table(
@@ -110,7 +86,7 @@ def read_table(
         clamped=reader.clamped,
         ignored_columns=source.ignored,
     )
-    return dataset, report
+    return replace(dataset, loading=report), report
 
 
 def encode_features(table: Any, schema: Schema) -> NDArray[np.float32]:

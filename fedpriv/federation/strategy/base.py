@@ -279,7 +279,8 @@ class SumStrategy(FlowerStrategy):
         return np.frombuffer(data, dtype="<f8")
 
     def _advance(self, release: NDArray[np.float64]) -> None:
-        self._update(release)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused next
+            self._update(release)
         self._theta = self._moved()
         self._round += 1
         self._reservation = None

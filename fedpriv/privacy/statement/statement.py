@@ -248,6 +248,16 @@ def unprotected(unit: Unit, adjacency: Adjacency, *, metrics_published: bool) ->
     )
 
 
+def large_delta(delta: float, units: int) -> str | None:
+    """The warning that δ is not small against 1/N: whole records could be published within it."""
+    if delta * units < 0.1:
+        return None
+    return (
+        f"delta = {delta:g} is not small against 1/N = {1 / units:.3g}: "
+        "a mechanism that publishes a few whole records could meet it"
+    )
+
+
 def warnings_of(
     facts: RunFacts,
     trust: TrustModel,
@@ -282,11 +292,8 @@ def warnings_of(
             "set did not pay for more. The stated epsilon is that of all that was planned: when a "
             "run ends depends on what others spent, hence on what was seen"
         )
-    if delta * units >= 0.1:
-        warnings.append(
-            f"delta = {delta:g} is not small against 1/N = {1 / units:.3g}: "
-            "a mechanism that publishes a few whole records could meet it"
-        )
+    if warning := large_delta(delta, units):
+        warnings.append(warning)
     if facts.sampler != sampler:
         warnings.append(
             f"the accounting assumes {sampler} sampling, but records were chosen by "

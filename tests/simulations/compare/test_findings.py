@@ -294,6 +294,12 @@ def test_the_plot_puts_higher_accuracy_higher_and_names_everything() -> None:
     assert marks
 
 
+def test_marks_that_fall_together_stand_side_by_side() -> None:
+    rows = [row(label, GOOD, epsilon=e) for label in "abc" for e in (0.1, 1.0)]
+    area = [line for line in text_plot(panel(rows)).splitlines() if "┤" in line]
+    assert sum(line.count("●■▲") for line in area) == 2
+
+
 def test_the_same_numbers_make_the_same_pictures(tmp_path: Path) -> None:
     rows = [EXACT, row("good", GOOD, epsilon=0.1), row("bad", NOISY, epsilon=1.0)]
     first = [path.read_bytes() for path in save_plot(panel(rows), tmp_path / "a")]

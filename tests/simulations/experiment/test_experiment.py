@@ -118,7 +118,7 @@ def test_what_is_wrong_with_a_file_is_one_sentence(
 
 
 def test_a_missing_table_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^strategy is missing\.$"):
+    with pytest.raises(ValueError, match=r"^strategy is missing\. Add \[strategy\] with a name"):
         parse_experiment({"data": {"name": "chem97"}})
 
 

@@ -1,0 +1,141 @@
+"""What a new user gets wrong first: each mistake is met by a sentence with its remedy."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fedpriv.simulations.compare.intervals import Interval
+from fedpriv.simulations.compare.words import points
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.simulations.conftest import Command
+
+SCHEMA = """
+label = "ill"
+positive = "yes"
+out_of_range = "clamp"
+
+[columns.ill]
+kind = "category"
+values = ["no", "yes"]
+
+[columns.age]
+kind = "number"
+min = 20
+max = 80
+"""
+EXPERIMENT = """
+[data]
+path = "visits.csv"
+schema = "visits.toml"
+partition = "iid"
+parties = 2
+
+[strategy]
+name = "gradient-perturbation"
+rounds = 3
+
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+"""
+VISITS = "age,ill\n" + "".join(f"{15 + i},{'yes' if i % 3 else 'no'}\n" for i in range(60))
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "visits.csv").write_text(VISITS)
+    (tmp_path / "semicolons.csv").write_text(VISITS.replace(",", ";"))
+    (tmp_path / "visits.toml").write_text(SCHEMA)
+    (tmp_path / "no_label.toml").write_text(SCHEMA.replace('label = "ill"\n', ""))
+    (tmp_path / "misspelt.toml").write_text(SCHEMA.replace("positive =", "pozitive ="))
+    (tmp_path / "case.toml").write_text(SCHEMA.replace('"yes"\nout', '"Yes"\nout'))
+    file = tmp_path / "study.toml"
+    file.write_text(EXPERIMENT)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("strategy.rounds=2.5", "strategy.rounds must be an integer, got 2.5."),
+        ("strategy.rounds=1000000000", "strategy.rounds must be at most 1e+06, got 1000000000."),
+        ("strategy.learning_rate=1e300", "steps grew without bound. Use a smaller learning rate."),
+        ("data.path=.", "is a folder: name the .csv or .parquet file in it."),
+        ("data.path=nothing.csv", "nothing.csv does not exist."),
+        ("data.path=semicolons.csv", 'separated otherwise: set delimiter = ";" in the schema.'),
+        ("data.schema=no_label.toml", "no_label.toml: label: is missing; it names the column"),
+        ("data.schema=misspelt.toml", "unknown key 'pozitive'"),
+        ("data.schema=case.toml", "positive must be one of the values in [columns.ill]"),
+        ("data.name=chem97", "data: needs either name, a built-in data set, or path"),
+    ],
+)
+def test_a_wrong_setting_is_answered_by_a_sentence(
+    fedpriv: Command, study: Path, setting: str, sentence: str
+) -> None:
+    done = fedpriv("run", study, "--set", setting)
+    assert done.code == 2
+    assert sentence in done.message
+    assert "Traceback" not in done.err
+    assert "Warning" not in done.err
+
+
+def test_a_missing_table_is_answered_by_what_to_add(fedpriv: Command, study: Path) -> None:
+    study.write_text(
+        EXPERIMENT.replace("[strategy]\n", "[elsewhere]\n").partition("[elsewhere]")[0]
+    )
+    assert "strategy is missing. Add [strategy] with a name" in fedpriv("run", study).message
+    study.write_text(EXPERIMENT.replace('name = "gradient-perturbation"\n', ""))
+    assert "strategy.name is missing. Add name to [strategy]." in fedpriv("run", study).message
+
+
+def test_a_misspelt_experiment_is_recognised(fedpriv: Command) -> None:
+    assert "Did you mean 'quickstart'?" in fedpriv("run", "quickstrat").message
+
+
+def test_what_a_schema_did_to_a_table_is_told_in_a_simulation_alone(
+    fedpriv: Command, study: Path, tmp_path: Path
+) -> None:
+    told = "values were moved to the bounds: 5 in 'age'"
+    assert told in fedpriv("run", study, "--out", tmp_path / "simulated").out
+    released, out = tmp_path / "released", "data.partition=hashed"
+    done = fedpriv(
+        "run", study, "--set", out, "--set", "data.parties=1", "--set", "data.test_fraction=0",
+        "--release", "--ledger", tmp_path / "ledger", "--new-ledger", "--out", released,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "moved to the bounds" not in done.out + done.err
+    assert "1 party, 60 records" in done.out
+    loading = json.loads((released / "private" / "loading.json").read_text())
+    assert (loading["rows_read"], loading["clamped"]) == (60, {"age": 5})
+
+
+def test_a_large_delta_is_warned_of_on_the_screen(fedpriv: Command, study: Path) -> None:
+    assert "warning" not in fedpriv("run", study).out
+    warned = fedpriv("run", study, "--set", "privacy.delta=0.01").out
+    assert "warning: delta = 0.01 is not small against 1/N" in warned
+
+
+def test_a_full_disk_is_no_trace(
+    fedpriv: Command, study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "model.npz")
+
+    monkeypatch.setattr("os.fsync", full)
+    done = fedpriv("run", study, "--out", "somewhere")
+    assert done.code == 2
+    assert "'model.npz': No space left on device." in done.message
+
+
+def test_nothing_is_not_less_than_nothing() -> None:
+    assert points(Interval(mean=-1e-9, half_width=0.0)) == "0.00 points"
+    assert points(Interval(mean=-0.0125, half_width=0.0)) == "-1.25 points"
