@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.randomness import RandomStream
 
 __all__ = [
+    "ALGORITHMS",
     "STRATEGIES",
     "Count",
     "NoisyGradients",
@@ -88,6 +89,9 @@ _BUILDERS: dict[str, Callable[[Setup, Any], SumStrategy]] = {
 }
 
 STRATEGIES: dict[str, StrategyInfo] = {module.INFO.name: module.INFO for module in _MODULES}
+
+ALGORITHMS: dict[str, str] = {module.INFO.name: module.__doc__ or "" for module in _MODULES}
+"""Each strategy as its file explains it: the algorithm, its source and what it rests on."""
 
 
 def build(

@@ -1,7 +1,8 @@
-"""`fedpriv list`: the strategies, data sets and experiments that there are."""
+"""`fedpriv list`: the strategies, data sets and experiments that there are, and one strategy."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +13,6 @@ from fedpriv.simulations.commands.output import print_json
 from fedpriv.simulations.commands.run import AsJson
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
     from fedpriv.strategies import StrategyInfo
 
 
@@ -32,27 +31,41 @@ def register(app: typer.Typer) -> None:
 
 def list_(
     topic: Annotated[Topic, typer.Argument(help="strategies, data or experiments.")],
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE.py]", help="The strategies of a file of your own."),
+    which: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME|FILE.py]",
+            help="One strategy, with its algorithm and what its options mean; or a file of your "
+            "own, whose strategies are listed.",
+        ),
     ] = None,
     as_json: AsJson = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="All strategies as a page of Markdown.")
+    ] = False,
 ) -> None:
     """List what an experiment can name.
 
-    [bold]Example[/]: the strategies with their options and defaults:
+    [bold]Example[/]: the strategies with their options and defaults, and what one of them does:
 
         fedpriv list strategies
+
+        fedpriv list strategies agd
     """
-    if file is not None:
-        if topic is not Topic.STRATEGIES:
-            raise ValueError(f"a file is for `fedpriv list strategies`, got {topic.value!r}.")
-        if file.suffix != ".py":
-            raise ValueError(
-                f"FILE.py must be a Python file of your own, got {str(file)!r}. Leave it out for "
-                "the strategies that come with fedpriv."
-            )
-        _show(_own_strategies(file), as_json=as_json)
+    if topic is not Topic.STRATEGIES and (which is not None or markdown):
+        raise ValueError(
+            f"a name, a file and --markdown are for `fedpriv list strategies`, got {topic.value!r}."
+        )
+    if markdown:
+        from fedpriv.simulations.experiment.strategy_pages import strategy_page
+
+        typer.echo(strategy_page(), nl=False)
+        return
+    if which is not None and which.endswith(".py"):
+        _show(_own_strategies(Path(which)), as_json=as_json)
+        return
+    if which is not None:
+        _show_one(which, as_json=as_json)
         return
     entries = {
         Topic.STRATEGIES: _strategies,
@@ -72,6 +85,29 @@ def _show(entries: list[dict[str, Any]], *, as_json: bool) -> None:
         for key in ("options", "variants", "needs", "path"):
             if entry.get(key):
                 typer.echo(f"    {key}: {_shown(entry[key])}")
+
+
+def _show_one(name: str, *, as_json: bool) -> None:
+    from fedpriv.simulations.experiment.catalogue import catalogue
+    from fedpriv.simulations.experiment.strategy_pages import explained
+
+    info = catalogue().get(name)
+    if info is None:
+        near = get_close_matches(name, catalogue(), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(
+            f"strategy must be one of {', '.join(catalogue())}, or a file of your own that ends in "
+            f".py; got {name!r}.{hint}"
+        )
+    entry = {**_strategy(info), **explained(info)}
+    if as_json:
+        print_json(entry)
+        return
+    typer.secho(name, bold=True)
+    typer.echo(f"    {info.summary}\n\n{entry['algorithm']}")
+    for option, meaning in entry["meanings"].items():
+        typer.secho(f"{option} = {entry['options'][option]}", bold=True)
+        typer.echo(f"    {meaning}")
 
 
 def _strategies() -> list[dict[str, Any]]:
@@ -108,12 +144,14 @@ def _own_strategies(file: Path) -> list[dict[str, Any]]:
 
 
 def _strategy(info: StrategyInfo) -> dict[str, Any]:
+    from fedpriv.simulations.experiment.strategy_pages import defaults
+
     return {
         "name": info.name,
         "summary": info.summary,
         "private": info.private,
         "convex_only": info.convex_only,
-        "options": {name: _default(field) for name, field in info.options.model_fields.items()},
+        "options": defaults(info),
     }
 
 
@@ -134,11 +172,6 @@ def _experiments() -> list[dict[str, Any]]:
         experiment = read_experiment(path)
         experiments.append({"name": name, "summary": experiment.summary, "path": str(path)})
     return experiments
-
-
-def _default(field: FieldInfo) -> Any:
-    default = field.get_default(call_default_factory=True)
-    return list(default) if isinstance(default, tuple) else default
 
 
 def _shown(value: Any) -> str:

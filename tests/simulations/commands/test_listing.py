@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpriv import data
+from fedpriv.simulations.experiment.catalogue import catalogue
 
 
 def test_strategies_are_listed_with_their_options(fedpriv: Callable[..., Any]) -> None:
@@ -20,6 +21,26 @@ def test_strategies_are_listed_with_their_options(fedpriv: Callable[..., Any]) -
     assert entries["gradient-perturbation"]["private"] is True
     assert entries["party-alone"]["private"] is False
     assert all(entry["summary"] for entry in entries.values())
+
+
+def test_one_strategy_is_told_with_its_algorithm_and_every_option(
+    fedpriv: Callable[..., Any],
+) -> None:
+    for name, info in catalogue().items():
+        entry = fedpriv("list", "strategies", name, "--json").json()
+        assert set(entry["meanings"]) == set(info.options.model_fields), name
+        assert entry["algorithm"] or name == "party-alone"
+    text = fedpriv("list", "strategies", "agd").out
+    assert "Lee and Kifer 2018" in text
+    assert "loss_clip = 3.0\n    The bound on the loss of one record" in text
+    assert "Did you mean 'agd'?" in fedpriv("list", "strategies", "agdd").message
+    assert "are for `fedpriv list strategies`" in fedpriv("list", "data", "agd").message
+
+
+def test_the_page_about_strategies_is_what_the_code_says(fedpriv: Callable[..., Any]) -> None:
+    page = Path(__file__).parents[3] / "docs" / "strategies.md"
+    made = fedpriv("list", "strategies", "--markdown").out
+    assert page.read_text() == made, "renew it: fedpriv list strategies --markdown"
 
 
 def test_data_are_listed_with_what_they_need(fedpriv: Callable[..., Any]) -> None:

@@ -159,9 +159,9 @@ def test_the_list_shows_the_strategies_of_a_file(fedpriv: Command, file: Path) -
     assert entry["name"].endswith("mine.py:SignDescent")
     assert entry["options"]["learning_rate"] == 0.05
     assert fedpriv("list", "data", file.with_name("mine.py")).code == 2
-    named = fedpriv("list", "strategies", "agd")
+    named = fedpriv("list", "strategies", "mine")
     assert named.code == 2
-    assert "must be a Python file" in named.message
+    assert "or a file of your own that ends in .py" in named.message
 
 
 @pytest.mark.parametrize(
