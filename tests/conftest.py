@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
-
-if TYPE_CHECKING:
-    import pytest
 
 settings.register_profile(
     "ci",
@@ -43,7 +42,10 @@ _LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long: real processes, then the longest files."""
+    """Leave out what is deep, and begin with what takes long: real processes, the longest files."""
+    for item in items:
+        if item.get_closest_marker("deep") is not None and "FEDPRIV_STRESS" not in os.environ:
+            item.add_marker(pytest.mark.skip(reason="deep: FEDPRIV_STRESS=1, or make stress"))
 
     def place(item: pytest.Item) -> int:
         if item.path.name.startswith(_REAL):

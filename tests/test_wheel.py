@@ -80,6 +80,7 @@ def test_a_wheel_has_one_name_and_all_its_data(wheel: Path) -> None:
     assert experiments | protectors | code | {"fedpriv/py.typed"} <= names
 
 
+@pytest.mark.deep
 def test_an_editable_install_works_beside_folders_of_the_same_names(planted: Path) -> None:
     works(planted, ROOT)
 

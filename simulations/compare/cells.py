@@ -166,9 +166,10 @@ def compute(
     on_cell: Callable[[Cell, int], None] = lambda _cell, _done: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Compute every cell that has no file yet, in processes; False if ``stop`` ended it early.
+    """Compute every cell that has no file yet; False if ``stop`` ended it early.
 
-    Every setting is first built, and refused with its reason if it cannot be, before any is run.
+    In processes of their own if there are to be several workers. Every setting is first built, and
+    refused with its reason if it cannot be, before any is run.
     """
     folder = directory / "cells"
     folder.mkdir(parents=True, exist_ok=True)
@@ -176,12 +177,32 @@ def compute(
     done = len(todo) - len(missing)
     if not missing:
         return True
+    distinct = {cell.setting: cell for cell in missing}
+
+    def keep(cell: Cell, result: dict[str, Any]) -> None:
+        nonlocal done
+        write_json(folder / f"{cell.key}.json", result)
+        done += 1
+        on_cell(cell, done)
+
+    if workers == 1:
+        from fedpriv.learning.threads import one_thread
+
+        with one_thread():  # as a worker would
+            for cell in distinct.values():
+                if stop():
+                    return False
+                check_cell(cell)
+            for cell in missing:
+                if stop():
+                    return False
+                keep(cell, run_cell(cell))
+        return True
     # Spawned, not forked: a fork of a process with threads may hang.
     pool = ProcessPoolExecutor(
         min(workers, len(missing)), mp_context=get_context("spawn"), initializer=_become_worker
     )
     try:
-        distinct = {cell.setting: cell for cell in missing}
         for _ in pool.map(check_cell, distinct.values()):
             if stop():
                 return False
@@ -193,9 +214,7 @@ def compute(
             for future in finished:
                 cell = running.pop(future)
                 if not future.cancelled():
-                    write_json(folder / f"{cell.key}.json", future.result())
-                    done += 1
-                    on_cell(cell, done)
+                    keep(cell, future.result())
             if stop():  # what runs is finished, what waits is not begun
                 for future in running:
                     future.cancel()

@@ -30,9 +30,14 @@ OURS: list[tuple[Loss, Task]] = [
     (Softmax(classes=3), "multiclass"),
     (Softmax(classes=10), "multiclass"),
 ]
+# Each takes seconds to search; of each kind one other stays.
+LONG = [
+    pytest.param(loss, task, id=str(loss), marks=[pytest.mark.deep] * (place in (1, 3, 6)))
+    for place, (loss, task) in enumerate(OURS)
+]
 
 
-@pytest.mark.parametrize(("loss", "task"), OURS, ids=str)
+@pytest.mark.parametrize(("loss", "task"), LONG)
 def test_the_losses_of_fedpriv_pass(loss: Loss, task: Task) -> None:
     require_not_refuted(loss, task=task)
 
@@ -67,7 +72,7 @@ class Stated(Loss):
 
 
 @pytest.mark.parametrize("constant", ["lipschitz", "smoothness"])
-@pytest.mark.parametrize(("loss", "task"), OURS, ids=str)
+@pytest.mark.parametrize(("loss", "task"), LONG)
 def test_a_constant_understated_by_5_percent_is_refuted(
     loss: Loss, task: Task, constant: str
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_thousand_distinct_noises_cost_what_exact_gaussians_do(shape: str, rat
     assert exact * (1 - 1e-8) <= by_pld(noises, rate) <= exact * 1.005
 
 
+@pytest.mark.deep
 def test_more_distinct_noises_than_levels_on_a_sample_cost_what_all_of_them_do() -> None:
     """80 noises, once as they are and once on 50 levels; the reference shares no code."""
     noises = np.geomspace(4, 1, 80)

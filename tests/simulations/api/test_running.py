@@ -203,10 +203,11 @@ SCRIPT = """
 import fedpriv
 print("began")
 study = {"data": {"name": "synthetic"}, "strategy": {"name": "output-perturbation"}}
-print(len(fedpriv.compare(study, compare={"seeds": 1}, workers=1).rows))
+print(len(fedpriv.compare(study, compare={"seeds": 1}, workers=2).rows))
 """
 
 
+@pytest.mark.deep
 def test_a_script_needs_no_guard_and_is_run_once(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(

@@ -1,22 +1,31 @@
 """`fedpriv account` and `fedpriv calibrate`, as a person and as a script would use them."""
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from fedpriv.simulations.cli import main
+
 
 def fedpriv(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from fedpriv.simulations.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    """The command in this process, without the second that Python takes to start."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["fedpriv", *arguments]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    code = int(ended.value.code or 0)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def fedpriv_json(*arguments: str) -> Any:

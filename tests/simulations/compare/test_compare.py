@@ -114,7 +114,7 @@ def test_a_cell_is_the_run_that_it_describes(
 def test_numbers_depend_neither_on_workers_nor_on_an_interruption(
     fedpriv: Callable[..., Any], file: Path, tmp_path: Path
 ) -> None:
-    longer = ("--set", "strategy.rounds=100")
+    longer = ("--set", "strategy.rounds=30")
     whole = fedpriv(
         "compare", file, *longer, "--workers", 1, "--out", tmp_path / "one", "--json"
     ).json()
@@ -229,6 +229,7 @@ def test_regressions_are_compared_by_their_loss(tmp_path: Path) -> None:
     assert all(row.to_dict()["accuracy"] is None for row in rows)
 
 
+@pytest.mark.deep
 def test_no_worker_imports_what_lies_where_the_command_runs(file: Path, tmp_path: Path) -> None:
     """A spawned Python looks into the working directory before it knows better."""
     here = tmp_path / "here"
@@ -238,7 +239,7 @@ def test_no_worker_imports_what_lies_where_the_command_runs(file: Path, tmp_path
     done = subprocess.run(
         [
             Path(sys.executable).parent / "fedpriv",
-            *("compare", file, "--workers", "1", "--out", tmp_path / "out"),
+            *("compare", file, "--workers", "2", "--out", tmp_path / "out"),
         ],
         cwd=here,
         capture_output=True,

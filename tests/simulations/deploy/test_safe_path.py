@@ -29,6 +29,7 @@ def until_options(program: Program) -> list[str]:
     return words[: words.index("-m") + 2] if "-m" in words else words[:1]
 
 
+@pytest.mark.deep
 def test_no_process_of_a_deployment_imports_what_lies_in_a_members_folder(
     deployment: Founder,
 ) -> None:

@@ -296,6 +296,7 @@ def test_a_comparison_on_ray_is_refused(fedpriv: Callable[..., Any], tmp_path: P
     assert "run.engine must be 'vectorized' or 'local' in a comparison" in done.message
 
 
+@pytest.mark.deep
 def test_a_comparison_sets_masked_and_ideal_sums_side_by_side(
     fedpriv: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -36,9 +36,16 @@ def commands(page: str) -> list[str]:
 
 
 CASES = [(page, command) for page in PAGES for command in commands(page)]
+LONG = ("fedpriv run signs.toml --engine local", "fedpriv compare nets.toml")
 
 
-@pytest.mark.parametrize(("page", "command"), CASES, ids=[command for _, command in CASES])
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [
+        pytest.param(page, command, id=command, marks=[pytest.mark.deep] * (command in LONG))
+        for page, command in CASES
+    ],
+)
 def test_a_command_of_the_page_works_with_the_files_of_the_page(
     page: str,
     command: str,

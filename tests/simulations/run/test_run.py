@@ -221,6 +221,7 @@ def test_a_killed_run_is_resumed_to_the_bit(
     assert resumed["rounds"] == whole["rounds"] == 800
 
 
+@pytest.mark.deep
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(
     fedpriv: Callable[..., Any], file: Path, tmp_path: Path
 ) -> None:

@@ -203,6 +203,7 @@ def test_a_run_that_died_before_it_began_leaves_a_ledger_to_use(
     assert released(fedpriv, study, path, "out").code == 0
 
 
+@pytest.mark.deep
 def test_of_two_that_make_one_ledger_one_is_refused(study: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from fedpriv.simulations.cli import main; main()",
                "run", str(study), "--release", "--new-ledger",
