@@ -114,7 +114,7 @@ def test_a_cell_is_the_run_that_it_describes(
 def test_numbers_depend_neither_on_workers_nor_on_an_interruption(
     fedpriv: Callable[..., Any], file: Path, tmp_path: Path
 ) -> None:
-    longer = ("--set", "strategy.rounds=30")
+    longer = ("--set", "strategy.rounds=100")
     whole = fedpriv(
         "compare", file, *longer, "--workers", 1, "--out", tmp_path / "one", "--json"
     ).json()
