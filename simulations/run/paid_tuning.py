@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
-from fedpriv.privacy.planning.tuning import (
-    SCORE_SHARE,
-    BestOfTrials,
-    TuningPlan,
-    base_mu,
-    score_noise,
-    trial_budget,
-    trial_mu,
-)
+from fedpriv.privacy.planning.trials import SCORE_SHARE, base_mu, score_noise, trial_budget
+from fedpriv.privacy.planning.tuning import BestOfTrials, TuningPlan, trial_mu
 from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import checked

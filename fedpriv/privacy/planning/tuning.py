@@ -6,44 +6,35 @@ from what was released before, so that a trial is μ-GDP with μ² the sum of bo
 2022, Cor. 3.3), whichever setting it draws: every setting has a plan of its own, of which none may
 cost more. A share of μ² pays for the score.
 
-**The whole** is one release, priced by `fedpriv.privacy.tuning_profile`; μ is the largest for which
-that is within the budget.
+**The whole** is one release, priced by `fedpriv.privacy.tuning_profile`; the largest μ for which it
+is within a budget is found by `fedpriv.privacy.planning.trials`.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import hypot, sqrt
+from math import hypot
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedpriv._validate import require_choice, require_open_unit, require_positive
-from fedpriv.privacy.accountants import BasicAccountant, GdpAccountant, RdpAccountant
-from fedpriv.privacy.budget import Budget
+from fedpriv._validate import require_choice, require_positive
+from fedpriv.privacy.accountants import BasicAccountant, RdpAccountant
 from fedpriv.privacy.events import TuningEvent
-from fedpriv.privacy.gaussian import gdp_epsilon, gdp_mu
 from fedpriv.privacy.mechanisms import GaussianMechanism, Mechanism
-from fedpriv.privacy.planning.calibration import noise_within
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.plan import in_words
-from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fedpriv.privacy.adjacency import Adjacency
-    from fedpriv.privacy.planning.releases import Releases
     from fedpriv.privacy.randomness import RandomStream
     from fedpriv.privacy.trial_count import TrialCount
 
-SCORE_SHARE = 0.1
-"""The share of a trial's μ² that pays for its score, if nothing else is said."""
 ACCOUNTANTS = ("auto", BasicAccountant.name, RdpAccountant.name)
 _METHODS = {
     BasicAccountant.name: "profile rule for the best of a random number of trials",
     RdpAccountant.name: "Rényi form for the best of a random number of trials",
 }
-_MARGIN = 1e-9  # that a trial stays below its μ: more than the rounding of any calibration
 _ROUNDING = 1e-12  # of a sum of squares over all releases of a trial
 
 
@@ -196,80 +187,3 @@ def trial_mu(plan: FixedPlan) -> float:
             "price of keeping the best of several trials is known for that."
         )
     return mu
-
-
-def base_mu(
-    *,
-    budget: Budget,
-    law: TrialCount,
-    adjacency: Adjacency,
-    unit: Unit = DEFAULT_UNIT,
-    accountant: str = "auto",
-) -> float:
-    """μ of one trial: the largest that the accountant proves to be within the budget.
-
-    Args:
-        budget: (ε, δ) of the whole, with δ > 0.
-        law: Of the number of trials.
-        adjacency: Which data sets are compared.
-        unit: Whose presence is hidden.
-        accountant: "auto" is "basic", by the profile rule; "rdp" is for ledgers that add up so.
-    """
-    require_choice(ACCOUNTANTS, accountant=accountant)
-    whole = gdp_mu(epsilon=budget.epsilon, delta=budget.delta)  # refuses δ = 0, with a remedy
-
-    def releases(noise: float) -> Releases:
-        event = TuningEvent(
-            base_mu=1 / noise, eta=law.eta, gamma=law.gamma, adjacency=adjacency, unit=unit
-        )
-        return [(event, 1)]
-
-    name = BasicAccountant.name if accountant == "auto" else accountant
-    return 1 / noise_within(releases, budget=budget, accountant=name, start=1 / whole)
-
-
-def trial_budget(mu: float, *, score_share: float, delta: float) -> Budget:
-    """What a trial of μ-GDP may spend on learning, as an (ε, δ) that planners take.
-
-    For Gaussian noise on full batches the pair stands for a μ, whichever δ is named.
-    """
-    require_open_unit(score_share=score_share)
-    learning = mu * sqrt(1 - score_share) * (1 - _MARGIN)
-    epsilon = gdp_epsilon(mu=learning, delta=delta)
-    if epsilon == 0:
-        raise ValueError(
-            f"delta = {delta:g} is too large for a trial of mu = {mu:.3g}: it would pay for one "
-            "without any epsilon. Name a smaller delta."
-        )
-    return Budget(epsilon=epsilon, delta=delta)
-
-
-def score_noise(
-    mu: float, *, score_share: float, sensitivity: float, adjacency: Adjacency, unit: Unit
-) -> GaussianMechanism:
-    """The noise on a trial's score, which one unit moves by ``sensitivity``."""
-    require_open_unit(score_share=score_share)
-    return GaussianMechanism(
-        sensitivity=sensitivity,
-        stddev=sensitivity / (mu * sqrt(score_share) * (1 - _MARGIN)),
-        adjacency=adjacency,
-        unit=unit,
-    )
-
-
-def tuning_releases(trial: Releases, law: TrialCount) -> Releases:
-    """The one release of a tuning whose trials make these releases, the score among them.
-
-    Raises:
-        UnsupportedEvent: They are not all Gaussian, on full batches.
-    """
-    (first, _), *_ = trial
-    composed = GdpAccountant(adjacency=first.adjacency, unit=first.unit).compose_all(trial)
-    event = TuningEvent(
-        base_mu=composed.mu,
-        eta=law.eta,
-        gamma=law.gamma,
-        adjacency=first.adjacency,
-        unit=first.unit,
-    )
-    return [(event, 1)]
