@@ -187,11 +187,16 @@ def test_ranked_by_the_output_it_spends_what_integration_says(mu: float, true: f
     assert max(true_delta(f, mu, cells[::way], single) for way in (1, -1)) > 3 * DELTA
 
 
+def power(count: int) -> Generating:
+    """E x^K of a fixed number."""
+    return lambda x: x**count
+
+
 @pytest.mark.parametrize("fixed", [10, 50])
 def test_a_fixed_number_of_trials_spends_more_than_that(fixed: int) -> None:
     law, cells = TrialCount.with_mean(fixed), np.arange(len(EDGES) - 1)
     epsilon = tuning_epsilon(mu=0.5, law=law, delta=DELTA)
-    spent = max(true_delta(lambda x: x**fixed, 0.5, cells[::way], epsilon) for way in (1, -1))
+    spent = max(true_delta(power(fixed), 0.5, cells[::way], epsilon) for way in (1, -1))
     assert spent > 10 * DELTA
 
 
@@ -202,7 +207,7 @@ def test_so_does_a_number_that_is_published() -> None:
     spent, rest = 0.0, 1 - law.gamma
     for count in range(1, 60):
         chance = rest**count / (count * -np.log(law.gamma))
-        laws = both_ways(lambda x, k=count: x**k, 0.5, cells)
+        laws = both_ways(power(count), 0.5, cells)
         spent += chance * max(
             float(np.maximum(one - exp(epsilon) * other, 0.0).sum()) for one, other in laws
         )
