@@ -27,6 +27,13 @@ def require_non_negative(**parameters: float) -> None:
             raise ValueError(f"{name} must be finite and at least 0, got {value!r}.")
 
 
+def require_above(bound: float, **parameters: float) -> None:
+    """Refuse what is not a finite number above ``bound``."""
+    for name, value in parameters.items():
+        if not (_is_number(value) and bound < value < inf):
+            raise ValueError(f"{name} must be finite and above {bound:g}, got {value!r}.")
+
+
 def require_count(**parameters: int) -> None:
     """Refuse what is not an integer of at least one."""
     for name, value in parameters.items():

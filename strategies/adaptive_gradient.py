@@ -27,6 +27,7 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.kinds import GradientQuery, LossQuery
+from fedpriv.federation.queries.loss import loss_sensitivity
 from fedpriv.federation.strategy.adaptive import AdaptiveStrategy, Step
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms import GaussianMechanism
@@ -108,9 +109,7 @@ class AdaptiveGradient(AdaptiveStrategy):
         self._clip, self._grid_step = plan.clip_norm, plan.step
         self._longest = options.largest_step
         self._taken = self._relative_noise = 0.0
-        # How far one unit moves the clipped risk at a point: a person at each of p parties.
-        parties = 1 if task.persons is None else task.persons.parties
-        self._reach = parties * options.loss_clip
+        self._reach = loss_sensitivity(task, clip=options.loss_clip)
         # Refuses what no grid is for, before anything is paid.
         self._levels = FixedPoint(step=2.0 ** floor(log2(options.loss_clip / _LEVELS))).step
         if isinstance(plan, NoiseFree):

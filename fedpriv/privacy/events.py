@@ -9,17 +9,24 @@ All noise is stated relative to sensitivity, so that an event cannot be read und
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from fedpriv._validate import require_count, require_open_unit, require_positive
+from fedpriv._validate import (
+    require_choice,
+    require_count,
+    require_open_unit,
+    require_positive,
+)
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.conversions import subsampled_pure_epsilon
+from fedpriv.privacy.trial_count import TrialCount, require_law
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 SMALLEST_SHARE_STDDEV = 2.0
 MOST_PARTS = 1000
 """At so many parties a person may be, for samples: pricing takes memory for each of them."""
+TRIALS_RULE = "truncated-negative-binomial"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +43,7 @@ class Event:
         object.__setattr__(self, "unit", Unit(self.unit))
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as JSON-ready values; `event_from_dict` inverts it."""
+        """The event as JSON-ready values; `fedpriv.privacy.written_events` reads them."""
         return {"kind": self.kind, **asdict(self)}
 
 
@@ -280,42 +287,31 @@ class ApproximateEvent(Event):
         require_open_unit(delta=self.delta)
 
 
-def event_from_dict(values: dict[str, Any]) -> Event:
-    """Read back what `Event.to_dict` wrote; an unknown kind or field is refused."""
-    known = {
-        cls.kind: cls
-        for cls in (
-            GaussianEvent,
-            PoissonGaussianEvent,
-            PoissonPartsEvent,
-            LaplaceEvent,
-            PureEvent,
-            PoissonPureEvent,
-            BoundedRangeEvent,
-            ZcdpEvent,
-            SkellamEvent,
-            PoissonSkellamEvent,
-            DistributedGaussianEvent,
-            ApproximateEvent,
-        )
-    }
-    kind = values.get("kind")
-    if kind not in known:
-        raise ValueError(
-            f"event kind must be one of {', '.join(known)}; got {kind!r}. "
-            "A newer fedpriv may have written it."
-        )
-    rest = {name: value for name, value in values.items() if name != "kind"}
-    expected = {field.name for field in fields(known[kind])}
-    if set(rest) != expected:
-        older = (
-            " It was written before events had a unit." if expected - {*rest} == {"unit"} else ""
-        )
-        raise ValueError(
-            f"event {kind!r} must have exactly the fields {sorted(expected)}, got {sorted(rest)}."
-            f"{older}"
-        )
-    return known[kind](**rest)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningEvent(Event):
+    """The best of a random number of trials, each of them μ-GDP, and nothing of the others.
+
+    A trial draws one of the stated settings at random, with replacement, learns with it and scores
+    what it learned, all of it within ``base_mu``. The number of trials has the law of ``rule``,
+    with ``eta`` and ``gamma``, and is not released: `fedpriv.privacy.tuning_profile` has the price.
+    """
+
+    kind: ClassVar[str] = "tuning"
+    base_mu: float
+    eta: float
+    gamma: float
+    rule: str = TRIALS_RULE
+
+    def __post_init__(self) -> None:
+        Event.__post_init__(self)
+        require_positive(base_mu=self.base_mu)
+        require_law(eta=self.eta, gamma=self.gamma)
+        require_choice((TRIALS_RULE,), rule=self.rule)
+
+    @property
+    def law(self) -> TrialCount:
+        """The law of the number of trials."""
+        return TrialCount(eta=self.eta, gamma=self.gamma)
 
 
 def require_same_terms(event: Event, *, adjacency: Adjacency, unit: Unit, adds: str) -> None:

@@ -80,7 +80,7 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
         xtol=1e-300,
         maxiter=2000,
     )
-    return _towards_privacy(
+    return towards_privacy(
         root, lambda epsilon: log_gdp_delta(mu=mu, epsilon=epsilon) <= goal, up=True
     )
 
@@ -111,9 +111,7 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
         xtol=1e-300,
         maxiter=2000,
     )
-    return _towards_privacy(
-        root, lambda mu: log_gdp_delta(mu=mu, epsilon=epsilon) <= goal, up=False
-    )
+    return towards_privacy(root, lambda mu: log_gdp_delta(mu=mu, epsilon=epsilon) <= goal, up=False)
 
 
 def classical_gaussian_stddev(*, epsilon: float, delta: float) -> float:
@@ -125,7 +123,7 @@ def classical_gaussian_stddev(*, epsilon: float, delta: float) -> float:
     return sqrt(2 * log(1.25 / delta)) / epsilon
 
 
-def _towards_privacy(root: float, holds: Callable[[float], bool], *, up: bool) -> float:
+def towards_privacy(root: float, holds: Callable[[float], bool], *, up: bool) -> float:
     """Move a root by growing relative steps until the guarantee itself says that it holds."""
     step = _SLACK
     while not holds(root):

@@ -101,6 +101,11 @@ class RandomStream:
         """Whether the operating system drew the key: only then does noise protect."""
         return self._secure
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same stream can be opened again: of a seed, or of a secret that is kept."""
+        return self._repeatable
+
     def bytes(self, count: int) -> builtins.bytes:
         """``count`` random bytes."""
         return self._fill(np.empty(_size(count), dtype=np.uint8)).tobytes()

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedpriv.privacy.adjacency import DEFAULT_ADJACENCY, Adjacency
+from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 from fedpriv.simulations.commands.output import print_json
 
@@ -47,6 +49,16 @@ Name = Annotated[
         "sound one."
     ),
 ]
+Trials = Annotated[
+    float | None,
+    typer.Option(
+        help="Of a tuning on private records, paid for: the rounds, a score among them, are one "
+        "trial, and the best of a random number with this mean is released."
+    ),
+]
+Eta = Annotated[
+    float, typer.Option(help="Law of that number: 0 is logarithmic, 1 geometric; above -1.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
@@ -75,6 +87,8 @@ def account(
     unit: Whose = DEFAULT_UNIT,
     mechanism: Noise = Mechanism.GAUSSIAN,
     accountant: Name = "auto",
+    expected_trials: Trials = None,
+    eta: Eta = 0.0,
     every: Annotated[
         bool, typer.Option("--all", help="Show every accountant side by side.")
     ] = False,
@@ -88,13 +102,16 @@ def account(
         --delta 1e-5 --adjacency add-remove
     """
     from fedpriv.privacy import accountants
+    from fedpriv.privacy.planning.trials import tuning_releases
     from fedpriv.simulations.api.accounting import releases as events
 
     noise = _noise(noise_multiplier, schedule)
     releases = events(noise, rounds, sampling_rate, adjacency, mechanism.value)
+    count = sum(n for _, n in releases)
+    if expected_trials is not None:
+        releases = tuning_releases(releases, TrialCount.with_mean(expected_trials, eta=eta))
     chosen = accountants.account(releases, delta=delta, accountant=accountant)
     reports = accountants.account_all(releases, delta=delta) if every else []
-    count = sum(n for _, n in releases)
     if as_json:
         values: dict[str, Any] = {
             "epsilon": chosen.epsilon,
@@ -107,6 +124,7 @@ def account(
             "schedule": None if schedule is None else str(schedule),
             "rounds": count,
             "sampling_rate": sampling_rate,
+            **_trials(expected_trials, eta),
         }
         if chosen.reason:
             values["reason"] = chosen.reason
@@ -115,7 +133,7 @@ def account(
             values["reasons"] = {r.accountant: r.reason for r in reports if r.reason}
         print_json(values)
         return
-    assumptions = _assumptions(unit, adjacency, sampling_rate, count)
+    assumptions = _assumptions(unit, adjacency, sampling_rate, count, expected_trials)
     if every:
         _print_table(reports, delta, assumptions)
     elif chosen.epsilon is None:
@@ -137,6 +155,8 @@ def calibrate(
     unit: Whose = DEFAULT_UNIT,
     mechanism: Noise = Mechanism.GAUSSIAN,
     accountant: Name = "auto",
+    expected_trials: Trials = None,
+    eta: Eta = 0.0,
     as_json: AsJson = False,
 ) -> None:
     """How much noise keeps these rounds within a budget? Found, then proved by accounting.
@@ -146,17 +166,30 @@ def calibrate(
         fedpriv calibrate --epsilon 1 --delta 1e-6 --rounds 100
     """
     from fedpriv.privacy.planning import calibration
+    from fedpriv.privacy.planning.trials import calibrate_trials
 
-    calibrated = calibration.calibrate(
-        epsilon=epsilon,
-        delta=delta,
-        rounds=rounds,
-        sampling_rate=sampling_rate,
-        adjacency=adjacency,
-        unit=unit,
-        mechanism=mechanism.value,
-        accountant=accountant,
-    )
+    if expected_trials is None:
+        calibrated = calibration.calibrate(
+            epsilon=epsilon,
+            delta=delta,
+            rounds=rounds,
+            sampling_rate=sampling_rate,
+            adjacency=adjacency,
+            unit=unit,
+            mechanism=mechanism.value,
+            accountant=accountant,
+        )
+    else:
+        if mechanism is not Mechanism.GAUSSIAN or sampling_rate != 1:
+            raise ValueError("--expected-trials needs Gaussian noise on full batches.")
+        calibrated = calibrate_trials(
+            budget=Budget(epsilon=epsilon, delta=delta),
+            law=TrialCount.with_mean(expected_trials, eta=eta),
+            rounds=rounds,
+            adjacency=adjacency,
+            unit=unit,
+            accountant=accountant,
+        )
     if as_json:
         print_json(
             {
@@ -169,6 +202,7 @@ def calibrate(
                 "mechanism": calibrated.mechanism,
                 "rounds": calibrated.rounds,
                 "sampling_rate": calibrated.sampling_rate,
+                **_trials(expected_trials, eta),
             }
         )
         return
@@ -180,7 +214,8 @@ def calibrate(
     typer.echo(f"noise_multiplier = {rounded_up(calibrated.noise_multiplier, 6)}   ({scale})")
     typer.echo(
         f"epsilon <= {rounded_up(calibrated.epsilon)} at delta = {rounded_up(delta)}   "
-        f"({calibrated.accountant}; {_assumptions(unit, adjacency, sampling_rate, rounds)})"
+        f"({calibrated.accountant}; "
+        f"{_assumptions(unit, adjacency, sampling_rate, rounds, expected_trials)})"
     )
 
 
@@ -208,10 +243,17 @@ def _read_schedule(path: Path) -> list[float]:
     return values
 
 
-def _assumptions(unit: Unit, adjacency: Adjacency, sampling_rate: float, rounds: int) -> str:
+def _trials(expected: float | None, eta: float) -> dict[str, float]:
+    return {} if expected is None else {"expected_trials": expected, "eta": eta}
+
+
+def _assumptions(
+    unit: Unit, adjacency: Adjacency, sampling_rate: float, rounds: int, trials: float | None
+) -> str:
     done = "replace" if adjacency is Adjacency.REPLACE_ONE else "add or remove"
     sampling = "full batch" if sampling_rate == 1 else f"Poisson sampling at {sampling_rate:g}"
-    return f"{done} one {unit.value}; {sampling}; {rounds} round{'s' if rounds > 1 else ''}"
+    tuned = "" if trials is None else f" a trial; best of a random number, mean {trials:g}"
+    return f"{done} one {unit.value}; {sampling}; {rounds} round{'s' if rounds > 1 else ''}{tuned}"
 
 
 def _print_table(reports: list[Report], delta: float, assumptions: str) -> None:

@@ -30,9 +30,9 @@ from fedpriv.simulations.experiment.sections import (
     RunSection,
     Section,
     StrategySection,
-    TuningSection,
 )
 from fedpriv.simulations.experiment.start_file import pin_start
+from fedpriv.simulations.experiment.tuning_section import TuningSection  # noqa: TC001 - pydantic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,6 +138,21 @@ class Experiment(Section):
             del values["compare"]["over"]
         return values
 
+    @model_validator(mode="after")
+    def _trials_in_one_place(self) -> Self:
+        if self.paid_tuning and self.run.engine != "vectorized":
+            raise ValueError(
+                f"tuning.on = 'private' needs run.engine = 'vectorized', got {self.run.engine!r}: "
+                "how many trials there are must stay hidden, and parties that answer each of them "
+                "would count them, and pay for them round by round."
+            )
+        return self
+
+    @property
+    def paid_tuning(self) -> bool:
+        """Whether settings are tried on the private records, and paid for."""
+        return self.tuning is not None and self.tuning.paid
+
     @property
     def describing(self) -> bool:
         """Whether it describes a table, and learns nothing."""
@@ -169,7 +184,8 @@ class Experiment(Section):
     def config_hash(self) -> str:
         """SHA-256 of all that decides what a run computes: no name, no axes, no checkpoints."""
         of_persons = ["persons"] if self.privacy.unit == "person" else []
-        names = ["data", "model", "strategy", "privacy", "run", *of_persons]
+        of_trials = ["tuning"] if self.paid_tuning else []
+        names = ["data", "model", "strategy", "privacy", "run", *of_persons, *of_trials]
         return _digest({name: self._section_values(name) for name in names})
 
     @property

@@ -234,17 +234,3 @@ class RunSection(Section):
             case "deployment":
                 return "active"
         return "semi-honest"
-
-
-class TuningSection(Section):
-    """Where hyper-parameters come from: public data, never the records that privacy protects.
-
-    Attributes:
-        on: a built-in, public data set.
-        grid: dotted keys with the values to try there; empty if it was done beforehand.
-        seeds: runs of each setting.
-    """
-
-    on: str
-    grid: dict[str, Annotated[tuple[Any, ...], Sequence]] = Field(default_factory=dict)
-    seeds: Count = 1

@@ -6,16 +6,21 @@ They follow from the experiment, so that a deployed party knows them as its serv
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fedpriv.privacy.planning.tuning import TuningPlan
+from fedpriv.privacy.rounding import rounded_up
 from fedpriv.simulations.public.probing import is_table
 from fedpriv.simulations.run.prepare import person_bounds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedpriv.data import Schema
     from fedpriv.learning.losses import Loss
+    from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.experiment.file import Experiment
-    from fedpriv.simulations.experiment.sections import TuningSection
+    from fedpriv.simulations.experiment.tuning_section import TuningSection
     from fedpriv.strategies import StrategyInfo
 
 
@@ -110,6 +115,23 @@ def of_a_test_column(schema: Schema | None) -> tuple[str, ...]:
         f"{schema.test_column!r} of the table, whose values are taken to be public"
     )
     return (sentence,)
+
+
+def paid_sentence(plan: Plan, chosen: Mapping[str, Any]) -> str:
+    """Which setting a tuning on private records chose, by which rule, and what it does not hide."""
+    if not isinstance(plan, TuningPlan):
+        raise TypeError("a setting that was paid for must have the plan of a tuning.")
+    best = plan.best
+    settings = ", ".join(f"{key} = {value}" for key, value in chosen.items())
+    return (
+        f"on the private records themselves, paid for in the stated epsilon: {settings} is the "
+        f"best, by its noisy score, of a random number of trials, each with one of "
+        f"{len(plan.trials)} settings, drawn with replacement, and each mu-GDP with mu = "
+        f"{rounded_up(best.base_mu, 6)}; their number is truncated negative binomial with eta = "
+        f"{best.law.eta:g} and gamma = {best.law.gamma:.6g}, {best.law.mean:.4g} in the mean; "
+        "neither that number nor anything of the other trials is published, and how long the run "
+        "took, which tells something of it, is not hidden"
+    )
 
 
 def tuning_sentence(tuning: TuningSection | None) -> str:

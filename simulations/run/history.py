@@ -111,14 +111,21 @@ class Record:
         made = self.strategy.round
         return made if self.release else max(len(self.rounds), made)
 
-    def add(self, query: Query, answer: Sum) -> Round:
-        """Note one exchange; what is known after it, for whoever watches."""
+    def add(self, query: Query, answer: Sum) -> Round | None:
+        """Note one exchange; what is known after it, for whoever watches.
+
+        None where exchanges are concealed: then a release is noted, and nothing before it.
+        """
+        concealed = self.strategy.concealed
+        if concealed and self.strategy.round == len(self.rounds):
+            return None
         self.exchanges += 1
         plan = self.strategy.plan
         if plan is not None and plan is not self._plan:  # with every release that it is told of
             self._plan, self._spending = plan, plan.spending()
             self.noise = acting_noise(query, plan, self.prepared.task)
-        self.bytes_sent += self._sent(query)
+        if not concealed:
+            self.bytes_sent += self._sent(query)
         due = self.metrics and not self.release and self.exchanges % self._every == 0
         score = self.score() if due else None
         training = self._training_score()

@@ -40,6 +40,7 @@ RESULT: dict[str, Origin] = {
     # Of a plan that is fixed beforehand public; else what the filter admitted on the way.
     **dict.fromkeys(("epsilon", "rounds", "stopped", "cut_short", "noise_stddev"), _NOISY),
     "coefficients": _NOISY,  # of inference: estimates, standard errors, intervals
+    "tuned": _NOISY,  # the setting of the best trial, of a tuning that is paid for
     **dict.fromkeys(
         (
             "accuracy", "loss", "test_records", "auc", "f1", "balanced_accuracy", "log_loss",

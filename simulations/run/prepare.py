@@ -153,6 +153,11 @@ def build_strategy(
     from fedpriv import strategies
     from fedpriv.simulations.public.probing import with_influence
 
+    if prepared.experiment.paid_tuning:
+        from fedpriv.simulations.run.paid_tuning import build_tuned
+
+        return build_tuned(prepared, run=run, release=release, ledger=ledger)
+
     privacy, info = prepared.experiment.privacy, prepared.info
     promised = info.private and not prepared.noise_free
     return strategies.build(
@@ -222,7 +227,7 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
         require_every_label(prepared.task.loss, prepared.data.dataset.task)
     strategy = build_strategy(prepared, run=prepared.run, release=release)
     if release:
-        _require_drawable(strategy)
+        require_drawable(strategy)
     section = prepared.experiment.run
     if isinstance(strategy, JointStrategy | LinearInference) and section.dropout:
         raise ValueError(
@@ -233,7 +238,7 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     return strategy
 
 
-def _require_drawable(strategy: SumStrategy) -> None:
+def require_drawable(strategy: SumStrategy) -> None:
     """Refuse noise that no sampler can draw on its grid, before a release with it is paid for."""
     plan = strategy.plan
     if isinstance(plan, FixedPlan) and plan.noise_at == "server":

@@ -37,6 +37,7 @@ from fedpriv.simulations.run.identity import (
     require_same_schema,
     schema_digest,
 )
+from fedpriv.simulations.run.kept_secret import forget_secret, keep_secret, secret_streams
 from fedpriv.simulations.run.ledgers import (
     mark_of,
     raw_identity,
@@ -56,7 +57,7 @@ from fedpriv.simulations.run.prepare import (
 from fedpriv.simulations.run.release_rules import require_releasable
 from fedpriv.simulations.run.statements import write_statement
 from fedpriv.simulations.run.streams import streams
-from fedpriv.simulations.run.summary import costs, summary, summary_alone
+from fedpriv.simulations.run.summary import chosen_of, costs, summary, summary_alone
 from fedpriv.strategies.description import Description
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ def start(
     )
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
+    if release and prepared.experiment.paid_tuning:
+        keep_secret(directory)
     write_json(private(directory) / _IDENTITY, asdict(identity))
     return Session(
         directory=directory,
@@ -219,7 +222,11 @@ def carry_on(
         return _alone(session)
     directory, prepared, identity = session.directory, session.prepared, session.identity
     real = ledger if identity.release else None
-    noise = streams(prepared, "noise", run=identity.run, release=identity.release)
+    noise = (
+        secret_streams(directory, "tuning", run=identity.run)
+        if identity.release and prepared.experiment.paid_tuning
+        else streams(prepared, "noise", run=identity.run, release=identity.release)
+    )
     strategy.attach(Run(name=identity.run, noise=noise, ledger=real, release=identity.release))
     if real is not None:  # another run may have spent since this one was started
         require_room(real, strategy.plan, run=identity.run)
@@ -247,7 +254,8 @@ def carry_on(
 
     def watch(query: Query, answer: Sum) -> bool:
         nonlocal saved, last
-        on_round(record, record.add(query, answer))
+        if (told := record.add(query, answer)) is not None:
+            on_round(record, told)
         stopping = stop()
         # Only what has been released can be taken up again; a joint fit starts anew.
         if strategy.round > last and (stopping or perf_counter() - saved >= pause):
@@ -283,6 +291,7 @@ def carry_on(
         server_also_sees=strategy.server_also_sees,
         made=strategy.round if strategy.cut_short else None,
         coefficients=result.get("coefficients"),
+        chosen=chosen_of(strategy),
     )
     if ledger is not None and not identity.release:
         note(session, ledger, result)
@@ -316,6 +325,7 @@ def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
     """The result comes last: it says that everything else is there."""
     write_json(session.directory / "result.json", result)
     (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
+    forget_secret(session.directory)
     return result
 
 

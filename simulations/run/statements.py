@@ -21,7 +21,12 @@ from fedpriv.privacy.statement import (
 )
 from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.simulations.engines.parties import protection
-from fedpriv.simulations.run.assumptions import assumptions, of_a_test_column, tuning_sentence
+from fedpriv.simulations.run.assumptions import (
+    assumptions,
+    of_a_test_column,
+    paid_sentence,
+    tuning_sentence,
+)
 from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.ledgers import names_of
 from fedpriv.simulations.run.outcome import (
@@ -59,21 +64,22 @@ def write_statement(
     server_also_sees: str = "",
     made: int | None = None,
     coefficients: Mapping[str, Any] | None = None,
+    chosen: Mapping[str, Any] | None = None,
 ) -> None:
     """The statement of a run; ``ledger`` is that of a real release, and None for a simulation.
 
     ``made`` is how many releases there were, if they are fewer than planned; ``coefficients`` the
-    table of inference.
+    table of inference; ``chosen`` the setting that a tuning on private records released.
     """
     if plan is None:
         _write_nothing(directory, prepared, run)
         return
+    facts = _facts(prepared, plan, run=run, simulated=ledger is None, made=made)
+    if chosen is not None:
+        facts = replace(facts, tuning=paid_sentence(plan, chosen))
     statement = make_statement(
         plan,
-        facts=replace(
-            _facts(prepared, plan, run=run, simulated=ledger is None, made=made),
-            coefficients=_lines(coefficients),
-        ),
+        facts=replace(facts, coefficients=_lines(coefficients)),
         trust=_trust(prepared, plan, real=ledger is not None, also=server_also_sees),
         ledger=None if ledger is None else _ledger_facts(ledger, run),
     )

@@ -26,12 +26,16 @@ from fedpriv.simulations.run.outcome import RESULT, sift
 from fedpriv.simulations.run.party_alone import train_alone
 from fedpriv.simulations.run.party_metrics import party_metrics
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
+from fedpriv.strategies.tuned import Tuned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.prepare import Prepared
@@ -56,7 +60,12 @@ def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str,
     )
     record = Record(prepared=prepared, strategy=strategy, metrics=False)
     record.follow(federation)
-    train(strategy, federation, lambda query, answer: bool(record.add(query, answer)))
+
+    def watch(query: Query, answer: Sum) -> bool:
+        record.add(query, answer)
+        return True
+
+    train(strategy, federation, watch)
     return summary(record, run=prepared.run)
 
 
@@ -77,6 +86,8 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         "cut_short": record.strategy.cut_short,
         "noise_stddev": 0.0 if record.prepared.noise_free else record.noise,
     }
+    if record.prepared.experiment.paid_tuning:
+        values["tuned"] = chosen_of(record.strategy)
     table = coefficient_table(record.prepared, record.strategy)
     if table is not None:
         values["coefficients"] = table.to_dict()
@@ -94,11 +105,17 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
     }
 
 
+def chosen_of(strategy: SumStrategy) -> dict[str, Any] | None:
+    """The setting that a tuning on private records released; None if there was none."""
+    chosen = strategy.chosen if isinstance(strategy, Tuned) else None
+    return None if chosen is None else dict(chosen)
+
+
 def costs(record: Record) -> dict[str, Any]:
     """What a run cost in time and bytes, which follows from the records: of a release private."""
     return {
         "seconds": record.seconds,
-        "bytes": record.bytes_sent,
+        "bytes": None if record.strategy.concealed else record.bytes_sent,
         "exchanges": None if record.report is None else record.report.to_dict(),
     }
 
@@ -256,6 +273,9 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
         share = "" if accuracy is None else f"accuracy {100 * accuracy:.2f} %, "
         lines.append(f"{share}loss {result['loss']:.4f} on {result['test_records']} test records")
         lines += _further(result)
+    if result.get("tuned"):
+        settings = ", ".join(f"{key} = {value}" for key, value in result["tuned"].items())
+        lines.append(f"tuned on the private records, paid for: {settings}")
     if result.get("coefficients") is not None:
         lines += CoefficientTable.from_dict(result["coefficients"]).lines()
     if result["stopped"]:

@@ -20,8 +20,8 @@ from fedpriv.privacy.events import (
     PureEvent,
     SkellamEvent,
     ZcdpEvent,
-    event_from_dict,
 )
+from fedpriv.privacy.written_events import event_from_dict
 
 A = Adjacency.ADD_REMOVE
 EVENTS: list[Event] = [

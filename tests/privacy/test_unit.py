@@ -11,7 +11,7 @@ from fedpriv.privacy import events
 from fedpriv.privacy.accountants import ACCOUNTANTS, UnsupportedEvent, account, pld
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.events import Event, GaussianEvent, PureEvent, event_from_dict
+from fedpriv.privacy.events import Event, GaussianEvent, PureEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism, Mechanism
 from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, Selection
 from fedpriv.privacy.mechanisms.shares import SHARE_LAWS, NoiseShare, SharedNoise
@@ -28,6 +28,7 @@ from fedpriv.privacy.planning.shares import Sharing, shared_noise
 from fedpriv.privacy.planning.written_plan import events_of
 from fedpriv.privacy.schedules.growing import GrowingBatch
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit, neighbours_in_words, sizes_are_public
+from fedpriv.privacy.written_events import event_from_dict
 from tests.privacy.mechanisms.test_mechanisms import EVERY
 from tests.privacy.test_events import EVENTS
 

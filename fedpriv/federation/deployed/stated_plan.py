@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._validate import require_choice, require_delta, require_non_negative, require_positive
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.privacy.accountants import ACCOUNTANTS
-from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.ledger.reservations import allowances, declaration_to_dict, merged
 from fedpriv.privacy.ledger.storage.chain import canonical_json
+from fedpriv.privacy.written_events import event_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,8 +1,9 @@
-"""AccuracyQuery: how many of a party's held-out records a model is right about, and how many not.
+"""AccuracyQuery: how many of a party's records a model is right about, and how many not.
 
-A private evaluation. Two counts are asked for, and not a count and a total: adding or removing a
-record then moves one of them by one, and their sum is the number of records, which nobody needs to
-know beforehand.
+A private evaluation, in a deployment of records that a party holds out; and the score of a trial of
+a paid tuning, where all records are in one place. Two counts are asked for, and not a count and a
+total: adding or removing a record then moves one of them by one, and their sum is the number of
+records, which nobody needs to know beforehand.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MOST_RECORDS = 1 << 24
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AccuracyQuery(Query):
-    """Over a party's held-out records: how many are classified rightly, and how many wrongly.
+    """Over a party's records: how many are classified rightly, and how many wrongly.
 
     Sensitivity, in L2, of the two counts over all parties: 1 if a record is added or removed, which
     is right or wrong; √2 if one is replaced, which at worst takes one from here and adds one there.
@@ -92,3 +93,12 @@ class AccuracyQuery(Query):
 def count_sensitivity(adjacency: Adjacency) -> float:
     """How far one record moves (right, wrong) in L2."""
     return nextafter(sqrt(2), inf) if adjacency is Adjacency.REPLACE_ONE else 1.0
+
+
+def lead_sensitivity(adjacency: Adjacency) -> float:
+    """How far one record moves right - wrong: 1, or 2 where a right one is exchanged for a wrong.
+
+    As much as a count of right ones alone under add-remove, and twice that under replace-one, where
+    the lead moves by two as well whenever the count does by one.
+    """
+    return adjacency.sum_sensitivity

@@ -26,10 +26,10 @@ from fedpriv.privacy.events import (
     LaplaceEvent,
     PureEvent,
     ZcdpEvent,
-    event_from_dict,
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.unit import Unit
+from fedpriv.privacy.written_events import event_from_dict
 from fedpriv.secagg import FixedPoint
 
 if TYPE_CHECKING:

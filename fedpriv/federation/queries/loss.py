@@ -88,3 +88,12 @@ class LossQuery(Query):
 
     def check_certain(self, task: Task) -> None:
         """A sum always exists."""
+
+
+def loss_sensitivity(task: Task, *, clip: float) -> float:
+    """How far one unit moves a sum of clipped losses: the clip, or p times that for a person.
+
+    Under either adjacency, because losses are not negative: of the answers that an exchange
+    changes, p at most rise, by the clip at most, and p fall.
+    """
+    return clip * (1 if task.persons is None else task.persons.parties)

@@ -79,6 +79,8 @@ class SumStrategy(FlowerStrategy):
     Attributes:
         name: What it is called in experiments, plans and reports.
         server_also_sees: What the server learns on the way to a release; for the trust model.
+        concealed: Whether how many exchanges there are must not be told: no progress, no metric
+            and no count of them leaves the run before its release.
         width: How many numbers a release has; None if as many as the model.
         task: The problem, with the λ in effect.
         plan: Noise and cost of every release; None for a run that promises nothing: of a strategy
@@ -91,6 +93,7 @@ class SumStrategy(FlowerStrategy):
 
     name: ClassVar[str]
     server_also_sees: ClassVar[str] = ""
+    concealed: ClassVar[bool] = False
     width: int | None = None
 
     def __init__(
@@ -254,8 +257,9 @@ class SumStrategy(FlowerStrategy):
     def _event(self) -> Event | None:
         return None if self.plan is None else self.plan.event(self._round)
 
-    def _stream(self) -> RandomStream:
-        stream = self._run.noise(self._round)
+    def _stream(self, number: int | None = None) -> RandomStream:
+        """The stream of the current round, or one that is numbered otherwise."""
+        stream = self._run.noise(self._round if number is None else number)
         if self._run.ledger is not None and not stream.secure:
             raise RuntimeError(
                 "the noise of a release on a ledger must come from RandomStream.from_os(): whoever "

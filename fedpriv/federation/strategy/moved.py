@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+class Diverged(ValueError):
+    """The steps of a strategy grew without bound; a matter of what was released, noise included."""
+
+
 def moved_model(
     theta: Any, *, dimension: int, strategy: str, owner: str, after: str
 ) -> NDArray[np.float64]:
@@ -33,7 +37,7 @@ def moved_model(
             f"self._theta, one for each coordinate of the model, got {found} {after}."
         )
     if not np.isfinite(vector).all():
-        raise ValueError(
+        raise Diverged(
             f"{strategy}: the model is not finite {after}: its steps grew without bound. Use a "
             "smaller learning rate."
         )

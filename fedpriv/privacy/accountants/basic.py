@@ -23,9 +23,11 @@ from fedpriv.privacy.events import (
     PoissonPureEvent,
     PureEvent,
     SkellamEvent,
+    TuningEvent,
     ZcdpEvent,
 )
 from fedpriv.privacy.gaussian import gdp_epsilon
+from fedpriv.privacy.tuning_profile import tuning_epsilon
 
 if TYPE_CHECKING:
     from fedpriv.privacy.events import Event
@@ -38,6 +40,7 @@ _SHARING = (
     ZcdpEvent,
     SkellamEvent,
     DistributedGaussianEvent,
+    TuningEvent,
 )
 """Releases with an ε at every δ: they share what δ the others leave."""
 
@@ -117,6 +120,8 @@ def _single_epsilon(event: Event, delta: float) -> float:
             return log1p(event.sampling_rate * expm1(epsilon)) if epsilon < 700 else inf
         case ZcdpEvent():
             return zcdp_epsilon(rho=event.rho, delta=delta)
+        case TuningEvent():
+            return tuning_epsilon(mu=event.base_mu, law=event.law, delta=delta)
         case SkellamEvent() | DistributedGaussianEvent() | PoissonPartsEvent():
             return (
                 RdpAccountant(adjacency=event.adjacency, unit=event.unit)

@@ -14,6 +14,7 @@ from fedpriv.privacy.accountants.pld import PldAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.tcdp import CtcdpAccountant, TcdpAccountant
 from fedpriv.privacy.accountants.zcdp import SimpleZcdpAccountant, ZcdpAccountant
+from fedpriv.privacy.events import TuningEvent
 from fedpriv.privacy.planning.releases import on_levels
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def account(releases: Releases, *, delta: float, accountant: str = "auto") -> Re
     """ε of ``releases`` at ``delta``, by the named accountant or the tightest sound one.
 
     A loss distribution is rounded up to a grid. Of a few pure releases the sum of their ε can then
-    be the smaller bound, by a hair that decides whether a budget is kept.
+    be the smaller bound, by a hair that decides whether a budget is kept. A tuning that is paid for
+    has two bounds, and the one that adds up by pairs of ε and δ is usually the smaller by far.
     """
     require_delta(delta=delta)
     require_choice([*ACCOUNTANTS, "auto"], accountant=accountant)
@@ -77,7 +79,9 @@ def account(releases: Releases, *, delta: float, accountant: str = "auto") -> Re
     report = _report(best_accountant(releases, delta=delta), releases, delta)
     if not all(_supports(BasicAccountant, event) for event, _ in releases):
         return report
-    simple = _report(BasicAccountant, releases, 0.0)  # finite for pure releases alone
+    tuned = any(isinstance(event, TuningEvent) for event, _ in releases)
+    # At δ = 0 it is finite for pure releases alone.
+    simple = _report(BasicAccountant, releases, delta if tuned else 0.0)
     epsilon = inf if report.epsilon is None else report.epsilon
     return simple if simple.epsilon is not None and simple.epsilon < epsilon else report
 

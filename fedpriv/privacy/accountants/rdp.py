@@ -25,8 +25,10 @@ from fedpriv.privacy.events import (
     PoissonSkellamEvent,
     PureEvent,
     SkellamEvent,
+    TuningEvent,
     ZcdpEvent,
 )
+from fedpriv.privacy.tuning_profile import tuning_divergence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,6 +115,10 @@ class RdpAccountant(Accountant):
             case DistributedGaussianEvent():
                 tau = convolution_gap(shares=event.shares, share_stddev=event.share_stddev)
                 return self._each(lambda order: _distributed_gaussian(order, event, tau))
+            case TuningEvent():
+                return self._each(
+                    lambda order: tuning_divergence(order=order, mu=event.base_mu, law=event.law)
+                )
             case _:
                 raise unsupported(self, event, "its Rényi divergence is not known here")
 

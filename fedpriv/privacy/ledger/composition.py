@@ -50,9 +50,9 @@ _PURE = (LaplaceEvent, PureEvent, PoissonPureEvent, BoundedRangeEvent)
 # budget for the same people.
 _FIXED = (
     "Nothing was charged. The rule of a ledger is fixed when it is made, by `fedpriv ledger init "
-    "--composition`: gdp prices Gaussian and pure noise, rdp also sampled rounds and shares of "
-    "noise, basic pairs of epsilon and delta and declared runs. A ledger that has charged nothing "
-    "yet may be made again with another rule."
+    "--composition`: gdp prices Gaussian and pure noise, rdp also sampled rounds, shares of noise "
+    "and a tuning that is paid for, basic pairs of epsilon and delta and declared runs, tunings "
+    "among them. A ledger that has charged nothing yet may be made again with another rule."
 )
 
 

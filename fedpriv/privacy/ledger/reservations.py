@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._validate import require_count
-from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.ledger.storage.chain import canonical_json
 from fedpriv.privacy.unit import Unit
+from fedpriv.privacy.written_events import event_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -182,6 +182,11 @@ class Plan(ABC):
         return f"{self.dimension} coordinates"
 
     @property
+    def grid_in_words(self) -> str:
+        """The grid that sums are on."""
+        return f"a grid of {self.step:.3g}"
+
+    @property
     @abstractmethod
     def laws(self) -> tuple[str, ...]:
         """The names of its mechanisms, each once."""

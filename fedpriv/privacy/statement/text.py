@@ -189,9 +189,7 @@ def _randomness(statement: Statement) -> list[str]:
         else "noise: seeded, so that the run can be repeated; anyone with the seed can remove it"
     )
     what, them = ("the minimiser is in", "it") if _joint(statement) else ("sums are", "them")
-    grid = (
-        f"{what} integers on a grid of {statement.plan.step:.3g} until integer noise is on {them}"
-    )
+    grid = f"{what} integers on {statement.plan.grid_in_words} until integer noise is on {them}"
     return [
         source,
         grid,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import mpmath
 import pytest
 
-from fedpriv.privacy.events import GaussianEvent, SkellamEvent, event_from_dict
+from fedpriv.privacy.events import GaussianEvent, SkellamEvent
 from fedpriv.privacy.ledger import Kind, Ledger
+from fedpriv.privacy.written_events import event_from_dict
 
 if TYPE_CHECKING:
     from pathlib import Path

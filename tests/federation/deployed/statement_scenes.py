@@ -14,7 +14,6 @@ from fedpriv.federation.deployed.statements.verifying import Pinned
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.ledger.storage.chain import canonical_json
 from fedpriv.privacy.mechanisms import GaussianMechanism
@@ -25,6 +24,7 @@ from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.planning.shares import Sharing, shared_noise
 from fedpriv.privacy.statement import LedgerFacts, RunFacts, TrustModel, make_statement
 from fedpriv.privacy.statement.signed import read_canonical, sign_as_server
+from fedpriv.privacy.written_events import event_from_dict
 
 if TYPE_CHECKING:
     from pathlib import Path

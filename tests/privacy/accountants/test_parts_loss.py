@@ -26,11 +26,11 @@ from fedpriv.privacy.events import (
     GaussianEvent,
     PoissonGaussianEvent,
     PoissonPartsEvent,
-    event_from_dict,
 )
 from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.planning.plan import sampled
 from fedpriv.privacy.unit import Unit
+from fedpriv.privacy.written_events import event_from_dict
 
 A = Adjacency.ADD_REMOVE
 

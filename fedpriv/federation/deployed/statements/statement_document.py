@@ -23,12 +23,12 @@ from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import group_privacy
-from fedpriv.privacy.events import event_from_dict
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.written_plan import events_of
 from fedpriv.privacy.planning.written_plan import releases_of as written_releases
 from fedpriv.privacy.statement.guarantee_forms import understated
 from fedpriv.privacy.unit import Unit, person_steps
+from fedpriv.privacy.written_events import event_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

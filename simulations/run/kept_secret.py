@@ -1,0 +1,52 @@
+"""Kept secret of a release that must have one draw: stored before it is asked, gone at its end.
+
+A tuning that is paid for draws how many trials there are. Were it to draw again whenever it is
+taken up, whoever interrupts it would choose among draws. So all its randomness follows from one
+secret of the operating system, in the owner's folder before the run is charged for anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv._durable import OWNER_ONLY, replace_file
+from fedpriv.privacy.randomness import SECRET_BYTES, RandomStream
+from fedpriv.simulations.run.files import private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_FILE = "draw.secret"
+
+
+def keep_secret(directory: Path) -> None:
+    """Draw the secret of a run; it is on the disk on return."""
+    secret = RandomStream.from_os().bytes(SECRET_BYTES)
+    replace_file(private(directory) / _FILE, secret, mode=OWNER_ONLY)
+
+
+def secret_streams(directory: Path, *purpose: str, run: str) -> Callable[[int], RandomStream]:
+    """The numbered streams of a run, the same whenever they are opened.
+
+    Raises:
+        RuntimeError: When one is opened: the secret is not there any more.
+    """
+
+    def stream(number: int) -> RandomStream:
+        try:
+            secret = (private(directory) / _FILE).read_bytes()
+        except OSError:
+            raise RuntimeError(
+                f"the secret that the draws of the run in {str(directory)!r} follow from is not "
+                "there: to draw anew for the same payment would be to choose among draws. What was "
+                "reserved stays spent. Put the file back, or start a new run."
+            ) from None
+        return RandomStream.from_secret(secret, *purpose, run, number)
+
+    return stream
+
+
+def forget_secret(directory: Path) -> None:
+    """Remove the secret of a run whose result is there."""
+    (private(directory) / _FILE).unlink(missing_ok=True)
