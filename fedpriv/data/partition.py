@@ -45,12 +45,15 @@ class PartitionedDataset:
         kind: How the parties were made.
         offsets: int64 (m + 1): party j holds the training records offsets[j] to offsets[j + 1].
         order: int64 (n): the row in the original training set of each record; a permutation.
+        mapped: Whether the training records are mapped from a store on disk, and so need not fit
+            the memory.
     """
 
     dataset: Dataset
     kind: Kind
     offsets: NDArray[np.int64]
     order: NDArray[np.int64]
+    mapped: bool = False
 
     @property
     def parties(self) -> int:

@@ -18,7 +18,6 @@ import numpy as np
 from fedpriv.data import (
     Bounds,
     Dataset,
-    PartitionedDataset,
     Records,
     bound,
     hold_out,
@@ -33,7 +32,9 @@ from fedpriv.data.persons import at_few_parties, require_persons
 from fedpriv.data.tables.columns import read_columns
 from fedpriv.data.tables.magnitudes import read_magnitudes
 from fedpriv.simulations.experiment.guests import pin_of
+from fedpriv.simulations.experiment.holding import Holding
 from fedpriv.simulations.experiment.own_data import own_data
+from fedpriv.simulations.experiment.stores import stored
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,30 +46,6 @@ if TYPE_CHECKING:
 # A data set's own split is what is asked for if it is this close to it.
 _SAME_SPLIT = 0.01
 _DEFAULT_FRACTION = 0.2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Holding:
-    """Who holds which records, and how many that is in public.
-
-    Attributes:
-        data: The records, sorted by party. How many there are of each party is private: it follows
-            from which of them are tested on and, under add-remove adjacency, from who is there.
-        sizes: n_j, the public number of training records of each party: the number that the
-            experiment declares, or else that of the party's records, times the share that a split
-            by hash leaves. Everything that is divided, weighted or calibrated uses these. For the
-            person unit of privacy, of persons.
-        headroom: So many times its size a party's records may be.
-        in_place: Whether each record is at a place that no other record decides: no hash says which
-            of them are trained on, or at which of several parties.
-        own_test: Whether the test records were set apart by their source, not drawn by a hash.
-    """
-
-    data: PartitionedDataset
-    sizes: tuple[int, ...]
-    headroom: float
-    in_place: bool
-    own_test: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,6 +100,8 @@ def party_records(
             here, where all records are in one place; how many records, by each party.
     """
     section = experiment.data
+    if section.store is not None:
+        return stored(experiment, persons)
     pin = pin_of("data", section.name, experiment.guests)
     if experiment.describing:
         split = _columns(section, tuple(experiment.strategy.options.get("magnitudes", ())))

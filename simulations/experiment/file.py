@@ -33,6 +33,7 @@ from fedpriv.simulations.experiment.sections import (
     TuningSection,
 )
 from fedpriv.simulations.experiment.start_file import pin_start
+from fedpriv.simulations.experiment.store_keys import take_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +45,7 @@ _NOT_HASHED = {
     "path",
     "schema_path",
     "root",
+    "store",
     "public_test",
     "label",
     "evaluate_every",
@@ -51,6 +53,8 @@ _NOT_HASHED = {
     "secure_aggregation",
     "least_parties",
     "training_metrics",
+    "workers",
+    "ray_address",
     "start",  # known by its hash, wherever it lies
 }
 _BOUNDS = ("feature_norm", "intercept", "scaling")  # whatever they are, the records are the same
@@ -255,6 +259,7 @@ def read_experiment(
     _anchor(values, Path.cwd())
     _anchor_protector(values)
     leave_behind(values, written)
+    take_store(values)
     pin_start(values)
     return parse_experiment(values)
 
@@ -295,7 +300,7 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
     """
     data = values.get("data")
     if isinstance(data, dict):
-        for key in ("path", "schema", "root"):
+        for key in ("path", "schema", "root", "store"):
             if isinstance(data.get(key), str):
                 data[key] = str((folder / data[key]).resolve())
     strategy = values.get("strategy")
