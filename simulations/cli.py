@@ -16,6 +16,7 @@ from rich.markup import escape
 from fedpriv.simulations.commands import (
     accounting,
     compare,
+    data,
     describe,
     doctor,
     fit,
@@ -47,6 +48,7 @@ run.register(app)
 fit.register(app)
 compare.register(app)
 describe.register(app)
+data.register(app)
 predict.register(app)
 listing.register(app)
 ledger.register(app)

@@ -69,7 +69,7 @@ class Records:
         *,
         X: NDArray[np.float32],
         y: NDArray[np.float32] | NDArray[np.int64],
-        party: NDArray[np.int32] | None,
+        party: NDArray[np.integer[Any]] | None,
         person: Persons | None,
     ) -> Records:
         """Records that lie on a disk, of the types above, checked when they were written.

@@ -15,6 +15,7 @@ from fedpriv.federation.engines import chunks
 from fedpriv.federation.engines.shard import parts
 from fedpriv.federation.engines.sharded import ShardedFederation
 from fedpriv.simulations.engines import sharded
+from fedpriv.simulations.experiment import stores
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.prepare import build_federation, prepare
 from tests.federation.engines.workforces import Workers
@@ -182,7 +183,7 @@ def test_workers_and_places_do_not_change_what_a_run_is() -> None:
 
 def test_the_processes_of_a_failed_start_are_ended(hire: Any, monkeypatch: Any) -> None:
     staff, made = hire(2), []
-    write = sharded.write_holding
+    write = stores.write_holding
 
     def written(folder: Path, *arguments: Any) -> Any:
         made.append(folder)
