@@ -17,6 +17,7 @@ from rich.markup import escape
 from fedpriv.simulations.commands import (
     accounting,
     compare,
+    data,
     describe,
     doctor,
     fit,
@@ -54,6 +55,7 @@ run.register(app)
 fit.register(app)
 compare.register(app)
 describe.register(app)
+data.register(app)
 predict.register(app)
 listing.register(app)
 ledger.register(app)

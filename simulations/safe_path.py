@@ -15,7 +15,6 @@ installation.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import fedpriv
+from fedpriv._environment import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,14 +53,8 @@ def safe_children() -> Iterator[None]:
     Nor do those of `multiprocessing` run again the script or notebook that this process runs.
     """
     script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-    before = {key: os.environ.get(key) for key in SAFE_PATH}
-    os.environ.update(SAFE_PATH)
     try:
-        yield
+        with environment(SAFE_PATH):
+            yield
     finally:
         sys.modules["__main__"] = script
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value

@@ -64,6 +64,24 @@ class Records:
         if not (_finite(self.X) and _finite(self.y)):
             raise DataError("X and y must be finite; at least one entry is NaN or infinite.")
 
+    @classmethod
+    def mapped(
+        cls,
+        *,
+        X: NDArray[np.float32],
+        y: NDArray[np.float32] | NDArray[np.int64],
+        party: NDArray[np.integer[Any]] | None,
+        person: Persons | None,
+    ) -> Records:
+        """Records that lie on a disk, of the types above, checked when they were written.
+
+        They are not read here, and so not checked again; whatever is taken of them is.
+        """
+        records = object.__new__(cls)
+        for name, value in (("X", X), ("y", y), ("party", party), ("person", person)):
+            object.__setattr__(records, name, value)
+        return records
+
     def __len__(self) -> int:
         return len(self.X)
 

@@ -45,12 +45,15 @@ class PartitionedDataset:
         kind: How the parties were made.
         offsets: int64 (m + 1): party j holds the training records offsets[j] to offsets[j + 1].
         order: int64 (n): the row in the original training set of each record; a permutation.
+        mapped: Whether the training records are mapped from a store on disk, and so need not fit
+            the memory.
     """
 
     dataset: Dataset
     kind: Kind
     offsets: NDArray[np.int64]
     order: NDArray[np.int64]
+    mapped: bool = False
 
     @property
     def parties(self) -> int:
@@ -92,6 +95,7 @@ def partition(
     exponent: float | None = None,
     alpha: float | None = None,
     min_records: int | None = None,
+    marked: Records | None = None,
 ) -> PartitionedDataset:
     """Distribute the training records over parties.
 
@@ -113,6 +117,8 @@ def partition(
         min_records: The fewest records a party may hold. ``natural`` and ``hashed`` refuse data
             with a smaller party; if it is not given, a party may be empty. The other kinds first
             deal this many to every party, at least 1.
+        marked: ``hashed`` only: the training records themselves, where those of the data set stand
+            for them.
     """
     require_choice(KINDS, kind=kind)
     if min_records is not None:
@@ -131,7 +137,7 @@ def partition(
     if kind == "hashed":
         seed, person = int(rng.integers(1 << 62)), dataset.train.person
         if person is None:
-            drawn = marks(dataset.train, purpose="party", seed=seed)
+            drawn = marks(dataset.train if marked is None else marked, purpose="party", seed=seed)
         else:
             drawn = person.marks(purpose="party", seed=seed)
         holder = cells(parties, drawn)

@@ -35,17 +35,21 @@ def hold_out(dataset: Dataset, *, fraction: float = 0.2, seed: int = 0) -> Datas
     The number of training records is thereby random and not public, under either adjacency. What a
     release divides by is the public number of all records times 1 − ``fraction``.
     """
-    if not 0 < fraction < 1:
-        raise DataError(f"fraction must lie strictly between 0 and 1, got {fraction!r}.")
     if len(dataset.test):
         raise DataError(f"{dataset.name} already has a test set of {len(dataset.test)} records.")
-    train, purpose = dataset.train, "test split"
-    if train.person is None:
-        drawn = marks(train, purpose=purpose, seed=seed)
-    else:
-        drawn = train.person.marks(purpose=purpose, seed=seed)
-    in_test = below(fraction, drawn)
+    train = dataset.train
+    in_test = tested(train, fraction=fraction, seed=seed)
     return replace(dataset, train=train.take(~in_test), test=train.take(in_test))
+
+
+def tested(records: Records, *, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Which of the records `hold_out` moves to the test set."""
+    if not 0 < fraction < 1:
+        raise DataError(f"fraction must lie strictly between 0 and 1, got {fraction!r}.")
+    purpose = "test split"
+    if records.person is None:
+        return below(fraction, marks(records, purpose=purpose, seed=seed))
+    return below(fraction, records.person.marks(purpose=purpose, seed=seed))
 
 
 def pooled(dataset: Dataset) -> Dataset:

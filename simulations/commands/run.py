@@ -35,7 +35,7 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         metavar="ENGINE",
-        help="vectorized, local or ray; that of the experiment if not given.",
+        help="vectorized, local, sharded or ray; that of the experiment if not given.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -245,9 +245,10 @@ def check_cell(cell: Cell) -> None:
     with _naming(cell):
         from fedpriv.simulations.run.prepare import check, prepare
 
-        if cell.experiment.run.engine == "ray":
+        engine = cell.experiment.run.engine
+        if engine in ("ray", "sharded"):
             raise ValueError(
-                "run.engine must be 'vectorized' or 'local' in a comparison, got 'ray': a "
+                f"run.engine must be 'vectorized' or 'local' in a comparison, got {engine!r}: a "
                 "comparison has processes of its own."
             )
         check(prepare(cell.experiment, keep=True))

@@ -13,8 +13,8 @@ from fedpriv.simulations.run.start import Beginning
 
 if TYPE_CHECKING:
     from fedpriv.federation.task import PersonBounds
-    from fedpriv.simulations.experiment.data import Holding
     from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.experiment.holding import Holding
     from fedpriv.strategies import StrategyInfo
 
 

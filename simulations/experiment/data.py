@@ -18,7 +18,6 @@ import numpy as np
 from fedpriv.data import (
     Bounds,
     Dataset,
-    PartitionedDataset,
     Records,
     bound,
     hold_out,
@@ -33,9 +32,13 @@ from fedpriv.data.persons import at_few_parties, require_persons
 from fedpriv.data.tables.columns import read_columns
 from fedpriv.data.tables.magnitudes import read_magnitudes
 from fedpriv.simulations.experiment.guests import pin_of
+from fedpriv.simulations.experiment.holding import Holding
 from fedpriv.simulations.experiment.own_data import own_data
+from fedpriv.simulations.experiment.stores import stored
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from fedpriv.federation.task import PersonBounds
@@ -48,31 +51,7 @@ _DEFAULT_FRACTION = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Holding:
-    """Who holds which records, and how many that is in public.
-
-    Attributes:
-        data: The records, sorted by party. How many there are of each party is private: it follows
-            from which of them are tested on and, under add-remove adjacency, from who is there.
-        sizes: n_j, the public number of training records of each party: the number that the
-            experiment declares, or else that of the party's records, times the share that a split
-            by hash leaves. Everything that is divided, weighted or calibrated uses these. For the
-            person unit of privacy, of persons.
-        headroom: So many times its size a party's records may be.
-        in_place: Whether each record is at a place that no other record decides: no hash says which
-            of them are trained on, or at which of several parties.
-        own_test: Whether the test records were set apart by their source, not drawn by a hash.
-    """
-
-    data: PartitionedDataset
-    sizes: tuple[int, ...]
-    headroom: float
-    in_place: bool
-    own_test: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Split:
+class Split:
     """A data set after its test split.
 
     Attributes:
@@ -123,11 +102,32 @@ def party_records(
             here, where all records are in one place; how many records, by each party.
     """
     section = experiment.data
+    if section.store is not None:
+        return stored(experiment, persons)
     pin = pin_of("data", section.name, experiment.guests)
     if experiment.describing:
         split = _columns(section, tuple(experiment.strategy.options.get("magnitudes", ())))
     else:
         split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
+    return held(experiment, split, persons)
+
+
+def held(
+    experiment: Experiment,
+    split: Split,
+    persons: PersonBounds | None,
+    *,
+    marked: Callable[[Dataset], Records] | None = None,
+) -> Holding:
+    """Partition what a split has left for training.
+
+    Args:
+        experiment: How.
+        split: The records, or what stands for them.
+        persons: See `party_records`.
+        marked: The training records of a data set that stands for them.
+    """
+    section = experiment.data
     if persons is not None:
         split = _at_few_parties(split, persons)
     by_person = persons is not None
@@ -146,6 +146,7 @@ def party_records(
             exponent=_or(section.exponent, 1.0) if section.partition == "sized" else None,
             alpha=_or(section.alpha, 0.5) if section.partition == "dirichlet" else None,
             min_records=section.min_records,
+            marked=_marked(split.dataset, section, marked),
         )
         totals = np.full(data.parties, split.total(persons=by_person) / data.parties)
     totals = _declared(section, data.parties, totals)
@@ -164,7 +165,15 @@ def party_records(
     )
 
 
-def _at_few_parties(split: _Split, persons: PersonBounds) -> _Split:
+def _marked(
+    dataset: Dataset, section: DataSection, marked: Callable[[Dataset], Records] | None
+) -> Records | None:
+    """The records that a partition by hash looks at, where those of the data set are stand-ins."""
+    by_record = section.partition == "hashed" and dataset.train.person is None
+    return None if marked is None or not by_record else marked(dataset)
+
+
+def _at_few_parties(split: Split, persons: PersonBounds) -> Split:
     """The training records without those of a person at more parties than declared."""
     train = split.dataset.train
     require_persons(train)
@@ -173,7 +182,7 @@ def _at_few_parties(split: _Split, persons: PersonBounds) -> _Split:
     return replace(split, dataset=dataset)
 
 
-def _bounded(section: DataSection, seed: int, keep: bool, pin: str | None) -> _Split:
+def _bounded(section: DataSection, seed: int, keep: bool, pin: str | None) -> Split:
     """The data set before its partition; ``pin`` is the hash of code of the user's own."""
     bounds = Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
     split = _split((_kept_source if keep else _loaded)(section, pin), section, seed)
@@ -194,7 +203,7 @@ def _loaded(section: DataSection, pin: str | None) -> Dataset:
     return dataset
 
 
-def _columns(section: DataSection, magnitudes: tuple[str, ...]) -> _Split:
+def _columns(section: DataSection, magnitudes: tuple[str, ...]) -> Split:
     """The columns of a table to describe: of all records, those for testing as well."""
     if section.path is None:
         raise ValueError(
@@ -203,26 +212,26 @@ def _columns(section: DataSection, magnitudes: tuple[str, ...]) -> _Split:
         )
     schema, empty = read_schema(str(section.schema_path)), section.records is not None
     if magnitudes:
-        return _Split(dataset=read_magnitudes(section.path, schema, magnitudes, empty=empty))
-    return _Split(dataset=read_columns(section.path, schema, empty=empty))
+        return Split(dataset=read_magnitudes(section.path, schema, magnitudes, empty=empty))
+    return Split(dataset=read_columns(section.path, schema, empty=empty))
 
 
 _kept = lru_cache(maxsize=1)(_bounded)
 _kept_source = lru_cache(maxsize=1)(_loaded)
 
 
-def _split(dataset: Dataset, section: DataSection, seed: int) -> _Split:
+def _split(dataset: Dataset, section: DataSection, seed: int) -> Split:
     """The data set's own split, if that is what is asked for; else one by hash, or none."""
-    fraction = _hashed_fraction(dataset, section)
+    fraction = hashed_fraction(dataset, section)
     if fraction is None:
-        return _Split(dataset=dataset)
+        return Split(dataset=dataset)
     if fraction == 0:
-        return _Split(dataset=pooled(dataset))
+        return Split(dataset=pooled(dataset))
     held = hold_out(pooled(dataset), fraction=fraction, seed=seed)
-    return _Split(dataset=held, by_hash=True, share=1 - fraction)
+    return Split(dataset=held, by_hash=True, share=1 - fraction)
 
 
-def _hashed_fraction(dataset: Dataset, section: DataSection) -> float | None:
+def hashed_fraction(dataset: Dataset, section: DataSection) -> float | None:
     """How much to hold out by hash; None for the split that the data set came with."""
     train, test, wanted = len(dataset.train), len(dataset.test), section.test_fraction
     if dataset.schema is not None and dataset.schema.test_column is not None:

@@ -32,6 +32,7 @@ from fedpriv.simulations.experiment.sections import (
     StrategySection,
 )
 from fedpriv.simulations.experiment.start_file import pin_start
+from fedpriv.simulations.experiment.store_keys import take_store
 from fedpriv.simulations.experiment.tuning_section import TuningSection  # noqa: TC001 - pydantic
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _NOT_HASHED = {
     "path",
     "schema_path",
     "root",
+    "store",
     "public_test",
     "label",
     "evaluate_every",
@@ -51,6 +53,8 @@ _NOT_HASHED = {
     "secure_aggregation",
     "least_parties",
     "training_metrics",
+    "workers",
+    "ray_address",
     "start",  # known by its hash, wherever it lies
 }
 _BOUNDS = ("feature_norm", "intercept", "scaling")  # whatever they are, the records are the same
@@ -271,6 +275,7 @@ def read_experiment(
     _anchor(values, Path.cwd())
     _anchor_protector(values)
     leave_behind(values, written)
+    take_store(values)
     pin_start(values)
     return parse_experiment(values)
 
@@ -311,7 +316,7 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
     """
     data = values.get("data")
     if isinstance(data, dict):
-        for key in ("path", "schema", "root"):
+        for key in ("path", "schema", "root", "store"):
             if isinstance(data.get(key), str):
                 data[key] = str((folder / data[key]).resolve())
     strategy = values.get("strategy")

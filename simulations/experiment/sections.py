@@ -38,6 +38,8 @@ class DataSection(Section):
         schema_path: its schema (key ``schema``); alone in a deployment, where parties hold the
             records.
         root: the folder of `.npz` archives, instead of FEDPRIV_DATA.
+        store: a folder of `fedpriv data shard` with these records, as prepared by all other keys;
+            ``path`` of an experiment file may name it, and the other keys are filled in.
         partition: how records are given to parties; ``natural`` and ``hashed`` look at one record
             at a time, which a release needs.
         parties: how many; with ``natural``, so many of the natural ones, chosen by the seed.
@@ -63,6 +65,7 @@ class DataSection(Section):
     path: str | None = None
     schema_path: str | None = Field(default=None, alias="schema")
     root: str | None = None
+    store: str | None = None
     partition: Literal["natural", "hashed", "iid", "sized", "dirichlet"] = "natural"
     parties: Count | None = None
     exponent: Annotated[float, Field(ge=0)] | None = None
@@ -182,11 +185,16 @@ class RunSection(Section):
     Attributes:
         seed: drives partition, first model, sampling and, in a simulation, the noise.
         engine: what computes the sums: ``vectorized``, all parties in one computation; ``local``,
-            the real ClientApp of every party in one process; ``ray``, Flower's simulation runtime;
+            the real ClientApp of every party in one process; ``sharded``, that of ``vectorized``
+            in worker processes of one machine or many; ``ray``, Flower's simulation runtime;
             ``deployment``, parties on machines of their own.
+        workers: threads of ``vectorized``, processes of ``sharded``; one per processor if not
+            given. No number of a run depends on it.
+        ray_address: of a Ray cluster for ``sharded``, such as "auto" or "10.0.0.5:6379"; processes
+            of this machine if not given.
         secure_aggregation: how answers are protected on the way to the sum; if not given,
             ``semi-honest`` for ``local`` and ``ray`` and ``active`` for ``deployment``.
-            ``vectorized`` computes the ideal sum.
+            ``vectorized`` and ``sharded`` compute the ideal sum.
         least_parties: in a deployment, the least number of parties in a sum that is opened; at
             least what every party's policy asks for.
         dropout: the largest fraction of the parties that may be missing from a sum. In a simulation
@@ -198,7 +206,9 @@ class RunSection(Section):
     """
 
     seed: Seed = 0
-    engine: Literal["vectorized", "local", "ray", "deployment"] = "vectorized"
+    engine: Literal["vectorized", "local", "sharded", "ray", "deployment"] = "vectorized"
+    workers: Count | None = None
+    ray_address: str | None = None
     secure_aggregation: Literal["off", "semi-honest", "active"] | None = None
     least_parties: Count | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -216,21 +226,35 @@ class RunSection(Section):
 
     @model_validator(mode="after")
     def _nothing_to_mask(self) -> Self:
-        if self.engine == "vectorized" and self.level != "off":
+        if self.ideal and self.level != "off":
             raise ValueError(
                 f"secure_aggregation = {self.secure_aggregation!r} needs engine = 'local' or "
-                "'ray': 'vectorized' computes what the protocol would return, without it."
+                f"'ray': {self.engine!r} computes what the protocol would return, without it."
             )
         return self
+
+    @model_validator(mode="after")
+    def _workers_somewhere(self) -> Self:
+        if self.ray_address is not None and self.engine != "sharded":
+            raise ValueError(
+                f"ray_address is for engine = 'sharded', got engine = {self.engine!r}."
+            )
+        if self.workers is not None and not self.ideal:
+            raise ValueError(
+                f"workers is for engine = 'vectorized' or 'sharded', got {self.engine!r}."
+            )
+        return self
+
+    @property
+    def ideal(self) -> bool:
+        """Whether the engine computes ideal sums, without a protocol."""
+        return self.engine in ("vectorized", "sharded")
 
     @property
     def level(self) -> Literal["off", "semi-honest", "active"]:
         """How answers are protected, if the file leaves it open."""
         if self.secure_aggregation is not None:
             return self.secure_aggregation
-        match self.engine:
-            case "vectorized":
-                return "off"
-            case "deployment":
-                return "active"
-        return "semi-honest"
+        if self.ideal:
+            return "off"
+        return "active" if self.engine == "deployment" else "semi-honest"

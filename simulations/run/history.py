@@ -86,7 +86,7 @@ class Record:
 
     def follow(self, federation: Federation) -> None:
         """Take the bytes from the exchanges of a federation that has real ones."""
-        if self.prepared.experiment.run.engine == "vectorized":
+        if self.prepared.experiment.run.ideal:
             return
         from fedpriv.federation.engines.grid import GridFederation  # it imports Flower
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from fedpriv.simulations.run.streams import streams
 from fedpriv.strategies.common.linear_inference import LinearInference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from fedpriv.data import Dataset, PartitionedDataset
     from fedpriv.federation.federation import Federation, Sum
@@ -191,11 +192,16 @@ def build_federation(
     """The parties of a run, of which ``done`` of about ``rounds`` sums were formed before."""
     from fedpriv.simulations.engines.parties import dropouts, local_federation
 
-    engine = prepared.experiment.run.engine
-    if engine == "local":
+    section = prepared.experiment.run
+    workers = workers or section.workers
+    if section.engine == "local":
         return local_federation(prepared, run=run, rounds=rounds, done=done)
-    if engine == "ray":
+    if section.engine == "ray":
         raise ValueError("engine 'ray' runs in processes of its own: use `fedpriv run`.")
+    if section.engine == "sharded":
+        from fedpriv.simulations.engines.sharded import sharded_federation
+
+        return sharded_federation(prepared, run=run, workers=workers, done=done)
     return VectorizedFederation(
         prepared.data,
         task=prepared.task,
@@ -205,6 +211,18 @@ def build_federation(
         first_round=done,
         apart=release,
     )
+
+
+@contextmanager
+def serving(federation: Federation) -> Iterator[Federation]:
+    """A federation, whose own processes, if it has any, end with the block."""
+    from fedpriv.federation.engines.sharded import ShardedFederation
+
+    try:
+        yield federation
+    finally:
+        if isinstance(federation, ShardedFederation):
+            federation.close()
 
 
 def _seeded(prepared: Prepared) -> dict[str, Any]:
@@ -255,7 +273,7 @@ def _check_masks(prepared: Prepared) -> None:
     experiment = prepared.experiment
     if experiment.run.level != "off":
         protection(experiment).parameters(prepared.task.parties)
-    elif experiment.privacy.noise_at == "parties" and experiment.run.engine != "vectorized":
+    elif experiment.privacy.noise_at == "parties" and not experiment.run.ideal:
         raise ValueError(
             "run.secure_aggregation must not be 'off' with privacy.noise_at = 'parties': one "
             "party's share of the noise does not protect its own answer."

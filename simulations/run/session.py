@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._durable import replace_file
 from fedpriv._toml import read_toml, to_toml
 from fedpriv.data import read_schema
+from fedpriv.data.store.manifest import Manifest
 from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.describe.files import write_statistics
@@ -52,6 +53,7 @@ from fedpriv.simulations.run.prepare import (
     build_federation,
     check,
     prepare,
+    serving,
     train,
 )
 from fedpriv.simulations.run.release_rules import require_releasable
@@ -165,7 +167,8 @@ def reopen(
     experiment = parse_experiment(read_toml(directory / "config.toml", "experiment"))
     require_same_experiment(checked(experiment), identity, directory)
     path = experiment.data.schema_path
-    require_same_schema(None if path is None else read_schema(path), identity, directory)
+    if experiment.data.store is None:  # else it lies in the store
+        require_same_schema(None if path is None else read_schema(path), identity, directory)
     here = identity.release and experiment.run.engine != "deployment"
     source = raw_identity(experiment.data) if here else None
     prepared = preparing(experiment)
@@ -238,14 +241,6 @@ def carry_on(
             require_known(real, rows=state.get("ledger_rows"), head=state.get("ledger_head"))
         record.restore(state)
     rounds, done = strategy.rounds, record.exchanges
-    parties = (
-        build_federation(
-            prepared, run=identity.run, release=identity.release, rounds=rounds, done=done
-        )
-        if federation is None
-        else federation(rounds, done)
-    )
-    record.follow(parties)
     planned = strategy.plan
     _write_plan(session, planned)
     # A real release saves every round: its ledger waits for the disk anyway.
@@ -265,7 +260,17 @@ def carry_on(
             saved, last = perf_counter(), strategy.round
         return not stopping
 
-    if not train(strategy, parties, watch):
+    parties = (
+        build_federation(
+            prepared, run=identity.run, release=identity.release, rounds=rounds, done=done
+        )
+        if federation is None
+        else federation(rounds, done)
+    )
+    with serving(parties):
+        record.follow(parties)
+        ended = train(strategy, parties, watch)
+    if not ended:
         return None
     if strategy.plan is not planned:  # with the noise as chosen
         _write_plan(session, strategy.plan)
@@ -339,6 +344,9 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _digest(prepared: Prepared) -> str:
+    store = prepared.experiment.data.store
+    if store is not None:  # which has hashes of all of them
+        return Manifest.read(Path(store)).digest
     digest, dataset = sha256(), prepared.data.dataset
     for array in (dataset.train.X, dataset.train.y, dataset.test.X, dataset.test.y):
         digest.update(array.data)

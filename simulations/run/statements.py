@@ -100,7 +100,7 @@ def _trust(prepared: Prepared, plan: Plan, *, real: bool, also: str) -> TrustMod
     if real and section.engine != "deployment":
         return TrustModel(secure_aggregation="one-place", server_also_sees=also)
     if section.level == "off":
-        ideal = section.engine == "vectorized"
+        ideal = section.ideal
         return TrustModel(secure_aggregation="ideal" if ideal else "off", server_also_sees=also)
     agreed = protection(prepared.experiment)
     shares = (m.share.minimum for m in plan.mechanisms if isinstance(m, SharedNoise))

@@ -25,7 +25,13 @@ from fedpriv.simulations.run.metrics import Measures
 from fedpriv.simulations.run.outcome import RESULT, sift
 from fedpriv.simulations.run.party_alone import train_alone
 from fedpriv.simulations.run.party_metrics import party_metrics
-from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
+from fedpriv.simulations.run.prepare import (
+    build_federation,
+    build_strategy,
+    prepare,
+    serving,
+    train,
+)
 from fedpriv.strategies.tuned import Tuned
 
 if TYPE_CHECKING:
@@ -65,7 +71,8 @@ def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str,
         record.add(query, answer)
         return True
 
-    train(strategy, federation, watch)
+    with serving(federation):
+        train(strategy, federation, watch)
     return summary(record, run=prepared.run)
 
 
@@ -186,7 +193,7 @@ def _tested(prepared: Prepared) -> int:
 def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
     """How answers were protected on the way to a sum, as statements call it."""
     section = prepared.experiment.run
-    if section.engine != "vectorized":
+    if not section.ideal:
         return section.level
     return "ideal" if simulated else "one-place"
 

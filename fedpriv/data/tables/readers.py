@@ -7,25 +7,21 @@ a message names file, column and row, and never a value.
 from __future__ import annotations
 
 import csv
-import mmap
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedpriv.data.errors import DataError, import_optional
+from fedpriv.data.tables.csv_files import read_csv
+from fedpriv.data.tables.headers import check_header
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from numpy.typing import NDArray
 
-_BLOCK = 1 << 20  # bytes that are parsed at a time
 _TABLE = "the table"  # in memory, for messages
 
 
@@ -38,6 +34,7 @@ class Source:
         rows: The number of rows.
         ignored: The columns of the file that were not asked for.
         missing_values: Texts that mean a missing value, beside the empty one.
+        before: How many rows of the file come before these, if they are a part of it.
     """
 
     file: str
@@ -45,6 +42,7 @@ class Source:
     ignored: tuple[str, ...]
     missing_values: tuple[str, ...]
     _columns: dict[str, Any]
+    before: int = 0
 
     def text(self, name: str) -> Any:
         """A column as Arrow strings without surrounding blanks; missing values are null."""
@@ -76,7 +74,7 @@ class Source:
             raise self._wrong_type(name, "numbers")
         parsed = _parse(column)
         if parsed is None:
-            row = _first_failure(column) + 1
+            row = self.before + _first_failure(column) + 1
             raise DataError(f"{self.file}, column {name!r}: row {row} does not hold a number.")
         values = np.array(pc.fill_null(parsed, np.nan).to_numpy())
         for text in self.missing_values:
@@ -100,22 +98,14 @@ def read_source(
 ) -> Source:
     """Read the ``wanted`` columns of a ``.csv`` or ``.parquet`` file; ``empty`` admits no rows."""
     pa = import_optional("pyarrow", extra="data")
-    if path.is_dir():
-        raise DataError(f"{path} is a folder: name the .csv or .parquet file in it.")
-    if not path.is_file():
-        raise DataError(f"{path} does not exist.")
-    if path.suffix not in (".csv", ".parquet"):
-        raise DataError(f"{path.name}: the name of the file must end in .csv or .parquet.")
+    require_table(path)
     content = None
     # Raised outside the handler, so that no library error, which may quote cells, is chained to it.
     with suppress(pa.ArrowException, UnicodeDecodeError, csv.Error):
-        read = _read_csv if path.suffix == ".csv" else _read_parquet
+        read = read_csv if path.suffix == ".csv" else _read_parquet
         content = read(path, wanted, delimiter)
     if content is None:
-        raise DataError(
-            f"{path.name} cannot be read as {path.suffix[1:]}: it is damaged, not in UTF-8, or in "
-            "another format."
-        )
+        raise unreadable(path)
     header, table = content
     if not table.num_rows and not empty:
         raise DataError(f"{path.name} is empty: it has a header and no rows.")
@@ -124,7 +114,25 @@ def read_source(
         rows=table.num_rows,
         ignored=tuple(name for name in header if name not in wanted),
         missing_values=missing_values,
-        _columns={name: _decoded(table[name]) for name in wanted},
+        _columns={name: decoded(table[name]) for name in wanted},
+    )
+
+
+def require_table(path: Path) -> None:
+    """Refuse what is not there, or neither a ``.csv`` nor a ``.parquet`` file."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: name the .csv or .parquet file in it.")
+    if not path.is_file():
+        raise DataError(f"{path} does not exist.")
+    if path.suffix not in (".csv", ".parquet"):
+        raise DataError(f"{path.name}: the name of the file must end in .csv or .parquet.")
+
+
+def unreadable(path: Path) -> DataError:
+    """The error about a file that a library cannot read; it quotes nothing of it."""
+    return DataError(
+        f"{path.name} cannot be read as {path.suffix[1:]}: it is damaged, not in UTF-8, or in "
+        "another format."
     )
 
 
@@ -146,8 +154,8 @@ def table_source(
             "a table must be a DataFrame, an Arrow table, a mapping of columns, or the path of a "
             f"CSV or Parquet file; got {type(table).__name__}."
         )
-    _check_header(_TABLE, header, wanted)
-    columns = {name: _decoded(_arrow(name, table[name])) for name in wanted}
+    check_header(_TABLE, header, wanted)
+    columns = {name: decoded(_arrow(name, table[name])) for name in wanted}
     counts = {len(column) for column in columns.values()}
     if len(counts) > 1 or 0 in counts:
         raise DataError(f"{_TABLE}: columns must have the same number of rows, at least one.")
@@ -173,128 +181,21 @@ def _arrow(name: str, values: Any) -> Any:
     return column
 
 
-def _read_csv(path: Path, wanted: Mapping[str, str], delimiter: str) -> tuple[list[str], Any]:
-    pa = import_optional("pyarrow", extra="data")
-    # Python decodes some rows with the header. What is not UTF-8 in them is found by column, below:
-    # else the place of a byte in a column that nobody reads would decide about the file.
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        first = next(csv.reader(file, delimiter=delimiter), None)
-    if not first:
-        raise DataError(f"{path.name} is empty: the first line must name the columns.")
-    # The header itself must be UTF-8.
-    decoded = [name.encode(errors="surrogateescape").decode() for name in first]
-    header = [name.strip() for name in decoded]
-    _check_header(path.name, header, wanted)
-    _check_quotes(path, delimiter)
-    try:
-        return header, _parse_csv(path, header, wanted, delimiter, block=_BLOCK)
-    except pa.ArrowInvalid:
-        # A row of several blocks is found, or not, by where it begins, hence by the rows before it.
-        whole = min(path.stat().st_size + 1, 2**31 - 1)
-        return header, _parse_csv(path, header, wanted, delimiter, block=whole)
-
-
-def _parse_csv(
-    path: Path, header: list[str], wanted: Mapping[str, str], delimiter: str, *, block: int
-) -> Any:
-    pa = import_optional("pyarrow", extra="data")
-    pa_csv = import_optional("pyarrow.csv", extra="data")
-    widths: list[int] = []
-
-    def skip(row: Any) -> str:
-        widths.append(row.actual_columns)
-        return "skip"
-
-    # All as text: the reader's own conversion cannot tell a row from a value in its errors.
-    table = pa_csv.read_csv(
-        path,
-        read_options=pa_csv.ReadOptions(column_names=header, skip_rows=1, block_size=block),
-        parse_options=pa_csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
-        ),
-        convert_options=pa_csv.ConvertOptions(
-            include_columns=list(wanted), column_types=dict.fromkeys(header, pa.string())
-        ),
-    )
-    if widths:
-        raise DataError(
-            f"{path.name}: rows that do not have the {len(header)} columns of the header: "
-            f"{len(widths)}; the first has {widths[0]}."
-        )
-    return table
-
-
-def _check_quotes(path: Path, delimiter: str) -> None:
-    """Refuse a file unless every quotation mark is where RFC 4180 has it.
-
-    A mark that opens a value and is never closed, in any column, would make one value of all rows
-    up to the next mark: one record, and those after it would be gone without a word.
-    """
-    apart = re.escape(delimiter.encode())
-    value = rb'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\r\n%s]*+)' % apart
-    row = rb"%s(?:%s%s)*+" % (value, apart, value)
-    rows = re.compile(rb"(?:\xef\xbb\xbf)?%s(?:(?:\r\n|\r|\n)%s)*+" % (row, row))
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if content.find(b'"') < 0:
-            return
-        well_formed = rows.match(content)
-        end = 0 if well_formed is None else well_formed.end()
-        if end == len(content):
-            return
-        line = content[:end].count(b"\n") + 1
-    raise DataError(
-        f"{path.name}, line {line}: a quotation mark is out of place. A value that holds one must "
-        "be quoted as a whole, with the mark doubled, and every quote must be closed: the rows "
-        "after it would be lost."
-    )
+def parquet_header(path: Path, wanted: Mapping[str, str]) -> list[str]:
+    """The columns of a Parquet file that has the ``wanted`` ones."""
+    parquet = import_optional("pyarrow.parquet", extra="data")
+    header = list(parquet.read_schema(path).names)
+    check_header(path.name, header, wanted)
+    return header
 
 
 def _read_parquet(path: Path, wanted: Mapping[str, str], _delimiter: str) -> tuple[list[str], Any]:
     parquet = import_optional("pyarrow.parquet", extra="data")
-    header = list(parquet.read_schema(path).names)
-    _check_header(path.name, header, wanted)
+    header = parquet_header(path, wanted)
     return header, parquet.read_table(path, columns=list(wanted))
 
 
-def _check_header(file: str, header: list[Any], wanted: Mapping[str, str]) -> None:
-    """Refuse a header that lacks a column; ``wanted`` says which key of the schema names each.
-
-    Quote no name that the schema does not hold, where a forgotten header may make names of cells.
-    """
-    for place, name in enumerate(header):
-        if name in header[:place]:
-            raise DataError(
-                f"{file}: columns {header.index(name) + 1} and {place + 1} have the same name."
-            )
-    folded = {str(name).casefold() for name in header}
-    for name, key in wanted.items():
-        if name not in header:
-            hint = " Upper and lower case differ." if name.casefold() in folded else ""
-            raise DataError(
-                f"{file}: the header lacks column {name!r} of the schema ({key})."
-                f"{hint or _other_delimiter(header, wanted) or _nearest(name, header, wanted)}"
-            )
-
-
-def _other_delimiter(header: list[Any], wanted: Collection[str]) -> str:
-    """The delimiter that a CSV file has in place of the schema's, if its header tells."""
-    if len(header) > 1:
-        return ""
-    for delimiter, name in ((";", ";"), ("\t", "\\t"), ("|", "|"), (",", ",")):
-        if set(wanted) <= set(str(header[0]).split(delimiter)):
-            return f' Its columns are separated otherwise: set delimiter = "{name}" in the schema.'
-    return ""
-
-
-def _nearest(name: str, header: list[Any], wanted: Collection[str]) -> str:
-    """The nearest of the other columns, if most that the schema has show that this is a header."""
-    if 2 * len(set(wanted).intersection(header)) < len(wanted):
-        return ""
-    near = get_close_matches(name, [str(each) for each in header if each not in wanted], n=1)
-    return f" Is {near[0]!r} meant?" if near else ""
-
-
-def _decoded(column: Any) -> Any:
+def decoded(column: Any) -> Any:
     """Without a dictionary; a column that holds nothing at all, and so has no type, as text."""
     pa = import_optional("pyarrow", extra="data")
     if pa.types.is_dictionary(column.type):

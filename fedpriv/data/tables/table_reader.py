@@ -17,6 +17,8 @@ from fedpriv.data.persons import Persons
 from fedpriv.data.tables.schema import CategoryColumn, NumberColumn, Schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from fedpriv.data.tables.readers import Source
@@ -25,11 +27,20 @@ if TYPE_CHECKING:
 
 
 class TableReader:
-    """Reads columns under the rules of a schema, and keeps count of what they met."""
+    """Reads columns under the rules of a schema, and keeps count of what they met.
 
-    def __init__(self, schema: Schema, source: Source) -> None:
+    Args:
+        schema: The rules.
+        source: The columns; of a whole file, or of a part of it.
+        values: Of a part: by column, the values in the whole file, where the schema declares none.
+    """
+
+    def __init__(
+        self, schema: Schema, source: Source, *, values: Mapping[str, list[str]] | None = None
+    ) -> None:
         self._schema = schema
         self._source = source
+        self._values = values or {}
         self._problems: list[str] = []
         self.missing: dict[str, int] = {}
         self.clamped: dict[str, int] = {}
@@ -130,13 +141,17 @@ class TableReader:
         column = self._schema.columns.get(name)
         if isinstance(column, CategoryColumn):
             return self._declared_codes(name, column), column.values
-        pc = import_optional("pyarrow.compute", extra="data")
-        names = pc.unique(self._source.text(name).drop_null()).to_pylist()
+        names = self.distinct(name)
         declared = CategoryColumn(kind="category", values=tuple(sorted(names)) or ("none",))
         return self._declared_codes(name, declared), declared.values
 
     def persons(self) -> Persons | None:
         """Whose rows these are; a row that names nobody is missing a value."""
+        named = self.named_persons()
+        return None if named is None else Persons.named(*named)
+
+    def named_persons(self) -> tuple[NDArray[np.int64], list[str]] | None:
+        """Whose rows these are: codes, and the identifiers that they index as they appear."""
         name = self._schema.person
         if name is None:
             return None
@@ -145,7 +160,15 @@ class TableReader:
         self._meet_missing(name, _to_mask(pc.is_null(text)), filled=False)
         encoded = pc.dictionary_encode(pc.fill_null(text, "")).combine_chunks()
         codes = encoded.indices.to_numpy().astype(np.int64)
-        return Persons.named(codes, encoded.dictionary.to_pylist())
+        return codes, encoded.dictionary.to_pylist()
+
+    def distinct(self, name: str) -> list[str]:
+        """The different values of a column, in the whole file; missing ones are none."""
+        if name in self._values:
+            return self._values[name]
+        pc = import_optional("pyarrow.compute", extra="data")
+        values: list[str] = pc.unique(self._source.text(name).drop_null()).to_pylist()
+        return values
 
     def tested(self) -> Mask:
         """Which rows the public column sets apart for testing; none without one."""
@@ -163,7 +186,7 @@ class TableReader:
         pc = import_optional("pyarrow.compute", extra="data")
         text = self._source.text(name)
         self._meet_missing(name, _to_mask(pc.is_null(text)), filled=False)
-        labels = pc.unique(text.drop_null()).to_pylist()
+        labels = self.distinct(name)
         remedy = f"List the labels in [columns.{name}] with kind = 'category'."
         if len(labels) > 2:
             self._problems.append(
@@ -227,7 +250,8 @@ class TableReader:
         if count:
             are = "value is" if count == 1 else "values are"
             self._problems.append(
-                f"Column {name!r}: {count} {are} {what}, first in row {where.argmax() + 1}. "
+                f"Column {name!r}: {count} {are} {what}, first in row "
+                f"{self._source.before + where.argmax() + 1}. "
                 f"{remedy}"
             )
 

@@ -34,6 +34,7 @@ class ToleranceNotReachedError(RuntimeError):
 
     def __init__(self, tolerance: float, parties: tuple[int, ...] = ()) -> None:
         self.parties = parties
+        self._arguments = tolerance, parties
         shown = ", ".join(map(str, parties[:5])) + (", …" if len(parties) > 5 else "")
         where = f" for {len(parties)} parties (index {shown})" if parties else ""
         super().__init__(
@@ -41,6 +42,9 @@ class ToleranceNotReachedError(RuntimeError):
             f"certified{where}; nothing is returned. Use a larger tolerance or regulariser, or "
             "more iterations."
         )
+
+    def __reduce__(self) -> tuple[type[ToleranceNotReachedError], tuple[float, tuple[int, ...]]]:
+        return type(self), self._arguments  # it can cross from one process to another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.federation.engines import vectorized
+from fedpriv.federation.engines import chunks
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.party import answers
 from fedpriv.federation.party.draws import Draws
@@ -109,7 +109,7 @@ def test_a_share_of_no_clipped_gradients_is_reported_too() -> None:
 def test_a_party_that_cannot_certify_its_minimiser_is_named_by_its_index(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vectorized, "CHUNK_BYTES", 1)  # every party alone
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 1)  # every party alone
     with pytest.raises(ToleranceNotReachedError) as failure:
         federation(workers=1).sum(replace(ERM, tolerance=1e-30))
     assert failure.value.parties == (0,)
@@ -154,7 +154,7 @@ def test_an_exact_gradient_of_a_large_party_is_computed_in_parts(
 def test_the_bits_do_not_depend_on_the_number_of_workers(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectorized, "CHUNK_BYTES", 900)  # several chunks, large parties alone
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 900)  # several chunks, large parties alone
     sums = [federation(workers=w).sum(QUERIES[name]).total for w in (1, 2, 5)]
     assert (sums[0] == sums[1]).all()
     assert (sums[0] == sums[2]).all()
@@ -221,11 +221,11 @@ def test_chunks_lose_no_record_and_count_none_twice(sizes: list[int], chunk: int
     federation = VectorizedFederation(
         data, task=linear_task(tuple(sizes), 1), sampling=streams(0, "p"), workers=2
     )
-    before, vectorized.CHUNK_BYTES = vectorized.CHUNK_BYTES, chunk
+    before, chunks.CHUNK_BYTES = chunks.CHUNK_BYTES, chunk
     try:
         found = federation.sum(query).value
     finally:
-        vectorized.CHUNK_BYTES = before
+        chunks.CHUNK_BYTES = before
     assert found == pytest.approx([total * (total + 1) / 2 * 2.0**-12], abs=1e-12)
 
 

@@ -56,7 +56,7 @@ def test_workers_get_as_many_parties_where_there_are_many_chunks(
     sizes = (5,) * 60
     data, task = random_data(sizes, WIDTH), linear_task(sizes, WIDTH)
     most = int(data.dataset.train.X.nbytes / 3.7)
-    monkeypatch.setattr("fedpriv.federation.engines.vectorized.CHUNK_BYTES", most)
+    monkeypatch.setattr("fedpriv.federation.engines.chunks.CHUNK_BYTES", most)
     federation = VectorizedFederation(data, task=task, sampling=streams(0, "p"), workers=workers)
     stripes = federation._even
     assert {sum(chunk.parties.stop - chunk.parties.start for chunk in own) for own in stripes} == {

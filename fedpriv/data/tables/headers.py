@@ -1,0 +1,49 @@
+"""The header of a table: which columns there are, checked against those that a schema names."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.data.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+
+def check_header(file: str, header: list[Any], wanted: Mapping[str, str]) -> None:
+    """Refuse a header that lacks a column; ``wanted`` says which key of the schema names each.
+
+    Quote no name that the schema does not hold, where a forgotten header may make names of cells.
+    """
+    for place, name in enumerate(header):
+        if name in header[:place]:
+            raise DataError(
+                f"{file}: columns {header.index(name) + 1} and {place + 1} have the same name."
+            )
+    folded = {str(name).casefold() for name in header}
+    for name, key in wanted.items():
+        if name not in header:
+            hint = " Upper and lower case differ." if name.casefold() in folded else ""
+            raise DataError(
+                f"{file}: the header lacks column {name!r} of the schema ({key})."
+                f"{hint or _other_delimiter(header, wanted) or _nearest(name, header, wanted)}"
+            )
+
+
+def _other_delimiter(header: list[Any], wanted: Collection[str]) -> str:
+    """The delimiter that a CSV file has in place of the schema's, if its header tells."""
+    if len(header) > 1:
+        return ""
+    for delimiter, name in ((";", ";"), ("\t", "\\t"), ("|", "|"), (",", ",")):
+        if set(wanted) <= set(str(header[0]).split(delimiter)):
+            return f' Its columns are separated otherwise: set delimiter = "{name}" in the schema.'
+    return ""
+
+
+def _nearest(name: str, header: list[Any], wanted: Collection[str]) -> str:
+    """The nearest of the other columns, if most that the schema has show that this is a header."""
+    if 2 * len(set(wanted).intersection(header)) < len(wanted):
+        return ""
+    near = get_close_matches(name, [str(each) for each in header if each not in wanted], n=1)
+    return f" Is {near[0]!r} meant?" if near else ""
