@@ -23,6 +23,7 @@ from fedpriv.simulations.commands import (
     listing,
     predict,
     protector,
+    report,
     run,
     schedule,
     verify,
@@ -48,6 +49,7 @@ fit.register(app)
 compare.register(app)
 describe.register(app)
 predict.register(app)
+report.register(app)
 listing.register(app)
 ledger.register(app)
 deploy.register(app)
