@@ -25,6 +25,7 @@ from fedpriv.simulations.commands import (
     listing,
     predict,
     protector,
+    report,
     run,
     schedule,
     verify,
@@ -57,6 +58,7 @@ compare.register(app)
 describe.register(app)
 data.register(app)
 predict.register(app)
+report.register(app)
 listing.register(app)
 ledger.register(app)
 deploy.register(app)

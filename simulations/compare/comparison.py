@@ -17,7 +17,9 @@ from fedpriv.simulations.compare.findings import findings
 from fedpriv.simulations.compare.panels import panels
 from fedpriv.simulations.compare.plots import draw
 from fedpriv.simulations.compare.report import cell_columns, terms, write_report
+from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.figures import new_figure
+from fedpriv.simulations.report.files import PAGE, leave_report
 from fedpriv.simulations.run.files import new_directory
 from fedpriv.simulations.signals import interruptible
 
@@ -43,7 +45,7 @@ class Comparison:
 
     Attributes:
         experiment: What was compared.
-        directory: Its files: ``report.md``, ``rows.csv``, ``rows.json``, plots.
+        directory: Its files: ``report.md``, ``report.html``, ``rows.csv``, ``rows.json``, plots.
         rows: One per setting, with its mean and confidence interval over the seeds.
         findings: What the seeds support, one sentence each.
     """
@@ -57,6 +59,11 @@ class Comparison:
     def report(self) -> Path:
         """The file with the report."""
         return self.directory / "report.md"
+
+    @property
+    def page(self) -> Path:
+        """The same as a page for a browser, if Jinja was there to make it."""
+        return self.directory / PAGE
 
     def to_frame(self) -> DataFrame:
         """`rows` as a pandas DataFrame; the extra `frame` brings pandas."""
@@ -122,13 +129,38 @@ def carry_out(
     with interruptible() as stop:
         if not compute(todo, directory, workers=count, on_cell=on_cell, stop=stop):
             return None
-    rows, axes = collect(todo, directory), study.compare
+    comparison = _collected(study, directory)
+    write_report(directory, comparison.rows, study, comparison.findings)
+    leave_report(directory, simulated=True)
+    return comparison
+
+
+def read_comparison(directory: Path) -> Comparison:
+    """A finished comparison, from its directory.
+
+    Raises:
+        ValueError: It was not started there, or some of it is still to be computed.
+    """
+    if not (directory / "config.toml").exists():
+        raise ValueError(f"{str(directory)!r}: no comparison was started there.")
+    study = read_experiment(directory / "config.toml")
+    missing = [c for c in cells(study) if not (directory / "cells" / f"{c.key}.json").exists()]
+    if missing:
+        raise ValueError(
+            f"{str(directory)!r}: {len(missing)} runs of the comparison are still to be computed. "
+            f"Finish it first: fedpriv compare --resume {directory}."
+        )
+    return _collected(study, directory)
+
+
+def _collected(study: Experiment, directory: Path) -> Comparison:
+    """The rows of all cells, and what can be said of them."""
+    rows, axes = collect(cells(study), directory), study.compare
     found = findings(
         rows,
         axes.published_losses if axes else None,
         axes.published_accuracies if axes else None,
     )
-    write_report(directory, rows, study, found)
     return Comparison(
         experiment=study, directory=directory, rows=tuple(rows), findings=tuple(found)
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MARKS = "●■▲◆○□△◇✚✖★✦"
 _DASHES = "─┄┈╌"
 _HEIGHT = 16
-_TITLES = {
+TITLES = {
     "accuracy": "accuracy on the test set",
     "loss": "loss on the test set",
     "auc": "AUC on the test set",
@@ -27,7 +27,8 @@ _TITLES = {
     "excess_risk": "excess empirical risk",
     "optimality_gap": "distance from the minimiser",
 }
-_PLAIN = ("auc", "loss", *TRAINING)  # not in percent
+PLAIN = ("auc", "loss", *TRAINING)
+"""Metrics that are not printed in percent."""
 
 
 def text_plot(panel: Panel, *, key: str | None = None, width: int = 64) -> str:
@@ -136,7 +137,7 @@ def save_plot(panel: Panel, stem: Path, *, key: str | None = None) -> list[Path]
 def draw(axes: Axes, panel: Panel, *, key: str | None = None) -> None:
     """The metric with 95 % intervals; what is the same everywhere is a line."""
     metric = key or panel.rows[0].metric
-    scale = 1 if metric in _PLAIN or panel.rows[0].metric != "accuracy" else 100
+    scale = 1 if metric in PLAIN or panel.rows[0].metric != "accuracy" else 100
     curves: dict[str, list[int]] = {}
     for place, (name, row) in enumerate(zip(panel.names, panel.rows, strict=True)):
         if row.interval_of(metric) is not None:
@@ -163,6 +164,6 @@ def draw(axes: Axes, panel: Panel, *, key: str | None = None) -> None:
     axes.set_xticks(list(panel.places.values()), list(panel.places))
     axes.minorticks_off()
     axes.set_xlabel(panel.against)
-    axes.set_ylabel(_TITLES[metric] + (" (%)" if scale == 100 else ""))
+    axes.set_ylabel(TITLES[metric] + (" (%)" if scale == 100 else ""))
     axes.set_title(panel.title, fontsize=10)
     axes.grid(alpha=0.3)

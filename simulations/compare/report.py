@@ -40,7 +40,7 @@ PARTIES = (
     "data say whose these are, else of its training), over parties with ten of them at least; the "
     "gap is that between the best- and the worst-served one."
 )
-_METRICS = {
+METRICS = {
     "AUC": "auc",
     "F1": "f1",
     "balanced accuracy": "balanced_accuracy",
@@ -78,7 +78,7 @@ def table(rows: Sequence[Row], experiment: Experiment) -> Table:
         last = place + 1 == len(rows) or _group(rows[place + 1]) != _group(row)
         cells = [column[place] for column in columns.values()]
         made.add_row(*cells, end_section=last, style="dim" if row.epsilon_budget is None else None)
-    made.caption = f"{_average(rows)}; {NOISE}"
+    made.caption = f"{average(rows)}; {NOISE}"
     made.caption_justify = "left"
     return made
 
@@ -94,7 +94,7 @@ def write_report(
         f"# {experiment.name}",
         f"SIMULATED: no privacy was spent. fedpriv {__version__}.",
         (
-            f"{terms(experiment)}. {_average(rows).capitalize()}: Student's t, for noise, "
+            f"{terms(experiment)}. {average(rows).capitalize()}: Student's t, for noise, "
             "partitions and first models, not for the choice of test records. "
             f"{NOISE.capitalize()}."
         ),
@@ -133,7 +133,7 @@ def metric_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, lis
         **_axis_columns(rows, experiment),
         "strategy": [row.label for row in rows],
     }
-    for title, key in _METRICS.items():
+    for title, key in METRICS.items():
         cells = [_interval(row.interval_of(key)) for row in rows]
         if any(row.column(key) for row in rows):
             columns[title] = cells
@@ -159,7 +159,8 @@ def _budget_column(rows: Sequence[Row]) -> list[str]:
     return ["–" if row.epsilon_budget is None else shown(row.epsilon_budget) for row in rows]
 
 
-def _average(rows: Sequence[Row]) -> str:
+def average(rows: Sequence[Row]) -> str:
+    """What a number of the table is, over the seeds."""
     seeds = len(rows[0].results)
     if seeds == 1:
         return "one seed"
@@ -184,7 +185,7 @@ def cell_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[
         "clipped": [_or_dash(row.mean("clip_fraction"), ".1%") for row in rows],
         "rounds": [_or_dash(row.mean("rounds"), ".0f") for row in rows],
         "seconds": [_or_dash(row.mean("seconds"), ".2f") for row in rows],
-        "sent": [_size(row.mean("bytes") or 0) for row in rows],
+        "sent": [bytes_text(row.mean("bytes") or 0) for row in rows],
     }
     if experiment.compare:
         columns |= _published(rows, experiment.compare)
@@ -260,7 +261,12 @@ def _or_dash(value: float | None, form: str) -> str:
     return "–" if value is None else f"{value:{form}}"
 
 
-def _size(count: float) -> str:
+def bytes_text(count: float) -> str:
+    """A number of bytes for people.
+
+    >>> bytes_text(999), bytes_text(14355)
+    ('999 B', '14.4 kB')
+    """
     if count < 1000:
         return f"{count:.0f} B"
     return f"{count / 1000:.1f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"

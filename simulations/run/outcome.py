@@ -77,6 +77,15 @@ STATISTICS: dict[str, Origin] = {
 }
 """The fields of statistics.json, which a description of a table has instead of a model."""
 
+REPORT: dict[str, Origin] = {
+    **dict.fromkeys(("secure-aggregation", "configuration"), _PUBLIC),
+    # Of a plan that is fixed beforehand public, like the fields that they are made from.
+    **dict.fromkeys(("guarantee", "budget", "coefficients", "statement"), _NOISY),
+    **dict.fromkeys(("figures", "table"), _TESTED),
+    "ledger": _DRAWN,  # hashes, and what was charged for the noisy releases
+}
+"""The sections of report.json and report.html, which are made from the other files alone."""
+
 FILES: dict[str, str] = {
     "config.toml": "the experiment",
     "plan.json": "noise and events of every release",
@@ -87,10 +96,12 @@ FILES: dict[str, str] = {
     "statement.json": "the same",
     "statement.yaml": "the same, for a public registry",
     "result.json": "the summary",
+    "report.html": "all of it on one page, made from the files above and nothing else",
+    "report.json": "the numbers of that page",
 }
 """The files of a release. Beside them there is only the folder of what stays with the owner."""
 
-_OF_A_MODEL = ("metrics.csv", "metrics.json", "model.npz")
+_OF_A_MODEL = ("metrics.csv", "metrics.json", "model.npz", "report.html", "report.json")
 DESCRIBED_FILES: dict[str, str] = {
     **{name: what for name, what in FILES.items() if name not in _OF_A_MODEL},
     "statistics.json": "the noisy sums, and the statistics that follow from them",

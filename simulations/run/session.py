@@ -18,6 +18,7 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.describe.files import write_statistics
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.report.files import leave_report
 from fedpriv.simulations.run.files import (
     PRIVATE,
     private,
@@ -327,10 +328,12 @@ def _alone(session: Session) -> dict[str, Any]:
 
 
 def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
-    """The result comes last: it says that everything else is there."""
+    """The result comes last: it says that everything else is there. The page is made from it."""
     write_json(session.directory / "result.json", result)
     (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
     forget_secret(session.directory)
+    if not session.prepared.experiment.describing:
+        leave_report(session.directory, simulated=not session.identity.release)
     return result
 
 

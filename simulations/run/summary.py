@@ -183,6 +183,7 @@ def _of_simulation(prepared: Prepared) -> dict[str, Any]:
     return {
         "seed": prepared.experiment.run.seed,
         "majority_accuracy": prepared.evaluator.majority(),
+        "party_sizes": list(prepared.task.sizes),
     }
 
 

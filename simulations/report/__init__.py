@@ -1,0 +1,6 @@
+"""Report pages: a comparison or some runs as one self-contained HTML file, and the same as JSON.
+
+Start with `parts`, of which every document is made; `of_comparison` and `of_runs` fill them, `svg`
+draws figures, `render` makes the page from the document and from nothing else, `files` reads
+results and writes it all. Of a release only files and fields of its outcome are read.
+"""

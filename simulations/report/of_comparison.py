@@ -1,0 +1,310 @@
+"""The report of a comparison: the figure, the table, findings, the guarantee, then details."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from fedpriv._toml import to_toml
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.statement.statement import SIMULATED
+from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.compare.axes import swept_keys
+from fedpriv.simulations.compare.headline import headline
+from fedpriv.simulations.compare.panels import panels
+from fedpriv.simulations.compare.report import (
+    METRICS,
+    NOISE,
+    PARTIES,
+    average,
+    cell_columns,
+    further_plots,
+    metric_columns,
+    terms,
+)
+from fedpriv.simulations.experiment.budgets import shown, stated
+from fedpriv.simulations.report.curves import begun, metric_figure
+from fedpriv.simulations.report.details import (
+    audit_section,
+    configuration_section,
+    guest_words,
+)
+from fedpriv.simulations.report.exchanges import exchange_section
+from fedpriv.simulations.report.guarantee import budget_table, meaning
+from fedpriv.simulations.report.parts import Cell, Document, Listing, Section, Table, facts
+from fedpriv.simulations.report.sizes import cost_table, served_figure, size_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fedpriv.simulations.compare.comparison import Comparison
+    from fedpriv.simulations.compare.rows import Row
+    from fedpriv.simulations.experiment.file import Experiment
+
+# What a column of the table is sorted by, and a program reads; the others are text.
+_VALUES: dict[str, str] = {
+    "worst party": "worst_party",
+    "noise": "noise_stddev",
+    "clipped": "clip_fraction",
+    "rounds": "rounds",
+    "seconds": "seconds",
+    "sent": "bytes",
+}
+_TEXT = ("strategy",)
+_SUPPORTED = (
+    "Each sentence is computed from the numbers on this page, and said only if the 95 % interval "
+    "of the difference, seed by seed, supports it. Intervals are not widened for the number of "
+    "sentences."
+)
+_SEEDED = (
+    "The noise follows from a seed, so that the study can be repeated: anyone with the seed can "
+    "remove it. Metrics are exact, and outside of any guarantee."
+)
+
+
+def comparison_document(
+    comparison: Comparison,
+    *,
+    machine: Mapping[str, Any] | None = None,
+    audit: Mapping[str, Any] | None = None,
+) -> Document:
+    """The report of a comparison, which is a simulation: anything in it may be shown."""
+    rows, experiment = comparison.rows, comparison.experiment
+    first = rows[0]
+    return Document(
+        kind="comparison",
+        title=experiment.name,
+        status=f"{SIMULATED}.",
+        simulated=True,
+        version=str(first.results[0]["fedpriv"]),
+        question=f"On {terms(experiment)}. {begun(average(rows))}.",
+        headline=headline(rows, experiment, comparison.findings),
+        facts=_facts(rows, experiment),
+        sections=(
+            _figures(rows, experiment),
+            _table(rows, experiment),
+            _findings(comparison.findings),
+            _guarantee(rows, experiment),
+            _metrics(rows, experiment),
+            _parties(rows, experiment),
+            exchange_section(_by_label(rows)),
+            audit_section(audit),
+            configuration_section(
+                to_toml(experiment.to_dict()),
+                machine=machine,
+                seconds=sum(sum(row.column("seconds")) for row in rows),
+            ),
+        ),
+    )
+
+
+def _facts(rows: Sequence[Row], experiment: Experiment) -> Table:
+    counts = sorted({int(row["parties"]) for row in rows})
+    first, privacy = rows[0].results[0], experiment.privacy
+    runs = sum(len(row.results) for row in rows)
+    budgets = [shown(e) for e in _budgets(rows)]
+    return facts(
+        "facts",
+        "In short",
+        {
+            "data": Cell(text=experiment.data.title, value=experiment.data.title),
+            "parties": Cell(text=", ".join(map(str, counts)), value=counts[-1]),
+            "records": Cell(text=str(first["records"]), value=first["records"]),
+            "strategies": Cell(
+                text=str(len({row.label for row in rows if row.epsilon_budget is not None})),
+                value=len({row.label for row in rows if row.epsilon_budget is not None}),
+            ),
+            "ε": Cell(text=", ".join(budgets)),
+            "δ": Cell(text=rounded_up(privacy.delta), value=privacy.delta),
+            "protected": Cell(text=f"{Unit(privacy.unit).words}, {privacy.adjacency}"),
+            "seeds": Cell(text=str(len(rows[0].results)), value=len(rows[0].results)),
+            "runs": Cell(text=str(runs), value=runs),
+        },
+    )
+
+
+def _budgets(rows: Sequence[Row]) -> list[float]:
+    return sorted({row.epsilon_budget for row in rows if row.epsilon_budget is not None})
+
+
+def _figures(rows: Sequence[Row], experiment: Experiment) -> Section:
+    figures = []
+    for panel in panels(rows, experiment):
+        keys = (rows[0].metric, *further_plots(panel.rows))
+        figures += [metric_figure(panel, key) for key in keys]
+    known = tuple(figure for figure in figures if figure.curves)
+    against = "ε" if not swept_keys(experiment) else swept_keys(experiment)[0]
+    words = (
+        "Points are means over the seeds, areas their 95 % confidence intervals (Student's t), for "
+        "noise, partitions and first models, not for the choice of test records."
+        if len(rows[0].results) > 1
+        else "One seed: there are no confidence intervals."
+    )
+    metric = "accuracy" if rows[0].metric == "accuracy" else "loss"
+    return Section(
+        id="figures", title=f"{begun(metric)} against {against}", words=(words,), figures=known
+    )
+
+
+def _table(rows: Sequence[Row], experiment: Experiment) -> Section:
+    columns = cell_columns(rows, experiment)
+    return Section(
+        id="table",
+        title="All settings",
+        words=(f"{begun(NOISE)}. {begun(average(rows))}.",),
+        tables=(
+            Table(
+                id="settings",
+                title=terms(experiment),
+                columns=tuple(columns),
+                numeric=tuple(name not in _TEXT for name in columns),
+                rows=tuple(
+                    tuple(
+                        Cell(text=texts[place], value=_value(name, row))
+                        for name, texts in columns.items()
+                    )
+                    for place, row in enumerate(rows)
+                ),
+                curves=tuple(row.label for row in rows),
+                sortable=True,
+            ),
+        ),
+    )
+
+
+def _value(column: str, row: Row) -> float | int | str | None:
+    """What is behind a cell of the table."""
+    match column:
+        case "ε":
+            return stated(row.epsilon_budget)
+        case "parties":
+            return int(row["parties"])
+        case "strategy":
+            return row.label
+        case "accuracy %" | "loss":
+            return row.interval.mean
+    if column in _VALUES:
+        return row.mean(_VALUES[column])
+    point = row.point.get(column)
+    return point if isinstance(point, int | float | str) else None
+
+
+def _findings(found: Sequence[str]) -> Section:
+    return Section(
+        id="findings",
+        title="Findings",
+        words=(_SUPPORTED,) if found else (),
+        lists=(Listing(title="", items=tuple(found)),) if found else (),
+    )
+
+
+def _guarantee(rows: Sequence[Row], experiment: Experiment) -> Section:
+    privacy = experiment.privacy
+    finite = [epsilon for epsilon in _budgets(rows) if isfinite(epsilon)]
+    words = [f"{SIMULATED}. {_SEEDED}"]
+    if finite:
+        words.append(
+            f"A release with the settings of a row would be (ε, δ)-differentially private at the "
+            f"ε of that row and δ = {rounded_up(privacy.delta)}, for {Unit(privacy.unit).words}, "
+            f"under {privacy.adjacency} adjacency. At ε = {shown(finite[-1])}, the largest: "
+            + meaning(
+                finite[-1],
+                delta=privacy.delta,
+                unit=Unit(privacy.unit),
+                adjacency=Adjacency(privacy.adjacency),
+            )
+        )
+    words.append(
+        "A row whose name says another unit, another adjacency, another ε or no privacy does not "
+        "stand at equal privacy with the others; a row without ε promises nothing."
+    )
+    words += guest_words(experiment.guest_code)
+    tables = (budget_table(finite, delta=privacy.delta),) if finite else ()
+    return Section(id="guarantee", title="What is guaranteed", words=tuple(words), tables=tables)
+
+
+def _metrics(rows: Sequence[Row], experiment: Experiment) -> Section:
+    columns = metric_columns(rows, experiment)
+    names = {title: key for title, key in METRICS.items() if title in columns}
+    return Section(
+        id="metrics",
+        title="All metrics",
+        words=(PARTIES,),
+        tables=(
+            Table(
+                id="all-metrics",
+                title="Means and half of the 95 % confidence interval",
+                columns=tuple(columns),
+                numeric=tuple(name not in _TEXT for name in columns),
+                rows=tuple(
+                    tuple(
+                        Cell(
+                            text=texts[place],
+                            value=row.mean(names[title]) if title in names else _value(title, row),
+                        )
+                        for title, texts in columns.items()
+                    )
+                    for place, row in enumerate(rows)
+                ),
+                curves=tuple(row.label for row in rows),
+                sortable=True,
+            ),
+        ),
+    )
+
+
+def _parties(rows: Sequence[Row], experiment: Experiment) -> Section:
+    """Of the first seed, at the budget of the experiment, or else the largest."""
+    finite = [e for e in _budgets(rows) if isfinite(e)]
+    wanted = experiment.privacy.epsilon
+    epsilon = wanted if wanted in finite else (finite[-1] if finite else None)
+    most = max(int(row["parties"]) for row in rows)
+    chosen = [
+        row
+        for row in rows
+        if row["parties"] == most
+        and row.epsilon_budget in (None, epsilon)
+        and row.point in ({}, _first_point(rows))
+    ]
+    served = {
+        row.label: row.results[0]["per_party"] for row in chosen if row.results[0].get("per_party")
+    }
+    seed = rows[0].results[0]["seed"]
+    where = f" at ε = {shown(float(epsilon))}, seed {seed}" if epsilon is not None else ""
+    strategies = {row.label: str(row["strategy"]) for row in chosen}
+    figure = served_figure(served, strategies, where=where)
+    sizes = next(
+        (row.results[0]["party_sizes"] for row in chosen if "party_sizes" in row.results[0]), None
+    )
+    counted = Unit(experiment.privacy.unit).counted
+    figures = [figure] if figure else []
+    tables, words = [], []
+    if sizes:
+        figures.insert(0, size_figure(sizes, counted=counted))
+        tables.append(cost_table(sizes, counted=counted))
+        words.append(
+            f"{len(sizes)} parties hold {sum(sizes)} {counted} to train on, the smallest "
+            f"{min(sizes)} (seed {seed}). Where an average of models gives every party the same "
+            "weight, noise must hide a record of the smallest party, which moves the average most."
+        )
+    if figure:
+        words.append(PARTIES)
+    return Section(
+        id="parties",
+        title="Parties",
+        words=tuple(words),
+        figures=tuple(figures),
+        tables=tuple(tables),
+    )
+
+
+def _first_point(rows: Sequence[Row]) -> Mapping[str, Any]:
+    return next((row.point for row in rows if row.point), {})
+
+
+def _by_label(rows: Sequence[Row]) -> dict[str, list[Mapping[str, Any]]]:
+    by_label: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_label.setdefault(row.label, []).extend(row.results)
+    return by_label

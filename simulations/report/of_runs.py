@@ -1,0 +1,328 @@
+"""The report of runs: simulations, of which all is told, or releases, of which their outcome is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.inference.coefficients import CoefficientTable
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.statement.statement import SIMULATED
+from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.compare.report import METRICS, PARTIES, bytes_text
+from fedpriv.simulations.report.curves import begun
+from fedpriv.simulations.report.details import (
+    audit_section,
+    configuration_section,
+    guest_words,
+)
+from fedpriv.simulations.report.exchanges import exchange_section
+from fedpriv.simulations.report.guarantee import meaning
+from fedpriv.simulations.report.ledgers import ledger_section
+from fedpriv.simulations.report.parts import Cell, Document, Listing, Section, Table, Text, facts
+from fedpriv.simulations.report.rounds import budget_figure, metric_figures, schedule_figure
+from fedpriv.simulations.report.sizes import cost_table, served_figure, size_figure
+from fedpriv.simulations.run.summary import in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fedpriv.simulations.report.results import RunFiles
+
+RELEASED = "A release: privacy was spent."
+
+
+def runs_document(runs: Sequence[RunFiles]) -> Document:
+    """The report of one or more runs, all simulated or all released.
+
+    Raises:
+        ValueError: There are both: a page about a simulation shows what one about a release must
+            not.
+    """
+    if len({run.simulated for run in runs}) > 1:
+        raise ValueError(
+            "RESULTS must be all simulations or all releases, got both: a page about simulations "
+            "shows what one about a release must not. Make two."
+        )
+    named = _named(runs)
+    first = named[0]
+    simulated = first.simulated
+    several = len(named) > 1
+    sections = (
+        Section(
+            id="figures",
+            title="Metrics, round by round",
+            words=_no_metrics(named),
+            figures=tuple(metric_figures(named)),
+        ),
+        _table(named),
+        _coefficients(named),
+        _guarantee(named),
+        _spending(named),
+        _parties(named) if simulated else Section(id="parties", title="Parties"),
+        exchange_section({run.name: [run.result] for run in named})
+        if simulated
+        else Section(id="secure-aggregation", title="Secure aggregation", words=_protected(named)),
+        ledger_section(named),
+        Section(
+            id="statement",
+            title="Statements" if several else "Statement",
+            texts=tuple(
+                Text(title=f"statement.txt of {run.name}", text=run.statement_text) for run in named
+            ),
+        ),
+        audit_section(_audits(named)),
+        configuration_section(
+            *(run.configuration for run in named),
+            machine=first.machine,
+            seconds=sum(float(run.result["seconds"]) for run in named) if simulated else None,
+        ),
+    )
+    return Document(
+        kind="runs",
+        title=str(first.result["experiment"]),
+        status=f"{SIMULATED}." if simulated else RELEASED,
+        simulated=simulated,
+        version=str(first.result["fedpriv"]),
+        question=_question(named),
+        headline=_headline(named),
+        facts=_facts(named),
+        sections=sections,
+    )
+
+
+def _named(runs: Sequence[RunFiles]) -> list[RunFiles]:
+    """The runs under names that differ: their labels, numbered where several have the same."""
+    labels = [run.name for run in runs]
+    if len(set(labels)) == len(labels):
+        return list(runs)
+    return [replace(run, name=f"{place}. {run.name}") for place, run in enumerate(runs, start=1)]
+
+
+def _question(runs: Sequence[RunFiles]) -> str:
+    told = []
+    for run in runs:
+        result = run.result
+        counted = Unit(result["unit"] or "record").counted
+        model = f"a {result['model']} model" if result["model"] else "a model"
+        told.append(
+            f"{run.name}: {model} on {result['data']}, {result['parties']} parties, "
+            f"{result['records']} {counted}"
+        )
+    return f"{begun('; '.join(told))}."
+
+
+def _headline(runs: Sequence[RunFiles]) -> str:
+    """What came out: the best metric there is, at its price."""
+    run = max(runs, key=lambda each: each.result["accuracy"] or 0.0)
+    result = run.result
+    whom = f"{run.name}, the best of {len(runs)}," if len(runs) > 1 else run.name
+    price = _price(run)
+    if result["accuracy"] is not None:
+        return (
+            f"{whom} names {100 * result['accuracy']:.2f} % of {result['test_records']} test "
+            f"records rightly, {price}."
+        )
+    if len(runs) == 1 and result["loss"] is not None:
+        return (
+            f"{whom} has a loss of {result['loss']:.4g} on {result['test_records']} test records, "
+            f"{price}."
+        )
+    return f"{run.name} was {'simulated' if run.simulated else 'released'} {price}."
+
+
+def _price(run: RunFiles) -> str:
+    result = run.result
+    if result["epsilon"] is None:
+        return "without any promise of privacy"
+    return (
+        f"at ε ≤ {rounded_up(result['epsilon'])} and δ ≤ {rounded_up(result['delta'])} "
+        f"({Unit(result['unit']).words}, {result['adjacency']})"
+    )
+
+
+def _facts(runs: Sequence[RunFiles]) -> Table:
+    result = runs[0].result
+    if len(runs) > 1:
+        return facts("facts", "In short", {"runs": Cell(text=str(len(runs)), value=len(runs))})
+    counted = Unit(result["unit"] or "record").counted
+    entries = {
+        "data": Cell(text=str(result["data"])),
+        "strategy": Cell(text=str(result["label"])),
+        "parties": _number(result["parties"]),
+        counted: _number(result["records"]),
+        "smallest party": _number(result["smallest_party"]),
+        "rounds": _number(result["rounds"]),
+    }
+    if result["epsilon"] is not None:
+        entries |= {
+            "ε, at most": Cell(text=rounded_up(result["epsilon"]), value=result["epsilon"]),
+            "δ, at most": Cell(text=rounded_up(result["delta"]), value=result["delta"]),
+            "protected": Cell(text=f"{Unit(result['unit']).words}, {result['adjacency']}"),
+        }
+    entries["engine"] = Cell(text=f"{result['engine']}, {result['secure_aggregation']}")
+    return facts("facts", "In short", entries)
+
+
+def _number(value: int) -> Cell:
+    return Cell(text=str(value), value=value)
+
+
+def _no_metrics(runs: Sequence[RunFiles]) -> tuple[str, ...]:
+    if all(run.result["loss"] is None for run in runs):
+        return ("No metric was computed: there are no test records that are declared public.",)
+    if any(run.simulated for run in runs):
+        return ("On the common test set; exact, and so outside of any guarantee.",)
+    return ("On test records that were declared public.",)
+
+
+def _table(runs: Sequence[RunFiles]) -> Section:
+    """One row per run: everything that it has a number for."""
+    columns: dict[str, list[Cell]] = {"run": [Cell(text=r.name, value=r.name) for r in runs]}
+    keys: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "ε, at most": ("epsilon", rounded_up),
+        "accuracy %": ("accuracy", lambda v: f"{100 * v:.2f}"),
+        "loss": ("loss", lambda v: f"{v:.4g}"),
+        **{title: (key, lambda v: f"{v:.4g}") for title, key in METRICS.items()},
+        "noise": ("noise_stddev", lambda v: f"{v:.3g}"),
+        "clipped": ("clip_fraction", lambda v: f"{v:.1%}"),
+        "rounds": ("rounds", str),
+        "seconds": ("seconds", lambda v: f"{v:.2f}"),
+        "sent": ("bytes", bytes_text),
+    }
+    for title, (key, said) in keys.items():
+        values = [run.result.get(key) for run in runs]
+        if any(value is not None for value in values):
+            columns[title] = [
+                Cell(text="–" if value is None else said(value), value=value) for value in values
+            ]
+    table = Table(
+        id="settings",
+        title="Every run" if len(runs) > 1 else "All numbers of the run",
+        columns=tuple(columns),
+        numeric=tuple(title != "run" for title in columns),
+        rows=tuple(zip(*columns.values(), strict=True)),
+        curves=tuple(run.name for run in runs),
+        sortable=len(runs) > 1,
+    )
+    words = [line for run in runs for line in in_words(run.result)[1:]] if len(runs) == 1 else []
+    return Section(id="table", title="Results", words=tuple(words), tables=(table,))
+
+
+def _coefficients(runs: Sequence[RunFiles]) -> Section:
+    known = [run for run in runs if run.result.get("coefficients")]
+    return Section(
+        id="coefficients",
+        title="Coefficients",
+        texts=tuple(
+            Text(
+                title=run.name,
+                text="\n".join(CoefficientTable.from_dict(run.result["coefficients"]).lines()),
+            )
+            for run in known
+        ),
+    )
+
+
+def _guarantee(runs: Sequence[RunFiles]) -> Section:
+    words: list[str] = []
+    lists: list[Listing] = []
+    if runs[0].simulated:
+        words.append(
+            f"{SIMULATED}. What follows is what a release with these settings would guarantee."
+        )
+    elif len(runs) > 1:
+        words.append(
+            "What several releases of the same people spend adds up: each line below speaks of one "
+            "run alone, and the ledger of all of them."
+        )
+    for run in runs:
+        prefix = f"{run.name}: " if len(runs) > 1 else ""
+        told = run.statement.get("guarantee")
+        if told is None:
+            words.append(f"{prefix}{run.statement['reason']}.")
+            continue
+        unit, adjacency = Unit(told["unit"]), Adjacency(told["adjacency"])
+        words.append(
+            f"{prefix}(ε, δ)-differentially private with ε ≤ {rounded_up(told['epsilon'])} and "
+            f"δ ≤ {rounded_up(told['delta'])}, for {unit.words}, under {adjacency.value} adjacency."
+            f" {meaning(told['epsilon'], delta=told['delta'], unit=unit, adjacency=adjacency)}"
+        )
+        person = told["per_person"]
+        if unit is Unit.RECORD and told["records_per_person"] > 1:
+            words.append(
+                f"{prefix}Somebody with {told['records_per_person']} records, the most that were "
+                f"declared, has ({rounded_up(person['epsilon'])}, {rounded_up(person['delta'])})."
+            )
+        for title, items in (
+            ("Read this first", run.statement["warnings"]),
+            ("Who sees what, and had to be trusted", run.statement["trust"]["sees"]),
+            ("Not protected", run.statement["unprotected"]),
+            ("Not covered", run.statement["not_covered"]),
+        ):
+            if items:
+                lists.append(Listing(title=f"{prefix}{title}", items=tuple(map(begun, items))))
+    words += [word for run in runs for word in guest_words(run.result.get("guests") or [])]
+    return Section(
+        id="guarantee", title="What is guaranteed", words=tuple(words), lists=tuple(lists)
+    )
+
+
+def _spending(runs: Sequence[RunFiles]) -> Section:
+    figures = tuple(f for f in (budget_figure(runs), schedule_figure(runs)) if f is not None)
+    words = []
+    for run in runs:
+        plan = run.plan
+        if plan is not None:
+            schedule = run.result["options"].get("schedule")
+            named = f", schedule {schedule}" if isinstance(schedule, str) else ""
+            words.append(
+                f"{run.name}: {plan['released']}. Budget ε = {plan['budget']['epsilon']:g}, "
+                f"δ = {plan['budget']['delta']:g}, accountant {plan['accountant']}{named}."
+            )
+    return Section(id="budget", title="Schedule and budget", words=tuple(words), figures=figures)
+
+
+def _parties(runs: Sequence[RunFiles]) -> Section:
+    served = {r.name: r.result["per_party"] for r in runs if r.result.get("per_party")}
+    strategies = {run.name: str(run.result["strategy"]) for run in runs}
+    figure = served_figure(served, strategies, where="") if served else None
+    sizes = runs[0].result.get("party_sizes")
+    counted = Unit(runs[0].result["unit"] or "record").counted
+    figures, tables = [], []
+    words = []
+    if sizes and len(sizes) > 1:
+        figures.append(size_figure(sizes, counted=counted))
+        tables.append(cost_table(sizes, counted=counted))
+        words.append(
+            f"{len(sizes)} parties hold {sum(sizes)} {counted} to train on, the smallest "
+            f"{min(sizes)}. Where an average of models gives every party the same weight, noise "
+            "must hide a record of the smallest party, which moves the average most."
+        )
+    if figure is not None:
+        figures.append(figure)
+        words.append(PARTIES)
+    return Section(
+        id="parties",
+        title="Parties",
+        words=tuple(words),
+        figures=tuple(figures),
+        tables=tuple(tables),
+    )
+
+
+def _protected(runs: Sequence[RunFiles]) -> tuple[str, ...]:
+    """Of a release: how sums were protected; what that cost stays with the owner."""
+    return tuple(
+        f"{run.name}: {run.result['secure_aggregation']}. What the exchanges cost in time and "
+        "bytes depends on the records, and is no part of the outcome."
+        for run in runs
+    )
+
+
+def _audits(runs: Sequence[RunFiles]) -> dict[str, Any] | None:
+    known = {run.name: run.audit for run in runs if run.audit is not None}
+    if not known:
+        return None
+    return dict(next(iter(known.values()))) if len(runs) == 1 else known
