@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from fedpriv.simulations.commands import (
     accounting,
+    audit,
     compare,
     describe,
     doctor,
@@ -46,6 +47,7 @@ accounting.register(app)
 run.register(app)
 fit.register(app)
 compare.register(app)
+audit.register(app)
 describe.register(app)
 predict.register(app)
 listing.register(app)

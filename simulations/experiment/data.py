@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import PersonBounds
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.experiment.sections import DataSection
+    from fedpriv.simulations.experiment.stand_in import StandIn
 
 # A data set's own split is what is asked for if it is this close to it.
 _SAME_SPLIT = 0.01
@@ -111,7 +112,11 @@ class _Split:
 
 
 def party_records(
-    experiment: Experiment, *, keep: bool = False, persons: PersonBounds | None = None
+    experiment: Experiment,
+    *,
+    keep: bool = False,
+    persons: PersonBounds | None = None,
+    stand_in: StandIn | None = None,
 ) -> Holding:
     """Load, split, bound and partition; a function of the data section and of ``run.seed``.
 
@@ -121,11 +126,16 @@ def party_records(
             twice the memory, and one load for all.
         persons: For the person unit of privacy: at how many parties a person may be is enforced
             here, where all records are in one place; how many records, by each party.
+        stand_in: Records to use instead of those that the data section names.
     """
     section = experiment.data
+    if stand_in is not None:
+        section = section.model_copy(update=_as_named(section.partition))
     pin = pin_of("data", section.name, experiment.guests)
     if experiment.describing:
         split = _columns(section, tuple(experiment.strategy.options.get("magnitudes", ())))
+    elif stand_in is not None:
+        split = _stood_in(stand_in, section, experiment.seed_of("test split"))
     else:
         split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
     if persons is not None:
@@ -152,6 +162,8 @@ def party_records(
     dealt = data.kind not in BY_RECORD and section.records is None  # in a simulation
     counted = data.sizes if data.persons is None or not by_person else data.persons
     sizes = counted if dealt else np.maximum(1, np.rint(totals * split.share))
+    if stand_in is not None and stand_in.sizes is not None:
+        sizes = np.array(stand_in.sizes)
     in_place = dealt or not (split.by_hash or (data.kind == "hashed" and data.parties > 1))
     in_place = in_place and not by_person  # another person may have more records, or fewer
     most = totals.sum() if data.kind == "hashed" else totals
@@ -175,9 +187,29 @@ def _at_few_parties(split: _Split, persons: PersonBounds) -> _Split:
 
 def _bounded(section: DataSection, seed: int, keep: bool, pin: str | None) -> _Split:
     """The data set before its partition; ``pin`` is the hash of code of the user's own."""
-    bounds = Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
     split = _split((_kept_source if keep else _loaded)(section, pin), section, seed)
-    return replace(split, dataset=bound(split.dataset, bounds))
+    return replace(split, dataset=bound(split.dataset, _bounds(section)))
+
+
+def _as_named(kind: str) -> dict[str, Any]:
+    """What a stand-in changes in a data section: its records are of all parties, by name."""
+    if kind == "hashed":
+        return {"min_records": None}
+    return {"partition": "natural", "parties": None, "min_records": None}
+
+
+def _stood_in(stand_in: StandIn, section: DataSection, seed: int) -> _Split:
+    fraction = section.test_fraction
+    split = _Split(dataset=stand_in.dataset)
+    if stand_in.by_hash:
+        fraction = _DEFAULT_FRACTION if fraction is None else fraction
+        held = hold_out(stand_in.dataset, fraction=fraction, seed=seed)
+        split = _Split(dataset=held, by_hash=True, share=1 - fraction)
+    return replace(split, dataset=bound(split.dataset, _bounds(section)))
+
+
+def _bounds(section: DataSection) -> Bounds:
+    return Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
 
 
 def _loaded(section: DataSection, pin: str | None) -> Dataset:
