@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from fedpriv.simulations.commands import (
     accounting,
+    audit,
     compare,
     data,
     describe,
@@ -55,6 +56,7 @@ accounting.register(app)
 run.register(app)
 fit.register(app)
 compare.register(app)
+audit.register(app)
 describe.register(app)
 data.register(app)
 predict.register(app)

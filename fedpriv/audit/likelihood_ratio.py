@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import betainccinv, betaincinv
 
 from fedpriv._validate import require_count, require_delta, require_open_unit, require_positive
+from fedpriv.audit.clopper_pearson import lower_limit, upper_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,11 +140,9 @@ def _bounds(
     )
     bounds = []
     for more, more_draws, less, less_draws in pairs:
-        # Clopper and Pearson 1934, one-sided each; the failure is shared between the two.
-        low = betaincinv(np.maximum(more, 1), more_draws - more + 1, failure / 2)
-        low = np.where(more > 0, low, 0.0)
-        high = betainccinv(less + 1, np.maximum(less_draws - less, 1), failure / 2)
-        high = np.where(less < less_draws, high, 1.0)
+        # One-sided each; the failure is shared between the two.
+        low = lower_limit(more, more_draws, failure=failure / 2)
+        high = upper_limit(less, less_draws, failure=failure / 2)
         with np.errstate(divide="ignore"):
             bounds.append(np.log(np.maximum(low - delta, 0.0) / high))
     return np.array(bounds)

@@ -37,13 +37,14 @@ from fedpriv.simulations.experiment.own_data import own_data
 from fedpriv.simulations.experiment.stores import stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from fedpriv.federation.task import PersonBounds
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.experiment.sections import DataSection
+    from fedpriv.simulations.experiment.stand_in import StandIn
 
 # A data set's own split is what is asked for if it is this close to it.
 _SAME_SPLIT = 0.01
@@ -90,7 +91,11 @@ class Split:
 
 
 def party_records(
-    experiment: Experiment, *, keep: bool = False, persons: PersonBounds | None = None
+    experiment: Experiment,
+    *,
+    keep: bool = False,
+    persons: PersonBounds | None = None,
+    stand_in: StandIn | None = None,
 ) -> Holding:
     """Load, split, bound and partition; a function of the data section and of ``run.seed``.
 
@@ -100,16 +105,24 @@ def party_records(
             twice the memory, and one load for all.
         persons: For the person unit of privacy: at how many parties a person may be is enforced
             here, where all records are in one place; how many records, by each party.
+        stand_in: Records to use instead of those that the data section names.
     """
     section = experiment.data
-    if section.store is not None:
+    if section.store is not None and stand_in is None:
         return stored(experiment, persons)
+    if stand_in is not None:
+        section = section.model_copy(update=_as_named(section.partition))
     pin = pin_of("data", section.name, experiment.guests)
     if experiment.describing:
         split = _columns(section, tuple(experiment.strategy.options.get("magnitudes", ())))
+    elif stand_in is not None:
+        split = _stood_in(stand_in, section, experiment.seed_of("test split"))
     else:
         split = (_kept if keep else _bounded)(section, experiment.seed_of("test split"), keep, pin)
-    return held(experiment, split, persons)
+    if stand_in is None:
+        return held(experiment, split, persons)
+    named = experiment.model_copy(update={"data": section})
+    return held(named, split, persons, sizes=stand_in.sizes)
 
 
 def held(
@@ -118,6 +131,7 @@ def held(
     persons: PersonBounds | None,
     *,
     marked: Callable[[Dataset], Records] | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> Holding:
     """Partition what a split has left for training.
 
@@ -126,6 +140,7 @@ def held(
         split: The records, or what stands for them.
         persons: See `party_records`.
         marked: The training records of a data set that stands for them.
+        sizes: Public sizes of the parties, where they are not those of the records.
     """
     section = experiment.data
     if persons is not None:
@@ -152,14 +167,16 @@ def held(
     totals = _declared(section, data.parties, totals)
     dealt = data.kind not in BY_RECORD and section.records is None  # in a simulation
     counted = data.sizes if data.persons is None or not by_person else data.persons
-    sizes = counted if dealt else np.maximum(1, np.rint(totals * split.share))
+    declared = counted if dealt else np.maximum(1, np.rint(totals * split.share))
+    if sizes is not None:
+        declared = np.array(sizes)
     in_place = dealt or not (split.by_hash or (data.kind == "hashed" and data.parties > 1))
     in_place = in_place and not by_person  # another person may have more records, or fewer
     most = totals.sum() if data.kind == "hashed" else totals
     return Holding(
         data=data,
-        sizes=tuple(map(int, sizes)),
-        headroom=1.0 if in_place else max(1.0, float((most / sizes).max())),
+        sizes=tuple(map(int, declared)),
+        headroom=1.0 if in_place else max(1.0, float((most / declared).max())),
         in_place=in_place,
         own_test=not split.by_hash,
     )
@@ -184,9 +201,29 @@ def _at_few_parties(split: Split, persons: PersonBounds) -> Split:
 
 def _bounded(section: DataSection, seed: int, keep: bool, pin: str | None) -> Split:
     """The data set before its partition; ``pin`` is the hash of code of the user's own."""
-    bounds = Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
     split = _split((_kept_source if keep else _loaded)(section, pin), section, seed)
-    return replace(split, dataset=bound(split.dataset, bounds))
+    return replace(split, dataset=bound(split.dataset, _bounds(section)))
+
+
+def _as_named(kind: str) -> dict[str, Any]:
+    """What a stand-in changes in a data section: its records are of all parties, by name."""
+    if kind == "hashed":
+        return {"min_records": None}
+    return {"partition": "natural", "parties": None, "min_records": None}
+
+
+def _stood_in(stand_in: StandIn, section: DataSection, seed: int) -> Split:
+    fraction = section.test_fraction
+    split = Split(dataset=stand_in.dataset)
+    if stand_in.by_hash:
+        fraction = _DEFAULT_FRACTION if fraction is None else fraction
+        held = hold_out(stand_in.dataset, fraction=fraction, seed=seed)
+        split = Split(dataset=held, by_hash=True, share=1 - fraction)
+    return replace(split, dataset=bound(split.dataset, _bounds(section)))
+
+
+def _bounds(section: DataSection) -> Bounds:
+    return Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
 
 
 def _loaded(section: DataSection, pin: str | None) -> Dataset:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.privacy.ledger import Ledger
     from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.experiment.stand_in import StandIn
     from fedpriv.strategies import StrategyInfo
 
 
@@ -68,8 +69,13 @@ class Prepared:
         return self.experiment.run_name
 
 
-def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
-    """Check the experiment and load its records; ``keep`` them for the next run on them."""
+def prepare(
+    experiment: Experiment, *, keep: bool = False, stand_in: StandIn | None = None
+) -> Prepared:
+    """Check the experiment and load its records; ``keep`` them for the next run on them.
+
+    An audit gives a ``stand_in`` for them.
+    """
     resolved = checked(experiment)
     if resolved.run.engine == "deployment":
         raise ValueError(
@@ -78,7 +84,7 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         )
     info = strategy_info(resolved.strategy.name, resolved.guests)
     persons = person_bounds(resolved, info)
-    holding = party_records(resolved, keep=keep, persons=persons)
+    holding = party_records(resolved, keep=keep, persons=persons, stand_in=stand_in)
     data = holding.data
     if resolved.describing:
         from fedpriv.simulations.describe.prepare import described

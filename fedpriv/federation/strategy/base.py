@@ -120,6 +120,7 @@ class SumStrategy(FlowerStrategy):
         self._reservation: Reservation | None = None
         self._asked: Query | None = None
         self._round = 0
+        self._last: NDArray[np.float64] | None = None
         self._theta = np.zeros(task.dimension) if start is None else np.array(start)
 
     # What a subclass says.
@@ -183,6 +184,11 @@ class SumStrategy(FlowerStrategy):
         view.flags.writeable = False
         return view
 
+    @property
+    def last_release(self) -> NDArray[np.float64] | None:
+        """What was released last, as a ledger keeps it; None before the first. For audits."""
+        return self._last
+
     def ask(self) -> Query | None:
         """The next query, its release reserved; None when the run is over.
 
@@ -216,6 +222,7 @@ class SumStrategy(FlowerStrategy):
         reservation, self._reservation = self._reservation, None
         if self._run.ledger is not None and reservation is not None:
             self._run.ledger.commit(reservation, release.astype("<f8").tobytes())
+        self._last = release
         self._advance(release)
 
     def checkpoint(self) -> dict[str, Any]:

@@ -1,0 +1,217 @@
+"""Adversaries: what whoever sees a release, and knows all records but one, makes of it.
+
+Each turns one run into one number, large where the first neighbour is more likely. By Neyman and
+Pearson nothing tells two neighbours apart better than the likelihood ratio, and whoever knows both
+tables can compute it:
+
+- of **releases**, noisy sums one after another: Σ over the rounds of the log-likelihood ratio of
+  the noise, given the point at which the round was asked. The exact sums of both tables at that
+  point come from the same engine. It sees every release: what a ledger stores and what a party is
+  asked next. That is the adversary whom composition theorems speak of.
+- of a **perturbed objective**: a minimiser tells b, up to the solver's tolerance, since the
+  gradient vanishes there. The Jacobian is left out: its part is at most ln(1 + β/(nΛ)).
+- of the **model** alone: its inner product with the direction in which the canary moves it, which
+  is found by pairs of runs with equal noise on both tables, apart from those that count. It sees
+  what a user of model.npz sees, and is all there is for strategies of which no more is known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log1p
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fedpriv.federation.queries.bounds import finest_grid
+from fedpriv.federation.queries.kinds import (
+    ErmQuery,
+    GradientQuery,
+    LocalTrainingQuery,
+    MomentsQuery,
+    RiskGradientQuery,
+)
+from fedpriv.privacy.mechanisms import L2LaplaceMechanism, LaplaceMechanism
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.strategies.objective_perturbation import ObjectivePerturbation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.mechanisms import Mechanism
+    from fedpriv.simulations.audit.repetition import Seen, Side
+
+    Vector = NDArray[np.float64]
+
+_SUMS = (GradientQuery, LocalTrainingQuery, MomentsQuery)
+_PILOTS = 16
+
+
+class Adversary(Protocol):
+    """Tells two neighbours apart."""
+
+    @property
+    def sees(self) -> str:
+        """What it sees, in words."""
+
+    def statistic(self, side: Side, repetition: int) -> float:
+        """One run on one of the sides, as a number that is larger on the first."""
+
+
+def adversary(first: Side, second: Side, *, model_only: bool = False) -> Adversary:
+    """The strongest that is known for a strategy; or the one who sees the model alone."""
+    if model_only:
+        return OfModel(first, second)
+    if isinstance(first.pristine, ObjectivePerturbation):
+        return OfObjective(first, second)
+    return OfReleases(first, second) if _sums_are_released(first) else OfModel(first, second)
+
+
+def _sums_are_released(side: Side) -> bool:
+    """Whether every release is a noisy sum, with noise that is fixed beforehand."""
+    query, plan = side.first_query(), side.plan
+    additive = isinstance(query, _SUMS) or (isinstance(query, ErmQuery) and query.objective is None)
+    return additive and 0 < len(plan.mechanisms) == plan.rounds
+
+
+class OfReleases:
+    """The likelihood ratio of noisy sums, round by round."""
+
+    sees = "every release"
+
+    def __init__(self, first: Side, second: Side) -> None:
+        self._first, self._second = first, second
+
+    def statistic(self, side: Side, repetition: int) -> float:
+        """Σ of the log-likelihood ratios of the releases of one run."""
+        total = 0.0
+
+        def watch(seen: Seen) -> None:
+            nonlocal total
+            if seen.release is not None:
+                total += self._ratio(seen, side.prepared.task)
+
+        side.run(repetition, watch)
+        return total
+
+    def _ratio(self, seen: Seen, task: Task) -> float:
+        query = seen.query
+        noisy = noisy_sum(seen, task)
+        there, whole = self._second.exact(query), unsampled(query)
+        shift = self._first.exact(whole) - (there if whole is query else self._second.exact(whole))
+        mechanism = self._first.plan.mechanisms[query.round]
+        scale = noise_of(mechanism, task)
+        ratio = log_ratio(mechanism, noisy - there[: noisy.size], shift[: noisy.size], scale)
+        rate = query.sampling_rate
+        if rate == 1:
+            return ratio
+        # The canary joins by a coin that is not seen; all other coins are known.
+        return log1p(rate * np.expm1(min(ratio, 500.0)))
+
+
+class OfObjective:
+    """b, as the minimiser of a perturbed objective tells it."""
+
+    sees = "the released minimiser"
+
+    def __init__(self, first: Side, second: Side) -> None:
+        self._first, self._second = first, second
+
+    def statistic(self, side: Side, repetition: int) -> float:
+        """The log-likelihood ratio of b under the two tables, without the Jacobian."""
+        strategy = side.pristine
+        theta = side.run(repetition, lambda _seen: None)
+        mechanism = side.plan.mechanisms[0]
+        if not isinstance(mechanism, ObjectiveMechanism):
+            raise TypeError(f"the plan must perturb the objective, got {mechanism.name!r}.")
+        pull = strategy.task.records * (strategy.task.regulariser + mechanism.extra_regulariser)
+        query = risk_gradients(theta, strategy.task, side)
+        here, there = (each.exact(query) for each in (self._first, self._second))
+        b = -(there + pull * theta)  # if it was the second
+        return log_ratio(mechanism.linear, b, here - there, mechanism.noise_stddev)
+
+
+class OfModel:
+    """The last model along the direction in which the canary moves it."""
+
+    sees = "the last model"
+
+    def __init__(self, first: Side, second: Side) -> None:
+        moved = [
+            first.run(number, _blind, name="pilot") - second.run(number, _blind, name="pilot")
+            for number in range(_PILOTS)
+        ]
+        self._direction = np.mean(moved, axis=0)
+
+    def statistic(self, side: Side, repetition: int) -> float:
+        """⟨θ, direction⟩."""
+        return float(side.run(repetition, _blind) @ self._direction)
+
+
+def _blind(_seen: Seen) -> None:
+    """Who sees only the model."""
+
+
+def noisy_sum(seen: Seen, task: Task) -> Vector:
+    """The noisy sum that a release was made of: strategies divide it by public numbers."""
+    query, release = seen.query, seen.release
+    if release is None:
+        raise ValueError("nothing was released in this exchange.")
+    match query:
+        case LocalTrainingQuery():
+            each = query.total_weight(task) / (query.clip_norm or 1.0)
+            return release[: task.dimension] * each
+        case GradientQuery():
+            return release * (query.sampling_rate * task.gradient_count(query.weights, seen.sizes))
+        case MomentsQuery():
+            return release * sum(seen.sizes)
+        case ErmQuery() if sorted(seen.sizes) != sorted(task.sizes):
+            return release * sum(task.model_weight(query.weights, size) for size in seen.sizes)
+    return release
+
+
+def unsampled(query: Query) -> Query:
+    """The same question to everybody; itself, if it is to everybody."""
+    if query.sampling_rate == 1:
+        return query
+    key = "party_rate" if isinstance(query, LocalTrainingQuery) else "sampling_rate"
+    changed: dict[str, Any] = {key: 1.0, "event": None}
+    return replace(query, **changed)
+
+
+def noise_of(mechanism: Mechanism, task: Task) -> float:
+    """The standard deviation of the noise on a coordinate of a sum."""
+    if isinstance(mechanism, SharedNoise):
+        return mechanism.stddev_of(task.parties)
+    return mechanism.noise_stddev
+
+
+def log_ratio(mechanism: Mechanism, noise: Vector, shift: Vector, scale: float) -> float:
+    """ln p(noise - shift) - ln p(noise), for noise of a law with this standard deviation."""
+    moved = noise - shift
+    match mechanism:
+        case L2LaplaceMechanism():
+            lengths = np.linalg.norm(noise), np.linalg.norm(moved)
+            return float((lengths[0] - lengths[1]) * np.sqrt(noise.size + 1) / scale)
+        case LaplaceMechanism():
+            sums = np.abs(noise).sum(), np.abs(moved).sum()
+            return float((sums[0] - sums[1]) * np.sqrt(2) / scale)
+    return float((noise @ noise - moved @ moved) / (2 * scale**2))
+
+
+def risk_gradients(theta: Vector, task: Task, side: Side) -> RiskGradientQuery:
+    """Exact sums of gradients at a point, as a joint fit asks for them."""
+    room = 4.0
+    bound = room * task.records * task.gradient_bound(theta)
+    return RiskGradientQuery(
+        run=side.prepared.run,
+        round=0,
+        grid=finest_grid(bound=bound),
+        event=None,
+        theta=theta,
+        exchange=0,
+        headroom=room,
+    )

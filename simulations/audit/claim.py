@@ -1,0 +1,125 @@
+"""What a plan claims, as an audit measures it: the largest μ that any test may show.
+
+A plan of Gaussian releases claims μ-GDP, and with it a whole trade-off curve. Other plans claim
+points (ε, δ) of one: what their accountant proves at several δ, or the profile of a perturbed
+objective. Between them a test may look like a larger μ than the one that belongs to the budget,
+without anything being wrong. So a claim has two numbers: ``mu``, what the budget's (ε, δ) is in the
+units of a Gaussian shift, for people; and ``limit``, above which the claim is false.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeGuard
+
+import numpy as np
+from scipy.special import ndtri
+
+from fedpriv.federation.queries.bounds import objective_problem
+from fedpriv.privacy.accountants import UnsupportedEvent, account
+from fedpriv.privacy.gaussian import gdp_mu
+from fedpriv.privacy.mechanisms import (
+    DiscreteGaussianMechanism,
+    GaussianMechanism,
+    SkellamMechanism,
+)
+from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.objective_profile import ObjectiveProfile, jacobian_cost
+from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.tradeoff import tradeoff_curve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedpriv.federation.task import Task
+    from fedpriv.privacy.mechanisms import Mechanism
+    from fedpriv.privacy.planning.plan import Plan
+
+_ALARMS = np.concatenate([np.geomspace(1e-6, 0.5, 400), 1 - np.geomspace(1e-6, 0.5, 400)])
+_DELTAS = (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.2)
+_NORMAL = (GaussianMechanism, DiscreteGaussianMechanism, SkellamMechanism, SharedNoise)
+_EPSILONS = np.linspace(0, 1, 24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claim.
+
+    Attributes:
+        epsilon: Of the plan.
+        delta: The same.
+        mu: Of Gaussian differential privacy, as stated, or as (ε, δ) would have it; None for δ = 0.
+        limit: The largest μ that a test may show if the claim is true.
+        gaussian: Whether every release is of everybody, with noise that is Gaussian or, being a sum
+            of integers, hardly differs: statistics are then normal.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float | None
+    limit: float
+    gaussian: bool
+
+
+def claim_of(plan: Plan, task: Task) -> Claim:
+    """What a plan claims of a problem."""
+    epsilon, delta = plan.epsilon, plan.budget.delta
+    stated = plan.gdp_mu
+    mu = stated if stated is not None else gdp_mu(epsilon=epsilon, delta=delta) if delta else None
+    points = [(epsilon, delta), *_more(plan, task)]
+    missed = np.max([tradeoff_curve(_ALARMS, epsilon=e, delta=d) for e, d in points], axis=0)
+    with np.errstate(invalid="ignore"):
+        shown = ndtri(1 - missed) - ndtri(_ALARMS)
+    limit = stated if stated is not None else float(np.max(shown))
+    laws = [m.linear if isinstance(m, ObjectiveMechanism) else m for m in plan.mechanisms]
+    normal = bool(laws) and all(isinstance(law, _NORMAL) for law in laws)
+    return Claim(
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        limit=limit,
+        gaussian=normal and plan.least_rate == 1,
+    )
+
+
+def _more(plan: Plan, task: Task) -> Iterator[tuple[float, float]]:
+    """Other points that the same plan is proved to have."""
+    if plan.gdp_mu is not None or not plan.budget.delta:
+        return
+    mechanism = plan.mechanisms[0] if plan.mechanisms else None
+    if isinstance(mechanism, ObjectiveMechanism):
+        profile = _profile(mechanism, task, plan)
+        if profile is not None:
+            output = mechanism.output
+            beside = output.sensitivity / output.stddev if _is_gaussian(output) else 0.0
+            for share in _EPSILONS:
+                epsilon = float(share) * plan.epsilon
+                yield epsilon, min(1.0, profile.delta_beside(epsilon, mu=beside))
+        return
+    for delta in _DELTAS:
+        try:
+            proved = account(plan.releases, delta=delta, accountant=plan.accountant).epsilon
+        except (UnsupportedEvent, ValueError):
+            continue
+        if proved is not None:
+            yield proved, delta
+
+
+def _is_gaussian(mechanism: Mechanism) -> TypeGuard[GaussianMechanism]:
+    return isinstance(mechanism, GaussianMechanism)
+
+
+def _profile(mechanism: ObjectiveMechanism, task: Task, plan: Plan) -> ObjectiveProfile | None:
+    if not isinstance(mechanism.linear, GaussianMechanism) or plan.noise_at != "server":
+        return None
+    problem = objective_problem(task, task.records, regulariser=task.regulariser, tolerance=1.0)
+    steep = problem.curvature / (problem.records * (task.regulariser + mechanism.extra_regulariser))
+    k, p = problem.person_records, problem.person_parties
+    return ObjectiveProfile(
+        mu=problem.lipschitz / mechanism.linear.stddev,
+        jacobian=jacobian_cost(steep, records=k, parties=p),
+        one_sided=problem.one_sided,
+        adjacency=mechanism.adjacency,
+        records=k,
+        parties=p,
+    )

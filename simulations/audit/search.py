@@ -1,0 +1,103 @@
+"""Search for the worst neighbours: the scene whose canary moves an exact release the most.
+
+No noise is drawn and nothing is measured here that an audit measures with: a choice on the runs
+that are then counted would flatter the result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedpriv.audit.canaries import ANGLES, LENGTHS, clipped_scenes, minimiser_scene
+from fedpriv.federation.strategy.joint import JointStrategy
+from fedpriv.simulations.audit.adversaries import risk_gradients, unsampled
+from fedpriv.simulations.audit.neighbours import neighbours
+from fedpriv.simulations.audit.repetition import Dice, Side
+from fedpriv.simulations.run.prepare import check
+from fedpriv.strategies.objective_perturbation import ObjectivePerturbation
+from fedpriv.strategies.second_order import SecondOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fedpriv.simulations.audit.neighbours import Neighbours
+    from fedpriv.simulations.run.prepare import Prepared
+
+_OTHERS = 256  # random records around a canary among clipped ones
+_SOME_ANGLE = 25.0
+_PULLING = 4000  # records that pull a joint minimiser, at most
+
+
+def worst_neighbours(own: Prepared) -> Neighbours:
+    """Of the scenes that are known for its strategy, the neighbours that differ the most."""
+    strategy = check(own)
+    if strategy is None or strategy.plan is None:
+        raise ValueError(f"{own.info.name!r} makes no promise that could be audited.")
+    if own.info.convex_only and not isinstance(strategy, SecondOrder):
+        return _worst_minimisers(own, joint=isinstance(strategy, JointStrategy))
+    sampled = strategy.plan.least_rate < 1
+    place = own.task.parties - 1 if sampled else 0
+    return _worst(
+        neighbours(own, scene, party=place, spread=True, last=sampled)
+        for scene in clipped_scenes(_features(own), min(_OTHERS, own.task.records))
+    )
+
+
+def _worst(candidates: Iterable[Neighbours]) -> Neighbours:
+    """The pair that differs most; at once one whose public facts differ: nothing could be worse."""
+    best, most = None, -1.0
+    for each in candidates:
+        if each.public_facts_differ:
+            return each
+        if (moved := exact_shift(each)) > most:
+            best, most = each, moved
+    if best is None:
+        raise ValueError("no neighbours are known for this experiment.")
+    return best
+
+
+def _worst_minimisers(own: Prepared, *, joint: bool) -> Neighbours:
+    """The length of the others first, then the angle: each hardly depends on the other."""
+    section, sizes = own.experiment.data, np.array(own.task.sizes)
+    spread = joint or section.partition == "hashed"
+    share = 1.0 if own.own_test else 1 - (section.test_fraction or 0.2)
+    # Of an average, who weighs the most for one record; if all do alike, who has the most records.
+    places = {0} if spread else {int(sizes.argmin()), int(sizes.argmax())}
+
+    def pair(party: int, length: float, angle: float) -> Neighbours:
+        at_most = min(_PULLING, own.task.records) if spread else round(sizes[party] / share)
+        scene = minimiser_scene(_features(own), max(1, at_most - 1), length=length, angle=angle)
+        return neighbours(own, scene, party=party, spread=spread)
+
+    found = {(party, r): pair(party, r, _SOME_ANGLE) for party in places for r in LENGTHS}
+    longest = _worst(found.values())
+    party, length = next(key for key, each in found.items() if each is longest)
+    return _worst([longest, *(pair(party, length, angle) for angle in ANGLES)])
+
+
+def _features(own: Prepared) -> int:
+    """Without the intercept."""
+    return int(own.data.dataset.train.X.shape[1]) - (own.experiment.data.intercept != 0)
+
+
+def exact_shift(pair: Neighbours) -> float:
+    """How far apart the exact releases of two neighbours are; of several rounds, the first."""
+    dice = Dice(seed=0)
+    first, second = (
+        Side(prepared, dice=dice, name="search") for prepared in (pair.first, pair.second)
+    )
+    if isinstance(first.pristine, ObjectivePerturbation):
+        # At a minimiser, with some b.
+        theta = _model(second, 0)
+        at = risk_gradients(theta, first.pristine.task, first)
+        return float(np.linalg.norm(first.exact(at) - second.exact(at)))
+    if isinstance(first.pristine, JointStrategy):
+        return float(np.linalg.norm(_model(first, 0) - _model(second, 0)))  # with equal noise
+    query = unsampled(first.first_query())
+    return float(np.linalg.norm(first.exact(query) - second.exact(query)))
+
+
+def _model(side: Side, number: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return side.run(number, lambda _seen: None)
