@@ -251,7 +251,11 @@ def _read_parquet(path: Path, wanted: Mapping[str, str], _delimiter: str) -> tup
     parquet = import_optional("pyarrow.parquet", extra="data")
     header = list(parquet.read_schema(path).names)
     _check_header(path.name, header, wanted)
-    return header, parquet.read_table(path, columns=list(wanted))
+    table = parquet.read_table(path, columns=list(wanted))
+    # Nobody has looked yet whether texts are UTF-8, as the reader of CSV has: where one is not, and
+    # whatever byte it is, the file is refused as a whole.
+    table.validate(full=True)
+    return header, table
 
 
 def _check_header(file: str, header: list[Any], wanted: Mapping[str, str]) -> None:
