@@ -15,6 +15,7 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.models import learner
+from fedpriv.simulations.run.coefficients import require_units
 from fedpriv.simulations.run.evaluation import Evaluator
 from fedpriv.simulations.run.release_rules import require_every_label
 from fedpriv.simulations.run.start import Beginning, beginning
@@ -223,6 +224,7 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     strategy = build_strategy(prepared, run=prepared.run, release=release)
     if release:
         _require_drawable(strategy)
+        require_units(prepared, strategy)
     section = prepared.experiment.run
     if isinstance(strategy, JointStrategy | LinearInference) and section.dropout:
         raise ValueError(
