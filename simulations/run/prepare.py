@@ -110,7 +110,7 @@ def prepare(experiment: Experiment, *, keep: bool = False) -> Prepared:
         data=data,
         task=task,
         evaluator=Evaluator.of(
-            begun.model, loss, data.dataset.test, unit=_label_unit(data.dataset)
+            begun.model, loss, data.dataset.test, unit=label_unit(data.dataset)
         ),
         begun=begun,
         own_test=holding.own_test,
@@ -141,7 +141,7 @@ def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | 
     return PersonBounds(records=section.records, parties=section.parties)
 
 
-def _label_unit(dataset: Dataset) -> float:
+def label_unit(dataset: Dataset) -> float:
     """What a step of one in a label is in the unit of its table; 1 where labels are not scaled."""
     low, high = (dataset.schema and dataset.schema.label_range) or (-1.0, 1.0)
     return (high - low) / 2
