@@ -15,10 +15,10 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import finest_grid, grid_of
 from fedpriv.federation.queries.kinds import StatisticsQuery
+from fedpriv.federation.queries.room import room
 from fedpriv.federation.queries.statistics import (
     check_block,
     columns_digest,
-    room,
     statistics_sensitivity,
 )
 from fedpriv.federation.strategy.base import SumStrategy

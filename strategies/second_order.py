@@ -57,6 +57,7 @@ from fedpriv.strategies.common.optimiser import pack, unpack
 from fedpriv.strategies.common.second_order_plans import (
     matrix_stddev,
     plan_second_order,
+    sum_bounds,
     sum_grid,
 )
 from fedpriv.strategies.common.sharing import released, share_of
@@ -124,11 +125,12 @@ class SecondOrder(SumStrategy):
 
     def _query(self) -> MomentsQuery | GradientQuery:
         mechanism, task = self._plan.mechanisms[self._round], self.task
-        each = self._clip if self._round else task.feature_bound**2
+        matrix, gradient = sum_bounds(task, self._clip)
+        bound = gradient if self._round else matrix
         common: dict[str, Any] = {
             "run": self._run.name,
             "round": self._round,
-            "grid": sum_grid(task, each, mechanism, self._plan.step),
+            "grid": sum_grid(task, bound, mechanism, self._plan.step),
             "event": self._event(),
             "share": share_of(mechanism),
         }

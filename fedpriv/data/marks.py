@@ -14,7 +14,7 @@ stay together: see `fedpriv.data.persons`.
 from __future__ import annotations
 
 from hashlib import shake_256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,6 +56,26 @@ def marks(
         party = records.party
         owner = np.zeros(len(records), np.int64) if party is None else party.astype(np.int64)
     return mixed(hashes + _copies(records, hashes, owner).astype(np.uint64) * number)
+
+
+def order_by_mark(
+    records: Records, drawn: NDArray[np.uint64], holder: NDArray[np.integer[Any]]
+) -> NDArray[np.int64]:
+    """Where each record goes if they are sorted by holder, and those of one holder by mark.
+
+    Guarantee. If one record joins or leaves, all others stay in the same order, at every holder.
+    The order of a file has not that property: a copy that leaves renumbers those after it, and
+    each of them takes another's place, at another holder. As a set every holder has what it had,
+    but in an order of its own, in which floating-point sums round otherwise.
+
+    Records that differ and have equal marks are sorted by their bits.
+    """
+    order = np.lexsort((drawn, holder))
+    tied = (np.diff(drawn[order]) == 0) & (np.diff(holder[order]) == 0)
+    if tied.any():
+        words = np.concatenate([part for _, part in _words(records)])
+        order = np.lexsort((*words.T, drawn, holder))
+    return order
 
 
 def below(fraction: float, drawn: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpriv._validate import require_choice, require_count, require_non_negative, require_positive
 from fedpriv.data.errors import DataError
-from fedpriv.data.marks import cells, marks
+from fedpriv.data.marks import cells, marks, order_by_mark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,8 @@ class PartitionedDataset:
     Attributes:
         dataset: The data set; its ``train.party`` ascends and its ``party_names`` name the parties.
             The records of a party keep the order of the file, whoever's they are: an order that
-            followed from persons would, by one record, change that of other parties.
+            followed from persons would, by one record, change that of other parties. Parties by
+            hash of each record have the order of these hashes (`fedpriv.data.marks`).
         kind: How the parties were made.
         offsets: int64 (m + 1): party j holds the training records offsets[j] to offsets[j + 1].
         order: int64 (n): the row in the original training set of each record; a permutation.
@@ -100,7 +101,8 @@ def partition(
     """Distribute the training records over parties.
 
     The result is a function of the data set, the arguments and the state of ``rng``. Within a
-    party, the records keep the order of the data set.
+    party, the records keep the order of the data set, but for ``hashed`` ones: there copies of a
+    record are at many parties, and one that leaves must change the order at none.
 
     Args:
         dataset: What to distribute. The test set stays common.
@@ -141,7 +143,9 @@ def partition(
         else:
             drawn = person.marks(purpose="party", seed=seed)
         holder = cells(parties, drawn)
+        order = order_by_mark(dataset.train, drawn, holder) if person is None else None
     else:
+        order = None
         holder = _dealt(dataset, parties, rng, exponent, alpha, least=min_records or 1)
     # The natural parties of the test set would be read as indices of the new ones.
     renamed = replace(
@@ -151,7 +155,7 @@ def partition(
         party_names=(),
     )
     names = tuple(f"party-{j}" for j in range(parties))
-    return _sort_by_party(renamed, kind, holder, names, least=min_records)
+    return _sort_by_party(renamed, kind, holder, names, least=min_records, order=order)
 
 
 def _dealt(
@@ -233,7 +237,9 @@ def _sort_by_party(
     names: tuple[str, ...],
     *,
     least: int | None,
+    order: NDArray[np.int64] | None = None,
 ) -> PartitionedDataset:
+    """The records sorted by party; those of a party in the given order, or that of the file."""
     sizes = np.bincount(holder, minlength=len(names))
     small = np.flatnonzero(sizes < (least or 0))
     if small.size:
@@ -242,7 +248,7 @@ def _sort_by_party(
             f"min_records = {least} training records; the first is party {small[0]}, "
             "counted from 0. Leave such parties out."
         )
-    order = np.argsort(holder, kind="stable")
+    order = np.argsort(holder, kind="stable") if order is None else order
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     train = replace(dataset.train, party=holder).take(order)
     order.flags.writeable = offsets.flags.writeable = False

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.prepare import Prepared
 
 INTERCEPT = "(intercept)"
+_WIDEST = 1e100  # a range: coefficients are in units of it, and their variances squares of that
 
 
 def coefficient_table(prepared: Prepared, strategy: SumStrategy) -> CoefficientTable | None:
@@ -54,14 +55,22 @@ def coefficient_table(prepared: Prepared, strategy: SumStrategy) -> CoefficientT
     )
 
 
+def require_units(prepared: Prepared, strategy: SumStrategy) -> None:
+    """Refuse what has no coefficients in the units of its table, before anything is paid for."""
+    path = prepared.data.dataset.preprocessing
+    if path is not None and isinstance(strategy, LinearInference | LogisticInference):
+        coding_of(path, scaled_label=isinstance(strategy, LinearInference))
+
+
 def coding_of(path: Preprocessing, *, scaled_label: bool) -> Coding:
     """From scaled features, all levels of every category and an intercept, to units of the table.
 
     Raises:
         ValueError: Rows are clipped: each is then scaled by a factor of its own, and coefficients
-            are of no unit.
+            are of no unit. Or a range is so wide, or so narrow, that no number holds them.
     """
     bounds, schema = path.bounds, path.schema
+    _require_ranges(schema)
     longest = hypot(path.max_norm, bounds.intercept)
     if bounds.scaling == "clip" and longest > bounds.norm:
         raise ValueError(
@@ -124,6 +133,17 @@ def coding_of(path: Preprocessing, *, scaled_label: bool) -> Coding:
         offset=np.append(np.zeros(len(matrix) - 1), offset),
         references=references,
     )
+
+
+def _require_ranges(schema: Schema | None) -> None:
+    for name, column in {} if schema is None else schema.columns.items():
+        if isinstance(column, CategoryColumn):
+            continue
+        if not 1 / _WIDEST <= column.max - column.min <= _WIDEST:
+            raise ValueError(
+                f"column {name!r} must have a range between {1 / _WIDEST:g} and {_WIDEST:g} for "
+                f"inference, got [{column.min:g}, {column.max:g}]: change its unit."
+            )
 
 
 def refused(curvature: Curvature, *, records: int, budget: Budget | None) -> str:

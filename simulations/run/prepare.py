@@ -16,6 +16,7 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.models import learner
+from fedpriv.simulations.run.coefficients import require_units
 from fedpriv.simulations.run.evaluation import Evaluator
 from fedpriv.simulations.run.release_rules import require_every_label
 from fedpriv.simulations.run.start import Beginning, beginning
@@ -116,7 +117,7 @@ def prepare(
         data=data,
         task=task,
         evaluator=Evaluator.of(
-            begun.model, loss, data.dataset.test, unit=_label_unit(data.dataset)
+            begun.model, loss, data.dataset.test, unit=label_unit(data.dataset)
         ),
         begun=begun,
         own_test=holding.own_test,
@@ -147,7 +148,7 @@ def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | 
     return PersonBounds(records=section.records, parties=section.parties)
 
 
-def _label_unit(dataset: Dataset) -> float:
+def label_unit(dataset: Dataset) -> float:
     """What a step of one in a label is in the unit of its table; 1 where labels are not scaled."""
     low, high = (dataset.schema and dataset.schema.label_range) or (-1.0, 1.0)
     return (high - low) / 2
@@ -252,6 +253,7 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     strategy = build_strategy(prepared, run=prepared.run, release=release)
     if release:
         require_drawable(strategy)
+        require_units(prepared, strategy)
     section = prepared.experiment.run
     if isinstance(strategy, JointStrategy | LinearInference) and section.dropout:
         raise ValueError(

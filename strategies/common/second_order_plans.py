@@ -9,7 +9,7 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import finest_grid, gradient_sensitivity, grid_of
 from fedpriv.federation.queries.kinds import GradientQuery
-from fedpriv.federation.queries.moments import moment_sensitivity
+from fedpriv.federation.queries.moments import moment_sensitivity, most_in_answer
 from fedpriv.learning.moments import width
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.noise_free import NoiseFree
@@ -43,7 +43,7 @@ def plan_second_order(
     task, size = setup.task, setup.task.model.features
     _require_clippable(task, clip_norm)
     if setup.noise_free:
-        step = finest_grid(bound=2 * task.records * max(clip_norm, task.feature_bound**2)).step
+        step = finest_grid(bound=2 * max(sum_bounds(task, clip_norm))).step
         return NoiseFree(step=step, rates=(1.0,) * (rounds + 1), clip_norm=clip_norm)
     if setup.sharing is not None:
         require_shareable(setup, accountant=accountant)
@@ -75,8 +75,8 @@ def plan_second_order(
     if setup.sharing is not None:
         moves = (moved_matrix, moved)
         plan = _with_shares(plan, setup.sharing, matrix_share=matrix_share, moved=moves)
-    for each, mechanism in zip((task.feature_bound**2, clip_norm), plan.mechanisms, strict=False):
-        sum_grid(task, each, mechanism, step)  # refuses what would wrap, before anything is paid
+    for bound, mechanism in zip(sum_bounds(task, clip_norm), plan.mechanisms, strict=False):
+        sum_grid(task, bound, mechanism, step)  # refuses what would wrap, before anything is paid
     return plan
 
 
@@ -111,14 +111,20 @@ def _matrix_step(setup: Setup) -> float:
     ).step
 
 
-def sum_grid(task: Task, each: float, mechanism: Mechanism | None, step: float) -> FixedPoint:
-    """A grid with room for a sum to which a unit adds ``each``, and for shares of its noise.
+def sum_bounds(task: Task, clip_norm: float) -> tuple[float, float]:
+    """The largest |coordinate| of the sum of all matrices, and of all gradients."""
+    members = sum(count * most_in_answer(task, size) for size, count in task.size_counts.items())
+    return members * task.feature_bound**2, task.records * clip_norm
+
+
+def sum_grid(task: Task, bound: float, mechanism: Mechanism | None, step: float) -> FixedPoint:
+    """A grid with room for a sum of up to ``bound``, for rounding, and for shares of its noise.
 
     Raises:
         ValueError: The sum, with the noise of all parties on it, could wrap around.
     """
-    bound = task.records * each * (1 + 2.0**-20) + share_reach(mechanism, task)
-    return grid_of(step=step, bound=bound, parties=task.parties)
+    reach = bound * (1 + 2.0**-20) + share_reach(mechanism, task)
+    return grid_of(step=step, bound=reach, parties=task.parties)
 
 
 def _with_shares(

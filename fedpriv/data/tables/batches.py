@@ -99,6 +99,7 @@ def _parquet(
     header = parquet_header(path, wanted)
     with parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=list(wanted)):
+            batch.validate(full=True)  # of texts that are not UTF-8 the library says nothing else
             yield header, pa.Table.from_batches([batch])
 
 

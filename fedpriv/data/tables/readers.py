@@ -192,7 +192,11 @@ def parquet_header(path: Path, wanted: Mapping[str, str]) -> list[str]:
 def _read_parquet(path: Path, wanted: Mapping[str, str], _delimiter: str) -> tuple[list[str], Any]:
     parquet = import_optional("pyarrow.parquet", extra="data")
     header = parquet_header(path, wanted)
-    return header, parquet.read_table(path, columns=list(wanted))
+    table = parquet.read_table(path, columns=list(wanted))
+    # Nobody has looked yet whether texts are UTF-8, as the reader of CSV has: where one is not, and
+    # whatever byte it is, the file is refused as a whole.
+    table.validate(full=True)
+    return header, table
 
 
 def decoded(column: Any) -> Any:

@@ -9,7 +9,10 @@ A person counts as the *mean* over that person's records at a party: a positive 
 A of norm R² at most, whatever the number of records. Over p parties these add up to pR² at most.
 Replacing a person moves the sum by ‖A − A′‖² = ‖A‖² + ‖A′‖² − 2·tr(AA′) ≤ 2p²R⁴, since the trace of
 a product of positive semidefinite matrices is not negative: √2·p·R². The mean, and not a clipped
-sum: it needs no clipping, which would understate the curvature that steps are divided by.
+sum: it needs no clipping, which would understate the curvature that steps are divided by. The trace
+is that of whole matrices: where A is at one party and A′ at another, and the answer of one of them
+is cut off at its bound, coordinate by coordinate, the difference may have a norm of √(5/2)·R². So
+sums of persons are not cut off: they have `room`.
 
 The answer is the scaled upper triangle, off-diagonals times √2: an isometry of the Frobenius norm.
 A party adds up integers, exactly (`fedpriv.learning.moments`), so that rounding adds almost
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from fedpriv._validate import require_choice, require_positive
 from fedpriv.federation.queries.base import ARRAY, ON_A_VECTOR, Query, point
 from fedpriv.federation.queries.bounds import changes
+from fedpriv.federation.queries.room import room
 from fedpriv.learning import moments
 from fedpriv.learning.models import LinearModel
 from fedpriv.privacy.adjacency import Adjacency
@@ -115,8 +119,11 @@ class MomentsQuery(Query):
         return moments.width(self.size(task))
 
     def reach(self, task: Task, size: int) -> float:
-        """n_j·R²: on the diagonal; elsewhere |√2·z_k·z_l| ≤ ‖z‖²/√2."""
-        return size * self.radius(task) ** 2 * moments.SLACK
+        """n_j·R²: on the diagonal; elsewhere |√2·z_k·z_l| ≤ ‖z‖²/√2. Of persons, of all there are.
+
+        A record changes one answer, which the bound moves no further.
+        """
+        return most_in_answer(task, size) * self.radius(task) ** 2 * moments.SLACK
 
     def sensitivity(
         self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
@@ -154,18 +161,25 @@ class MomentsQuery(Query):
         """A sum always exists."""
 
 
+def most_in_answer(task: Task, size: int) -> int:
+    """How many records, or persons, the answer of a party of ``size`` has place for."""
+    return size if task.persons is None else room(task, size)
+
+
 def moment_sensitivity(
     task: Task, *, radius: float, width: int, adjacency: Adjacency, step: float
 ) -> float:
     """How far one unit moves Σ z·zᵀ, ‖z‖ ≤ R = ``radius``, in L2, before the grid: see the module.
 
     From an exact sum to the float64 numbers of an answer, each of them is rounded by a factor of
-    1 + `fedpriv.learning.moments.ROUNDING` at most, and is then at most n_jR²: that counts twice
-    for every answer that changes. All but one of the grid's √width·step are part of the result.
+    1 + `fedpriv.learning.moments.ROUNDING` at most, and is then at most R² times `most_in_answer`:
+    that counts twice for every answer that changes. All but one of the grid's √width·step are part
+    of the result.
     """
     parties = 1 if task.persons is None else task.persons.parties
     answers = 1 if task.in_place else changes(task, adjacency)
     factor = sqrt(2.0) if adjacency is Adjacency.REPLACE_ONE else 1.0
-    rounded = 2 * answers * task.largest * moments.ROUNDING * sqrt(width)
+    largest = most_in_answer(task, task.largest)
+    rounded = 2 * answers * largest * moments.ROUNDING * sqrt(width)
     moved = parties * factor + rounded
     return moved * radius**2 * moments.SLACK**2 + (answers - 1) * sqrt(width) * step

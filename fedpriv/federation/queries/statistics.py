@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from fedpriv._validate import require_choice
 from fedpriv.federation.queries.base import Query, read_by
 from fedpriv.federation.queries.bounds import changes
+from fedpriv.federation.queries.room import room
 from fedpriv.federation.table_task import TableTask
-from fedpriv.federation.task import HEADROOM
 from fedpriv.privacy.events import GaussianEvent, ZcdpEvent
 from fedpriv.privacy.planning.statistics_design import Design
 from fedpriv.privacy.unit import Unit
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.statistics_blocks import Block
 
 PerPerson = Literal["mean", "records"]
-_ROOM_FOR_PERSONS = 64
 PER_PERSON: tuple[PerPerson, ...] = ("mean", "records")
 
 
@@ -124,18 +123,6 @@ def columns_digest(design: Design, columns: Sequence[ColumnFacts]) -> str:
     facts = [(index, columns[index]) for index in used]
     told = [[i, each.name, float(each.low), float(each.high), *each.values] for i, each in facts]
     return sha256(json.dumps(told).encode()).hexdigest()
-
-
-def room(task: Task, size: int) -> int:
-    """How many records, or persons, the counts of a party of ``size`` have place for.
-
-    Who is exchanged may leave one party and join another, but where all records stay in place. A
-    party may then hold all there are, whatever was declared of it alone: one number for all, or a
-    hash, says next to nothing about a single party.
-    """
-    if task.in_place:
-        return HEADROOM * size
-    return max(HEADROOM * task.records, _ROOM_FOR_PERSONS * size if task.persons else 0)
 
 
 def statistics_sensitivity(

@@ -31,7 +31,12 @@ from fedpriv.learning.losses import Squared
 from fedpriv.simulations.experiment.catalogue import checked, strategy_info
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.run.evaluation import Evaluator
-from fedpriv.simulations.run.prepare import Prepared, person_bounds, with_public_table
+from fedpriv.simulations.run.prepare import (
+    Prepared,
+    label_unit,
+    person_bounds,
+    with_public_table,
+)
 from fedpriv.simulations.run.start import Beginning, beginning
 
 if TYPE_CHECKING:
@@ -79,7 +84,7 @@ def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepa
             dataset=dataset, kind="natural", offsets=np.array([0, 1]), order=np.array([0])
         ),
         task=task,
-        evaluator=Evaluator.of(task.model, task.loss, dataset.test),
+        evaluator=Evaluator.of(task.model, task.loss, dataset.test, unit=label_unit(dataset)),
         begun=begun,
     )
     return with_public_table(prepared)

@@ -224,6 +224,21 @@ def test_no_person_moves_the_sum_further_than_the_sensitivity(
         assert max(gaps) >= 0.99 * moved * (0.999**2)
 
 
+@pytest.mark.parametrize("others", [((1.0, 0.0, 0.0),) * 7, ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)) * 5])
+def test_a_person_who_leaves_a_crowded_party_for_another_moves_the_sum_no_further(
+    others: tuple[tuple[float, ...], ...],
+) -> None:
+    """Answers were cut off at the declared number, 4, and a sum moved by up to √2.5 for √2."""
+    task = person_scenes.linear_task(1, size=4)
+    crowd = [(f"person {i}", 0, x, 1.0) for i, x in enumerate(others)]
+    here = [*crowd, ("one", 0, (sqrt(0.5), sqrt(0.5), 0.0), 1.0)]
+    there = [*crowd, ("another", 1, (sqrt(0.5), -sqrt(0.5), 0.0), 1.0)]
+    apart = person_answers(here, task).sum(0) - person_answers(there, task).sum(0)
+    moved = QUERY.sensitivity(task, sizes=task.sizes, adjacency=ONE)
+    assert moved is not None
+    assert 0.999 * sqrt(2) < np.linalg.norm(apart) <= moved < 1.001 * sqrt(2)
+
+
 def test_a_person_counts_as_the_mean_of_the_records() -> None:
     task, rows = person_scenes.linear_task(1), person_scenes.visits()
     found = person_answers(rows, task)

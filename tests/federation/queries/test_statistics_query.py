@@ -181,7 +181,7 @@ def test_a_person_who_changes_parties_is_bounded_where_too_few_are_declared(
     times: int, bounded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cancels in a sum of two answers does not if one is clamped: it shows."""
-    monkeypatch.setattr("fedpriv.federation.queries.statistics._ROOM_FOR_PERSONS", times)
+    monkeypatch.setattr("fedpriv.federation.queries.room._ROOM_FOR_PERSONS", times)
     moved, stated = moved_to_another_party((1, 1), many=8)
     assert (moved <= stated) is bounded
 

@@ -17,6 +17,7 @@ import fedpriv
 from fedpriv.learning.crew import Crew
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Softmax
 from fedpriv.learning.models import LinearModel
+from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import metrics, outcome
 from fedpriv.simulations.run.evaluation import Evaluator
@@ -195,6 +196,29 @@ def test_a_table_gives_errors_in_its_own_unit(tmp_path: Path) -> None:
     assert (each["metric"], each["on"], len(each["values"])) == ("rmse", "test", 3)
     assert result.summary["worst_party"] == max(each["values"])
     assert "RMSE" in repr(result)
+
+
+def test_so_does_the_public_table_of_a_deployment(tmp_path: Path) -> None:
+    """A model that always says 200 errs by 50 where labels are 150 and 250, and not by 0.5."""
+    (tmp_path / "t.csv").write_text("x,y\n0.5,150\n-0.5,250\n")
+    (tmp_path / "t.toml").write_text(
+        'label = "y"\n'
+        '[columns.x]\nkind = "number"\nmin = -1\nmax = 1\n'
+        '[columns.y]\nkind = "number"\nmin = 100\nmax = 300\n'
+    )
+    files = {"path": str(tmp_path / "t.csv"), "schema": str(tmp_path / "t.toml")}
+    study = {
+        "data": {**files, "public_test": True},
+        "model": {"name": "huber-regression"},
+        "strategy": {"name": "gradient-perturbation"},
+        "run": {"engine": "deployment"},
+    }
+    evaluator = prepare_deployed(parse_experiment(study), sizes=(9, 9)).evaluator
+    theta = np.zeros(2)
+    score = evaluator.score(theta)
+    assert score is not None
+    measured = evaluator.measure(theta, loss=score.loss)
+    assert (measured.rmse, measured.mae) == (pytest.approx(50), pytest.approx(50))
 
 
 def test_a_party_is_measured_on_its_own_test_records() -> None:
