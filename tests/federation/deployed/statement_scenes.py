@@ -41,7 +41,9 @@ TOLD: dict[str, dict[str, Any]] = {
     "plan": {"strategy": "gradient-perturbation"},
     "trust": {"server_also_sees": ""},
 }
-PEOPLE = People(records_per_person=2, person_records=None, person_parties=1, records=500)
+PEOPLE = People(
+    records_per_person=2, person_records=None, person_parties=1, records=500, smallest_party=100
+)
 
 
 def gaussian_plan(epsilon: float = 1.0) -> FixedPlan:
