@@ -19,6 +19,7 @@ import pytest
 from fedpriv._toml import parse_toml, to_toml
 from fedpriv.federation.deployed.statements.statement_document import recomputed
 from fedpriv.federation.protocol.errands import Attest, Attested, HandOver
+from fedpriv.federation.strategy.joint import HESSIANS_SEEN
 from fedpriv.privacy.planning.objective import ObjectiveNoise
 from fedpriv.privacy.planning.objective_fit import objective_fit
 from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
@@ -118,7 +119,11 @@ def told(place: Place, names: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize(
     "scene",
-    [Scene.make(gaussian_plan()), Scene.make(adaptive_plan()), Scene.make(objective_plan())],
+    [
+        Scene.make(gaussian_plan()),
+        Scene.make(adaptive_plan()),
+        Scene.make(objective_plan(), also_seen=HESSIANS_SEEN),
+    ],
     ids=["server", "adaptive", "objective"],
 )
 def test_what_is_changed_in_a_statement_shows_unless_it_is_the_servers_own(scene: Scene) -> None:
@@ -127,6 +132,7 @@ def test_what_is_changed_in_a_statement_shows_unless_it_is_the_servers_own(scene
     if scene.plan.strategy == "inference":
         name = document["statement"]["run"]["run"].replace("gradient-perturbation", "inference")
         document["statement"]["run"]["run"] = name
+    assert [each.words for each in recomputed(document) if not each.passed] == []
     unseen = set()
     for place, value in leaves(document):
         for other in others(value):
