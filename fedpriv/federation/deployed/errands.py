@@ -11,6 +11,10 @@ the budget, and the statement would tell of less than the run had cost.
 Nor is a run attested that was left when a backup was put back: what was answered after the backup
 is in no ledger, and the signature would tell of fewer releases than there were.
 
+**One experiment.** The name of a run has a hash of what decides its numbers, and not of all that a
+statement repeats of its experiment: where hyper-parameters came from, which test records are called
+public. So a statement is signed under the experiment that the run was first answered under.
+
 **Cancelled is for good.** The mark that a run was cancelled is durable before its seats are closed
 and its answer is erased, so that whatever fails in between, no query of that run is answered any
 more. What the run has spent stays spent: its releases may have been seen.
@@ -27,7 +31,9 @@ from fedpriv.federation.deployed.statements.attesting import (
     require_by_server,
     require_experiment,
     require_paid,
+    require_people,
     require_recomputed,
+    require_roster,
 )
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
 from fedpriv.federation.deployed.statements.statement_document import run_of
@@ -65,12 +71,14 @@ class Errands:
         journal: What it must not forget.
         models: The folder of models that it was handed.
         signatory: As whom it signs.
+        shown: What the experiment is known by that it is shown with the errand.
     """
 
     party: DeployedParty
     journal: Journal
     models: Path
     signatory: Signatory
+    shown: bytes
 
     def done(self, errand: Bound) -> Bound:
         """The result of an errand.
@@ -100,6 +108,10 @@ class Errands:
                 planned=self.journal.planned(run),
                 own_noise=self.journal.own_noise(run),
             )
+            if self.journal.shown(run) != self.shown:
+                raise QueryRefused(
+                    "this party has not answered the run under the experiment that it is shown now."
+                )
             self.journal.attest(run)  # before the signature leaves
         return Attested(
             run=errand.run,
@@ -115,8 +127,10 @@ class Errands:
         signed = self._read(errand.statement)
         require_by_server(signed, self.signatory.server)
         # It is kept beside the model, for people to read.
+        require_roster(signed.document, self.signatory)
         require_experiment(signed.document, self.signatory)
         require_recomputed(signed.document)
+        require_people(signed.document, self.signatory.people)
         with self.party.account() as ledger:
             require_paid(signed.document, ledger)
             digest = keep_model(self.models, run_of(signed.document), signed, errand.model)

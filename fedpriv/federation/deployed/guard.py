@@ -97,6 +97,8 @@ class Engagement:
         protection: How answers are protected on the way to a sum.
         roster: The digest of the party's own roster: runs and releases belong to one epoch of it.
         budget: (ε, δ) that the run says it may cost.
+        shown: What the experiment is known by that the party was shown: all that it says, which is
+            more than the name of the run covers, but for where files lie.
     """
 
     strategy: str
@@ -106,6 +108,7 @@ class Engagement:
     protection: Protection
     roster: bytes
     budget: Budget
+    shown: bytes
 
     @property
     def describes(self) -> bool:

@@ -13,11 +13,13 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
     cancelled/RUN       a run that was cancelled: its name
     attested/RUN        a run whose statement was signed, and which is over: its name
     planned/RUN         a run that was first answered under a plan: what its releases are known by
+    shown/RUN           what the experiment is known by that a run was first answered under
     noised/RUN          a run of which every answer has noise of the party's: its name, else nothing
 
 Seats and answers are kept for the latest runs. Of an older one the name of the seat is left, so
 that it is not joined again, and the ledger's rows, so that no release of it is drawn again. Numbers
-of instructions are kept for the latest runs, too: an older instruction is late by itself.
+of instructions are kept for the latest runs, too: an older instruction is late by itself. Which
+ones are the latest, no clock decides that was put back meanwhile, or was wrong for a day.
 
 The secret of a draw is worth more than the answer: who has both can subtract the noise. It is on
 the disk from before the records are used until the answer is stored, which replaces it by zeros; a
@@ -29,11 +31,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
 
+from fedpriv._durable import OWNER_ONLY, replace_file, synchronise
 from fedpriv.federation.party.answered import Given
 from fedpriv.federation.party.memory import Memory
 from fedpriv.federation.protocol.instruction import Heard
@@ -51,7 +54,7 @@ _MOST_JOINED = 1 << 16  # runs in all, so that no server fills the disk with the
 _OPEN_SEATS = 16  # runs whose protocol state is kept; of older ones only that they were joined
 _ANSWERS = 64  # runs whose latest answer is kept: a server must not fill the disk with them
 _HEARD = 64  # runs whose latest instruction is kept
-_FOLDER, _FILE = 0o700, 0o600
+_FOLDER = 0o700
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=True)
@@ -90,6 +93,8 @@ class Journal:
         self._attested = folder / "attested"
         self._planned = folder / "planned"
         self._noised = folder / "noised"
+        self._shown = folder / "shown"
+        self._lock = folder / "lock"
         self._ledger = folder / "ledger"
         self._left = folder / "left"
 
@@ -137,10 +142,10 @@ class Journal:
     def held(self) -> Iterator[None]:
         """Keep all other processes out: a message is handled alone, from first to last byte."""
         for folder in (self._folder, self._seats, self._answers, self._heard):
-            folder.mkdir(mode=_FOLDER, exist_ok=True)
-            folder.chmod(_FOLDER)
-        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, _FILE)
+            _make(folder)
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
         try:
+            os.fchmod(lock, OWNER_ONLY)  # whatever the umask
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
@@ -166,7 +171,7 @@ class Journal:
         """Replace the place in a run. A new run may push the oldest ones out, for good."""
         path = self._seats / memory.run.hex()
         new = not path.exists()
-        _write(path, memory.to_bytes())
+        self._write_latest(path, memory.to_bytes())
         if new:
             kept = (other for other in self._seats.glob("[!.]*") if other.stat().st_size)
             for old in _oldest(kept, newest=path)[:-_OPEN_SEATS]:
@@ -179,7 +184,7 @@ class Journal:
 
     def give(self, name: str, given: Given) -> None:
         """Replace the latest answer of a run. That of a new run may push the oldest ones out."""
-        _write_among(self._answer(name), given.to_bytes(), most=_ANSWERS)
+        self._write_among(self._answer(name), given.to_bytes(), most=_ANSWERS)
 
     def heard(self, run: bytes) -> Heard | None:
         """The latest instruction of a run that was acted on, or was about to be."""
@@ -188,7 +193,7 @@ class Journal:
 
     def hear(self, run: bytes, heard: Heard) -> None:
         """Replace it. That of a new run may push the oldest ones out."""
-        _write_among(self._heard / run.hex(), heard.to_bytes(), most=_HEARD)
+        self._write_among(self._heard / run.hex(), heard.to_bytes(), most=_HEARD)
 
     def cancelled(self, name: str) -> bool:
         """Whether the run that queries call ``name`` was cancelled."""
@@ -211,7 +216,7 @@ class Journal:
                 closed.add(path)
         answered = self._answer(name).exists()
         if closed or answered:
-            self._cancelled.mkdir(mode=_FOLDER, exist_ok=True)
+            _make(self._cancelled)
             _write(self._cancelled / _key(name), name.encode())
         for path in closed:
             _write(path, b"")
@@ -224,7 +229,7 @@ class Journal:
 
     def attest(self, name: str) -> None:
         """Remember that the statement of a run is signed: no query of it is answered any more."""
-        self._attested.mkdir(mode=_FOLDER, exist_ok=True)
+        _make(self._attested)
         if not self.attested(name):
             _write(self._attested / _key(name), name.encode())
 
@@ -236,17 +241,26 @@ class Journal:
         """Whether every answer of a run had noise of this party's in it, from the first one on."""
         return bool(_read(self._noised / _key(name)))
 
-    def note(self, name: str, *, first: bool, plan: bytes | None, own_noise: bool) -> None:
+    def shown(self, name: str) -> bytes | None:
+        """What the experiment is known by that a run was first answered under; None if unknown."""
+        return _read(self._shown / _key(name))
+
+    def note(
+        self, name: str, *, first: bool, shown: bytes, plan: bytes | None, own_noise: bool
+    ) -> None:
         """Remember of a run what its statement must not contradict, before a release is begun.
 
         Args:
             name: The run, as queries call it.
             first: Whether it is the run's first release here.
+            shown: What the experiment is known by that it is asked under.
             plan: What the plan is known by that it is asked under, if there is one.
             own_noise: Whether its answer has noise of this party's in it.
         """
-        for folder in (self._planned, self._noised):
-            folder.mkdir(mode=_FOLDER, exist_ok=True)
+        for folder in (self._shown, self._planned, self._noised):
+            _make(folder)
+        if first:
+            _write(self._shown / _key(name), shown)
         if first and plan is not None:
             _write(self._planned / _key(name), plan)
         if first or not own_noise:
@@ -255,19 +269,30 @@ class Journal:
     def _answer(self, name: str) -> Path:
         return self._answers / _key(name)
 
+    def _write_among(self, path: Path, data: bytes, *, most: int) -> None:
+        """Replace a file of a directory that keeps the ``most`` latest ones."""
+        new = not path.exists()
+        self._write_latest(path, data)
+        if new:
+            for old in _oldest(path.parent.glob("[!.]*"), newest=path)[:-most]:
+                old.unlink()
+
+    def _write_latest(self, path: Path, data: bytes) -> None:
+        """Replace a file, which is then later than all others: by its time, or else by one more.
+
+        Of a clock that was put back, the file of a run that goes on would be the oldest, and the
+        next run would push it out. The latest time of all is that of the lock.
+        """
+        _write(path, data)
+        if self._lock.exists():
+            time = max(path.stat().st_mtime_ns, self._lock.stat().st_mtime_ns + 1)
+            for each in (path, self._lock):
+                os.utime(each, ns=(time, time))
+
 
 def _key(name: str) -> str:
     """A name as a file may have it."""
     return sha256(name.encode()).hexdigest()
-
-
-def _write_among(path: Path, data: bytes, *, most: int) -> None:
-    """Replace a file of a directory that keeps the ``most`` latest ones."""
-    new = not path.exists()
-    _write(path, data)
-    if new:
-        for old in _oldest(path.parent.glob("[!.]*"), newest=path)[:-most]:
-            old.unlink()
 
 
 def _oldest(paths: Iterable[Path], *, newest: Path) -> list[Path]:
@@ -283,18 +308,16 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file whole, durably, readable by its owner alone."""
-    temporary = path.with_name(f".{path.name}.new")
-    with suppress(FileNotFoundError):
-        temporary.unlink()
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name itself must survive
-    finally:
-        os.close(folder)
+    """Replace a file whole, durably, readable by its owner alone; if it fails, nothing is left."""
+    replace_file(path, data, mode=OWNER_ONLY, locked=True)
+
+
+def _make(folder: Path) -> None:
+    """Make a directory that only its owner may enter, whatever the umask.
+
+    Its name must survive as the files in it do: with the directory, all of them would be forgotten.
+    """
+    if not folder.is_dir():
+        folder.mkdir(mode=_FOLDER, exist_ok=True)
+        synchronise(folder.parent)
+    folder.chmod(_FOLDER)

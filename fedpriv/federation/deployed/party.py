@@ -170,6 +170,7 @@ class DeployedParty:
                     journal.note(
                         query.run,
                         first=last is None,
+                        shown=self._engagement.shown,
                         plan=None if self._plan is None else self._plan.digest,
                         own_noise=query.noise_by_party,
                     )

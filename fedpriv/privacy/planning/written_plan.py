@@ -2,7 +2,12 @@
 
 Whoever is shown a plan and the events that ledgers were charged can tell by it whether they belong
 together: less noise than was paid for shows here. A written plan has the keys of its kind, and no
-other: one beside them would decide what is read, or be read by people alone.
+other: one beside them would decide what is read, or be read by people alone. Nor has a number's
+place a text in it, which people would read as well.
+
+Of a perturbed objective the plan states what the whole release costs. How long its noise must be
+for that follows from the loss and the regulariser, which a plan does not name: here its parts are
+of the right kind, and deployed parties hold them against the experiment before they sign.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._validate import require_count, require_positive, require_rate
 from fedpriv.privacy.events import ApproximateEvent, Event, PureEvent
 from fedpriv.privacy.mechanisms import (
     DiscreteGaussianMechanism,
@@ -55,6 +61,8 @@ _KINDS = (
     _FACTS | {"spent", "limit", "releases", "made"},
 )
 _STATED = (ObjectiveMechanism.name, ObjectiveFitMechanism.name)
+_OF_OBJECTIVES = (GaussianMechanism, L2LaplaceMechanism)  # laws of b, and of what is added to it
+_TEXTS = ("name", "part", "adjacency", "unit")
 _NESTED = {field.name for kind in _KNOWN for field in fields(kind)}
 _OF_SHARES = {field.name for field in fields(NoiseShare)}
 
@@ -63,20 +71,65 @@ def require_written(plan: Mapping[str, Any]) -> None:
     """Refuse a plan that `Plan.to_dict` cannot have written.
 
     Raises:
-        ValueError: A key is unknown, or missing in a plan of its kind.
+        ValueError: A key is unknown, or missing in a plan of its kind, or its value is none.
     """
     near = min(_KINDS, key=lambda known: len(known ^ set(plan)))
     if wrong := near ^ set(plan):
         raise ValueError(f"its plan has a key that is not known, or lacks one: {min(wrong)!r}.")
     if set(plan["budget"]) != {"epsilon", "delta"}:
         raise ValueError("the budget of its plan must be epsilon and delta, and nothing else.")
+    _require_facts(plan)
     beside = {"name", "part" if "made" in plan else "count"}
     for written, _ in releases_of(plan):
         if set(written) != beside | {field.name for field in fields(_kind(written))}:
             raise ValueError(f"the noise {written['name']!r} of its plan has another key.")
-        for part in written.values():
-            if isinstance(part, dict) and not set(part) <= _NESTED | _OF_SHARES:
-                raise ValueError(f"a part of the noise {written['name']!r} has an unknown key.")
+        for name, part in written.items():
+            if isinstance(part, dict):
+                _require_part(part, written)
+            elif not isinstance(part, _type_of(name)) or (
+                isinstance(part, bool) and name != "monotone"
+            ):
+                raise ValueError(f"{name} of the noise {written['name']!r} is stated as {part!r}.")
+
+
+def _require_facts(plan: Mapping[str, Any]) -> None:
+    """Refuse what is no number where one belongs, and no text where words do."""
+    counts = ("parties", "records", "smallest_party", "dimension", "parts", "matrix_width")
+    require_count(**{name: plan[name] for name in counts if name in plan})
+    require_positive(step=plan["step"])
+    if plan["clip_norm"] is not None:
+        require_positive(clip_norm=plan["clip_norm"])
+    rates = plan.get("rates", [])
+    require_rate(sampling_rate=plan["sampling_rate"])
+    require_rate(**{f"rates[{index}]": rate for index, rate in enumerate(rates)})
+    if not isinstance(plan["query"], str):
+        raise ValueError("what parties were asked for must be text.")
+
+
+def _type_of(name: str) -> type[str | bool | int] | tuple[type, ...]:
+    """Of a value in the noise of a release."""
+    if name in _TEXTS:
+        return str
+    return {"monotone": bool, "count": int}.get(name, (int, float))
+
+
+def _require_part(part: Mapping[str, Any], whole: Mapping[str, Any]) -> None:
+    """Refuse a part of a noise that is none; of a perturbed objective, one for other neighbours."""
+    if not set(part) <= _NESTED | _OF_SHARES:
+        raise ValueError(f"a part of the noise {whole['name']!r} has an unknown key.")
+    if whole["name"] not in _STATED:
+        return
+    kinds = [k for k in _OF_OBJECTIVES if {field.name for field in fields(k)} == set(part)]
+    if len(kinds) != 1:
+        raise ValueError(f"a part of the noise {whole['name']!r} is of no law that it may have.")
+    kinds[0](**part)
+    if any(part[term] != whole[term] for term in ("adjacency", "unit")):
+        raise ValueError(f"a part of the noise {whole['name']!r} is for others than the whole.")
+
+
+def stated_noise(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The noise of a written plan of which it states what it costs, and not why."""
+    return [written for written, _ in releases_of(plan) if written["name"] in _STATED]
 
 
 def least_rate_of(plan: Mapping[str, Any]) -> float:

@@ -7,6 +7,7 @@ simulations: nothing here, and nothing behind it, takes one.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -28,6 +29,8 @@ from fedpriv.federation.party.host import Keys
 from fedpriv.federation.protocol.instruction import Place
 from fedpriv.federation.strategy.joint import HESSIANS_SEEN, JointStrategy
 from fedpriv.learning.losses import Logistic
+from fedpriv.privacy.ledger.storage.chain import canonical_json
+from fedpriv.privacy.randomness import RandomStream
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
 from fedpriv.simulations.deploy.members.epochs import accepted_roster
@@ -43,7 +46,9 @@ from fedpriv.simulations.experiment.catalogue import (
 )
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.experiment.guests import require_no_guest
+from fedpriv.simulations.run.identity import experiment_digest
 from fedpriv.simulations.run.statements import deployed_words
+from fedpriv.strategies import build
 
 MODELS = "models"
 """The folder of models that a party was handed, beside its state."""
@@ -163,9 +168,12 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
                     person_records=experiment.persons.records,
                     person_parties=experiment.persons.parties,
                     records=sum(roster.sizes),
+                    smallest_party=min(roster.sizes),
                 ),
                 told=_told(experiment, engagement),
+                noise=partial(_noise, experiment, engagement),
             ),
+            shown=engagement.shown,
         ),
     )
 
@@ -190,6 +198,7 @@ def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engag
         protection=protection(experiment),
         roster=roster.digest,
         budget=experiment.privacy.budget,
+        shown=bytes.fromhex(experiment_digest(experiment)),
     )
 
 
@@ -210,6 +219,28 @@ def _told(experiment: Experiment, engagement: Engagement) -> dict[str, dict[str,
         "plan": {"strategy": name},
         "trust": {"server_also_sees": seen},
     }
+
+
+def _noise(experiment: Experiment, engagement: Engagement) -> list[dict[str, Any]]:
+    """The noise of a run whose releases are all planned, as its plan is written."""
+    privacy = experiment.privacy
+    strategy = build(
+        strategy_info(experiment.strategy.name, experiment.guests),
+        task=engagement.task,
+        budget=privacy.budget,
+        adjacency=privacy.adjacency,
+        unit=privacy.unit,
+        options=experiment.strategy.options,
+        noise=lambda _round: RandomStream.from_os(),
+        run=engagement.run,
+        noise_at=privacy.noise_at,
+        dropout=experiment.run.dropout,
+        colluding=privacy.colluding,
+        share_law=privacy.share_law,
+    )
+    planned = {} if strategy.plan is None else strategy.plan.to_dict()
+    noise: list[dict[str, Any]] = json.loads(canonical_json(planned.get("mechanisms", [])))
+    return noise
 
 
 def _require_server(file: PartyFile, roster: Roster) -> None:

@@ -41,7 +41,9 @@ TOLD: dict[str, dict[str, Any]] = {
     "plan": {"strategy": "gradient-perturbation"},
     "trust": {"server_also_sees": ""},
 }
-PEOPLE = People(records_per_person=2, person_records=None, person_parties=1, records=500)
+PEOPLE = People(
+    records_per_person=2, person_records=None, person_parties=1, records=500, smallest_party=100
+)
 
 
 def gaussian_plan(epsilon: float = 1.0) -> FixedPlan:
@@ -102,11 +104,13 @@ class Scene:
     keys: tuple[Ed25519PrivateKey, ...]
     server: Ed25519PrivateKey
     plan: FixedPlan | AdaptivePlan
+    also_seen: str = ""
 
     @classmethod
-    def make(cls, plan: FixedPlan | AdaptivePlan | None = None) -> Scene:
+    def make(cls, plan: FixedPlan | AdaptivePlan | None = None, *, also_seen: str = "") -> Scene:
         keys = tuple(Ed25519PrivateKey.generate() for _ in NAMES)
-        return cls(keys=keys, server=Ed25519PrivateKey.generate(), plan=plan or shares_plan())
+        server = Ed25519PrivateKey.generate()
+        return cls(keys=keys, server=server, plan=plan or shares_plan(), also_seen=also_seen)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -139,6 +143,7 @@ class Scene:
                 colluding_parties=masks.colluders,
                 dropped_parties=masks.missing,
                 least_parties=masks.minimum,
+                server_also_sees=self.also_seen,
             ),
             ledger=LedgerFacts(
                 budget_epsilon=2.0,

@@ -248,6 +248,7 @@ ENGAGEMENT = Engagement(
     protection=Protection(level="semi-honest"),
     roster=bytes(32),
     budget=Budget(epsilon=1.0, delta=1e-6),
+    shown=bytes(32),
 )
 EVENT = GaussianEvent(relative_noise=2.0, adjacency=R)
 GRID = FixedPoint(step=2.0**-20, bits=64)

@@ -340,7 +340,7 @@ def test_that_an_answer_was_exact_is_never_forgotten(tmp_path: Path) -> None:
             ("c", (False, True)),
         ):
             for index, own in enumerate(answers):
-                journal.note(name, first=not index, plan=None, own_noise=own)
+                journal.note(name, first=not index, shown=b"", plan=None, own_noise=own)
     assert [journal.own_noise(name) for name in "abc"] == [True, False, False]
 
 

@@ -12,6 +12,8 @@ A party believes nothing here that it can check. It signs a document if
   looks at);
 - what it says of the people behind the records, on whom a person's ε rests, is what the experiment
   says (`People`), and the public number of records is the roster's;
+- the noise of a perturbed objective, whose cost follows from no number in the document, is what
+  the experiment and the roster imply (``noise``);
 - what it says in words of the run, its data, outcome, tuning and assumptions, and whether the
   server saw exact sums on the way, is what the experiment says (``told``);
 - its ledger has paid for at least one release of this run, under the same adjacency and for the
@@ -32,10 +34,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from math import isclose
 from typing import TYPE_CHECKING
 
 from fedpriv.federation.deployed.stated_plan import digest_of_releases
-from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
+from fedpriv.federation.deployed.statements.stated_epsilon import SLACK, Unsound
 from fedpriv.federation.deployed.statements.statement_document import (
     Member,
     members_of,
@@ -49,10 +52,11 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger import Kind
 from fedpriv.privacy.ledger.reservations import allowances, declaration_to_dict
 from fedpriv.privacy.planning.filters import FILTERS
+from fedpriv.privacy.planning.written_plan import stated_noise
 from fedpriv.privacy.statement.signed import PartySignature, sign_as_party
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -71,12 +75,14 @@ class People:
         person_records: Under the person unit, how many of a person's records one party uses.
         person_parties: Under the person unit, at how many parties a person may have records.
         records: The public number of records, or of persons, of all parties.
+        smallest_party: That of the smallest of them.
     """
 
     records_per_person: int
     person_records: int | None
     person_parties: int
     records: int
+    smallest_party: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +102,8 @@ class Signatory:
         budget: (ε, δ) that it states.
         people: What it declares of the people behind the records.
         told: What else it decides of a statement, by part and key.
+        noise: Works out the noise of its releases, as a written plan has it: asked where that
+            perturbs an objective.
     """
 
     number: int
@@ -110,6 +118,7 @@ class Signatory:
     budget: Budget
     people: People
     told: Mapping[str, Mapping[str, Any]]
+    noise: Callable[[], Sequence[Mapping[str, Any]]] = tuple
 
 
 def attest(
@@ -135,20 +144,11 @@ def attest(
     """
     document = signed.document
     require_by_server(signed, signatory.server)
-    if document["roster"] != signatory.roster:
-        raise QueryRefused("the statement is of another roster than this party's.")
-    try:
-        members = members_of(document)
-    except Unsound as error:
-        raise QueryRefused(f"the statement does not hold together: {error}") from None
-    own = signatory.identity.public_key().public_bytes_raw()
-    if Member(number=signatory.number, name=signatory.name, identity=own) not in members:
-        raise QueryRefused("the statement does not name this party as its roster does.")
-    if members != signatory.members:
-        raise QueryRefused("the statement names other parties than those of the roster.")
+    require_roster(document, signatory)
     require_experiment(document, signatory)
     require_recomputed(document)
-    _require_people(document, signatory.people)
+    require_people(document, signatory.people)
+    _require_noise(document, signatory)
     if document["statement"]["plan"]["noise_at"] != "server" and not own_noise:
         raise QueryRefused(
             "the statement says that the parties added the noise, and this party does not know of "
@@ -164,6 +164,21 @@ def attest(
         rows=ledger.length,
         releases=require_paid(document, ledger),
     )
+
+
+def require_roster(document: Mapping[str, Any], signatory: Signatory) -> None:
+    """Refuse a statement of another roster, or of other parties, than the party's own."""
+    if document.get("roster") != signatory.roster:
+        raise QueryRefused("the statement is of another roster than this party's.")
+    try:
+        members = members_of(document)
+    except Unsound as error:
+        raise QueryRefused(f"the statement does not hold together: {error}") from None
+    own = signatory.identity.public_key().public_bytes_raw()
+    if Member(number=signatory.number, name=signatory.name, identity=own) not in members:
+        raise QueryRefused("the statement does not name this party as its roster does.")
+    if members != signatory.members:
+        raise QueryRefused("the statement names other parties than those of the roster.")
 
 
 def require_experiment(document: Mapping[str, Any], signatory: Signatory) -> None:
@@ -182,15 +197,35 @@ def require_experiment(document: Mapping[str, Any], signatory: Signatory) -> Non
     _require_told(document, signatory.told)
 
 
-def _require_people(document: Mapping[str, Any], people: People) -> None:
+def require_people(document: Mapping[str, Any], people: People) -> None:
     """Refuse an ε of a person that rests on fewer records, or parties, than were declared."""
-    told = document["statement"]["run"] | {"records": document["statement"]["plan"]["records"]}
+    run, plan = document["statement"]["run"], document["statement"]["plan"]
+    told = run | {name: plan[name] for name in ("records", "smallest_party")}
     for name, own in asdict(people).items():
         if told.get(name) != own:
             raise QueryRefused(
                 f"the statement says {name} = {told.get(name)!r}, and the experiment and the "
                 f"roster of this party say {own!r}."
             )
+
+
+def _require_noise(document: Mapping[str, Any], signatory: Signatory) -> None:
+    """Refuse noise of a perturbed objective that is not what the experiment implies."""
+    stated = stated_noise(document["statement"]["plan"])
+    if stated and not _close(stated, list(signatory.noise())):
+        raise QueryRefused("the noise of the statement is not what its experiment implies.")
+
+
+def _close(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, numbers up to rounding."""
+    match one, other:
+        case dict(), dict():
+            return one.keys() == other.keys() and all(_close(one[k], other[k]) for k in one)
+        case list(), list():
+            return len(one) == len(other) and all(map(_close, one, other))
+        case int() | float(), int() | float():
+            return isclose(one, other, rel_tol=SLACK)
+    return bool(one == other)
 
 
 def _require_told(document: Mapping[str, Any], told: Mapping[str, Mapping[str, Any]]) -> None:
@@ -211,7 +246,7 @@ def _require_fixed_before(
     document: Mapping[str, Any], ledger: LedgerView, signatory: Signatory, planned: bytes | None
 ) -> None:
     """Refuse an ε that rests on what the server could have chosen after it had seen releases."""
-    guarantee = document["statement"]["guarantee"]
+    guarantee, plan = (document["statement"][part] for part in ("guarantee", "plan"))
     if guarantee["accountant"] in FILTERS:
         if Budget(epsilon=guarantee["epsilon"], delta=guarantee["delta"]) != signatory.budget:
             raise QueryRefused(
@@ -225,6 +260,8 @@ def _require_fixed_before(
             "the releases of the statement are not those of a plan that this party was shown "
             "before its first answer: they may have been chosen by what was seen."
         )
+    if plan["budget"]["epsilon"] != signatory.budget.epsilon:
+        raise QueryRefused("the plan of the statement has another budget than the experiment.")
 
 
 def require_recomputed(document: Mapping[str, Any]) -> None:

@@ -32,14 +32,15 @@ _MASKS = "roster colluders missing minimum holders threshold"
 
 
 def require_known_parts(document: Mapping[str, Any]) -> None:
-    """Raise `Unsound` if a document has a key that nobody looks at.
-
-    One that is missing is found where it is needed.
-    """
+    """Raise `Unsound` if a document has a key that nobody looks at, or lacks one."""
     for where, part, known in _parts(document):
         if unknown := set(part) - known:
             raise Unsound(f"{where} has a key that is not known: {min(unknown)!r}.")
+        if missing := known - set(part):
+            raise Unsound(f"{where} lacks a key: {min(missing)!r}.")
     statement = document["statement"]
+    if statement["plan"]["accountant"] != statement["guarantee"]["accountant"]:
+        raise Unsound("guarantee and plan were accounted for by different rules.")
     for where, values in _numbers(statement):
         for name, value in values.items():
             if type(value) not in (int, float, type(None)):

@@ -6,7 +6,7 @@ added the noise, which the parties know: see `fedpriv.federation.deployed.statem
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from fedpriv._validate import require_choice
@@ -71,3 +71,12 @@ def checked_trust(statement: Mapping[str, Any], share: NoiseShare | None) -> str
     if statement["warnings"] != list(warnings):
         raise Unsound("its warnings do not follow: one is missing, or is none.")
     return f"who saw what follows from noise that is added by the {plan['noise_at']}."
+
+
+def require_unmasked(trust: Mapping[str, Any]) -> None:
+    """Raise `Unsound` if a statement without masks tells of any, or whom they withstand."""
+    if trust["secure_aggregation"] != "off":
+        raise Unsound("it states secure aggregation, and no numbers of masks.")
+    none = {**asdict(TrustModel(secure_aggregation="off")), "tolerates": ""}
+    if any(trust[name] != none[name] for name in none if name != "server_also_sees"):
+        raise Unsound("it tells whom it tolerates, and no numbers of masks.")

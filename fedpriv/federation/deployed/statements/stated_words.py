@@ -55,6 +55,7 @@ _MATRIX = re.compile(
     r"a noisy matrix of second moments \(\d{1,12} numbers\), and every round's noisy sum of "
     rf"gradients, {_MODELS}"
 )
+_SECOND_ORDER = "second-order"
 _VERSION = r"[0-9A-Za-z.+!-]{1,40}"
 
 
@@ -65,9 +66,10 @@ def require_known_words(statement: Mapping[str, Any]) -> None:
     if not run["run"].startswith(f"{strategy}-"):
         raise Unsound("its plan is of another strategy than the name of its run.")
     known = released in _RELEASED.get(strategy, ())
-    form = {"learned-protection": _LEARNED, "second-order": _MATRIX}.get(strategy)
+    form = {"learned-protection": _LEARNED, _SECOND_ORDER: _MATRIX}.get(strategy)
     if not known and not (form is not None and form.fullmatch(released)):
         raise Unsound(f"what it says was released is nothing that {strategy!r} releases.")
+    _require_matrix(plan)
     if trust["server_also_sees"] != also_sees(released):
         raise Unsound("what it says the server saw on the way does not follow from its releases.")
     fixed = {
@@ -81,11 +83,21 @@ def require_known_words(statement: Mapping[str, Any]) -> None:
             raise Unsound(f"{name} of the run is stated as {run[name]!r}, and is {value!r}.")
     if run["date"] is not None:
         date.fromisoformat(run["date"])
-    versions = f"{statement['fedpriv']}\n{statement['guarantee']['accountant_version']}"
+    told = (statement["fedpriv"], statement["guarantee"]["accountant_version"])
+    versions = "\n".join(told)
     if not re.fullmatch(
         rf"{_VERSION}\n[^\n]{{1,200}}, (fedpriv|dp-accounting) {_VERSION}", versions
     ):
         raise Unsound("its versions are none.")
+
+
+def _require_matrix(plan: Mapping[str, Any]) -> None:
+    """Refuse a matrix of another width than was released, or where there is none."""
+    width = plan.get("matrix_width")
+    if (width is not None) != (plan["strategy"] == _SECOND_ORDER) or (
+        width is not None and f"({width} numbers)" not in plan["released"]
+    ):
+        raise Unsound("the width of its matrix is not that of what was released.")
 
 
 def also_sees(released: str) -> str:

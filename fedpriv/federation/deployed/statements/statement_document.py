@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._collusion import tolerance
 from fedpriv.federation.deployed.statements.stated_epsilon import SLACK, Unsound, recomputed_epsilon
 from fedpriv.federation.deployed.statements.stated_parts import require_known_parts
-from fedpriv.federation.deployed.statements.stated_trust import checked_trust
+from fedpriv.federation.deployed.statements.stated_trust import checked_trust, require_unmasked
 from fedpriv.federation.deployed.statements.stated_words import require_known_words
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.privacy.accountants import UnsupportedEvent
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _MOST_RELEASES = 10_000_000
 _DIGITS = 64  # of a SHA-256
+_FAULTS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, UnsupportedEvent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +171,7 @@ def _found(
         return Finding(check=name, passed=True, words=check(document))
     except Unsound as error:
         return Finding(check=name, passed=False, words=str(error))
-    except (KeyError, TypeError, ValueError, IndexError, ArithmeticError, UnsupportedEvent) as why:
+    except _FAULTS as why:
         words = f"a part of it is missing or impossible ({type(why).__name__})."
         return Finding(check=name, passed=False, words=words)
 
@@ -248,10 +249,7 @@ def _check_threshold(document: Mapping[str, Any]) -> str:
     statement, masks = document["statement"], document["masks"]
     trust, parties = statement["trust"], len(members_of(document))
     if masks is None:
-        if trust["secure_aggregation"] != "off":
-            raise Unsound("it states secure aggregation, and no numbers of masks.")
-        if trust["tolerates"]:
-            raise Unsound("it tells whom it tolerates, and no numbers of masks.")
+        require_unmasked(trust)
         return "no masks: the server saw every party's answer."
     protection = Protection(**{name: masks[name] for name in asdict(Protection())})
     share = _share(statement)
