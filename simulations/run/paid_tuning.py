@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.strategy.base import Run
+from fedpriv.privacy.accountants import GdpAccountant, UnsupportedEvent
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.trials import SCORE_SHARE, base_mu, score_noise, trial_budget
-from fedpriv.privacy.planning.tuning import BestOfTrials, TuningPlan, trial_mu
+from fedpriv.privacy.planning.tuning import BestOfTrials, TuningPlan
 from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import checked
@@ -140,11 +141,14 @@ def _setting(prepared: Prepared, values: Mapping[str, Any], budget: Budget, *, r
                 "strategy and for one unit, adjacency and price."
             )
     plain = prepared.experiment.model_copy(update={"tuning": None})
-    tried = with_setting(plain, {**values, f"{_ONE_TABLE}accountant": "auto"})
-    trial = replace(
-        prepared,
-        experiment=checked(tried.replaced(privacy={"epsilon": budget.epsilon})),
-    )
+    exact = {f"{_ONE_TABLE}accountant": GdpAccountant.name}  # which knows nothing but μ-GDP
+    tried = with_setting(plain, {**values, **exact})
+    settled = checked(tried.replaced(privacy={"epsilon": budget.epsilon}))
+    if (law := settled.strategy.options.get("law", "auto")) not in ("auto", "gaussian"):
+        raise ValueError(
+            f"strategy.law must be 'gaussian' with tuning.on = 'private', got {law!r}."
+        )
+    trial = replace(prepared, experiment=settled)
 
     def build(run_of_trial: Run) -> SumStrategy:
         with warnings.catch_warnings():  # how many there are would tell how many trials
@@ -158,17 +162,18 @@ def _setting(prepared: Prepared, values: Mapping[str, Any], budget: Budget, *, r
 
 def _planned(prepared: Prepared, setting: Setting, budget: Budget) -> FixedPlan:
     """The plan of a setting; refused if it is not that of μ-GDP within the budget of a trial."""
-    strategy = setting.build(Run(name="plan", noise=streams(prepared, "plan", run="plan")))
-    plan = strategy.plan
     where = ", ".join(f"{key} = {value!r}" for key, value in setting.values.items())
+    try:
+        strategy = setting.build(Run(name="plan", noise=streams(prepared, "plan", run="plan")))
+    except UnsupportedEvent as error:
+        raise ValueError(f"tuning.grid: {where} changes the privacy plan: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"tuning.grid: {where}: {error}") from None
+    plan = strategy.plan
     if not isinstance(plan, FixedPlan) or plan.budget != budget:
         raise ValueError(
             f"tuning.grid: {where} changes the privacy plan: every setting must be planned with "
             "fixed noise, within the same budget of a trial."
         )
-    try:
-        trial_mu(plan)
-    except ValueError as error:
-        raise ValueError(f"tuning.grid: {where} changes the privacy plan: {error}") from None
     prepare.require_drawable(strategy)
     return plan
