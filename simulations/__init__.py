@@ -5,7 +5,7 @@
 - `experiment`: the experiment file, and the data, model and strategy that it names.
 - `run`: one run, from records to the files of a release.
 - `compare`: strategies side by side, with intervals, findings and a report.
-- `engines`: simulated parties as Flower nodes; Ray.
+- `engines`: simulated parties as Flower nodes; Ray; workers with shards.
 - `public`: what may look at public data: tuning, probing, training of protectors.
 - `deploy`: a federation of real processes.
 - `server_app`, `client_app`: the two ends of a Flower App.

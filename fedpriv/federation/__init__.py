@@ -5,7 +5,7 @@
 - `party`: one party: its records, its guard, its answers, its end of the protocol.
 - `deployed`: the same with a policy, a ledger, a journal and a disk.
 - `protocol`: secure-aggregation level, messages on the wire, masked rounds at the server.
-- `engines`: vectorized, local, grid (Ray and deployed).
+- `engines`: vectorized, sharded, local, grid (Ray and deployed).
 - `strategy`: what every strategy is.
 
 May import `privacy`, `learning`, `secagg` and `data`. Start with `federation`, then `queries`.

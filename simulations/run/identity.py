@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.prepare import Prepared
 
-_PLACES = ("path", "schema", "root", "store")  # keys of the data section that say where files lie
+_PLACES = ("path", "schema", "root")  # keys of the data section that say where files lie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,12 @@ def require_releasable(experiment: Experiment) -> None:
 def _require_one_place(experiment: Experiment) -> None:
     """Refuse engines that simulate parties, where one process holds all records."""
     run = experiment.run
+    if run.engine == "sharded":
+        raise ValueError(
+            "--release needs engine = 'vectorized', got 'sharded': there exact sums, and who is in "
+            "a sample, cross from process to process before any noise is on them, and Ray neither "
+            "signs nor encrypts that. 'vectorized' has the same model, to the bit."
+        )
     if run.engine != "vectorized" or run.dropout:
         raise ValueError(
             f"--release needs engine = 'vectorized' and no drop-outs, got engine = {run.engine!r} "
@@ -83,6 +89,12 @@ def _require_public_facts(experiment: Experiment) -> None:
             f"--release takes no records from a function, got data.name = {data.title!r}: scale, "
             "classes and parties may follow from the records there. Write the records to a table, "
             "and their public bounds to a schema: data.path and data.schema."
+        )
+    if data.store is not None:
+        raise ValueError(
+            f"--release reads the table itself, got the store {data.store!r}: a ledger is bound to "
+            "the bytes of the table, and a copy that was prepared earlier, by whatever rules there "
+            "were then, is not. Name the table and its schema: data.path and data.schema."
         )
     if data.partition not in BY_RECORD:
         raise ValueError(

@@ -27,9 +27,17 @@ HIDDEN = {**GRADIENTS, "sampling_rate": 0.5}
     [
         ("public_test = false", "public_test = true"),
         ('engine = "vectorized"', 'engine = "local"'),
+        ('engine = "vectorized"', 'engine = "sharded"'),
+        ("public_test = false", 'public_test = false\nstore = "/other/records"'),
         ('name = "audit"', 'name = "audit"\ntuning = { on = "synthetic" }'),
     ],
-    ids=["metrics on records of the table", "samples by the seed", "a claim about tuning"],
+    ids=[
+        "metrics on records of the table",
+        "samples by the seed",
+        "sums on their way through Ray",
+        "records of another store",
+        "a claim about tuning",
+    ],
 )
 def test_a_release_goes_on_with_the_experiment_that_it_began_with(
     said: str, instead: str, tmp_path: Path

@@ -1,8 +1,9 @@
 """Strategies × engines × who adds noise × samples × drop-outs: docs/what-runs-where.md is so.
 
 Every cell that says yes is run, every other one refused with the reason that the page gives: all
-of them on the engines `vectorized` and `local`; of the deployed ones those with samples, and what
-only a deployment refuses. ``FEDPRIV_STRESS=1`` runs all of these, too.
+of them on the engines `vectorized` and `local`, and on `sharded` with workers of this process; of
+the deployed ones those with samples, and what only a deployment refuses. ``FEDPRIV_STRESS=1`` runs
+all of these, too.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import pytest
 from fedpriv._toml import to_toml
 from fedpriv.federation.queries.kinds import QUERIES
 from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.engines import sharded
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run.prepare import build_federation, check, prepare, train
+from fedpriv.simulations.run.prepare import build_federation, check, prepare, serving, train
 from fedpriv.strategies import STRATEGIES
 from tests.federation.deployed.deployments import FOUR, Deployment
+from tests.federation.engines.workforces import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +105,8 @@ class Cell:
             strategy = check(prepared)
             assert strategy is not None
             sums = build_federation(prepared, run=prepared.run, rounds=strategy.releases)
-            assert train(strategy, sums, lambda _query, _sum: True)
+            with serving(sums):
+                assert train(strategy, sums, lambda _query, _sum: True)
             assert np.isfinite(strategy.theta).all()
 
     def deploy(self, folder: Path) -> None:
@@ -176,9 +180,12 @@ def test_every_strategy_has_a_row_and_every_reason_is_explained() -> None:
     assert explained == set(REASONS) == {cell.verdict for cell in TABLE} - {"yes"}
 
 
-@pytest.mark.parametrize("engine", ["vectorized", "local"])
+@pytest.mark.parametrize("engine", ["vectorized", "local", "sharded"])
 @pytest.mark.parametrize("cell", SIMULATED, ids=str)
-def test_a_simulation_runs_or_is_refused_as_the_page_says(cell: Cell, engine: str) -> None:
+def test_a_simulation_runs_or_is_refused_as_the_page_says(
+    cell: Cell, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharded, "RaySession", lambda **_options: Workers(workers=2))
     if cell.verdict == "yes":
         cell.simulate(engine)
         return

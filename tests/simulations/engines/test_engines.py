@@ -211,7 +211,7 @@ def test_a_simulation_leaves_the_same_row_in_a_ledger_on_every_engine(tmp_path: 
     assert rows[0][1:] == rows[1][1:] != []
 
 
-@pytest.mark.parametrize("engine", ["local", "ray"])
+@pytest.mark.parametrize("engine", ["local", "sharded", "ray"])
 def test_a_release_is_no_matter_for_simulated_parties(
     fedpriv: Callable[..., Any], tmp_path: Path, engine: str
 ) -> None:

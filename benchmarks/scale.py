@@ -1,0 +1,265 @@
+"""Scale: private rounds of up to a million parties, mapped from a store, in threads or in workers.
+
+Run with ``python -m benchmarks.scale [--quick] [--largest] [--folder DIR] [--json]``. The work: a
+logistic model of 100 coordinates, 20 records per party, gradient perturbation on all records, every
+gradient clipped and every party rounded to the grid; whole rounds with guard, exact noise,
+accounting and metrics on 1000 test records. A store is made for every size and removed after it;
+the largest, a million parties, needs 9 GB of disk, and is made with ``--largest`` alone.
+
+Figures are medians over rounds after the first, which opens the records, in fresh processes, and
+those of the first round beside them. Memory is that of all processes together, mapped pages counted
+once (PSS); what is beside the mapped records is told apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from tempfile import mkdtemp
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+SIZE, WIDTH, TESTED, BLOCK = 20, 100, 1000, 1 << 15
+GROWTH = (100, 1000, 10_000, 100_000)
+LARGEST = 1_000_000
+GIGABYTE = 125_000  # parties of 20 × 100 float32
+MOST_SECONDS, MOST_GIGABYTES = 6.0, 12.0  # of a round of a million parties
+LEAST_SPEED_UP, MOST_BEHIND = 1.6, 1.15  # two workers against one, and against two threads
+
+
+def records() -> NDArray[np.float32]:
+    """A block of features of norm below 1; a store repeats it."""
+    X = np.random.default_rng(0).standard_normal((BLOCK, WIDTH), np.float32)
+    X /= 1.0001 * np.linalg.norm(X, axis=1, keepdims=True)
+    return X
+
+
+def make_store(folder: Path, parties: int) -> None:
+    """A store of so many parties, as `fedpriv data shard` writes them."""
+    from fedpriv.data.store.writer import StoreWriter
+
+    count, block = parties * SIZE, records()
+
+    def rows() -> Iterator[NDArray[np.float32]]:
+        for first in range(0, count, BLOCK):
+            yield np.roll(block, first // BLOCK, axis=0)[: count - first]
+
+    labels = np.random.default_rng(1).choice(np.array([-1, 1], np.float32), count)
+    data = {
+        "name": "synthetic",
+        "partition": "iid",
+        "parties": parties,
+        "feature_norm": 1.0,
+        "intercept": 1.0,
+        "scaling": "clip",
+    }
+    with StoreWriter(folder) as writer:
+        writer.array("train_X", np.float32, (count, WIDTH), rows())
+        writer.array("train_y", np.float32, (count,), [labels])
+        party = np.repeat(np.arange(parties, dtype=np.int32), SIZE)
+        writer.array("train_party", np.int32, (count,), [party])
+        writer.array("test_X", np.float32, (TESTED, WIDTH), [block[:TESTED]])
+        writer.array("test_y", np.float32, (TESTED,), [np.resize(labels, TESTED)])
+        writer.array("offsets", np.int64, (parties + 1,), [np.arange(parties + 1) * SIZE])
+        writer.array("order", np.int64, (count,), [np.arange(count)])
+        writer.array("sizes", np.int64, (parties,), [np.full(parties, SIZE)])
+        names = [f"x{i}" for i in range(WIDTH - 1)]
+        writer.finish(
+            dataset={
+                "name": "benchmark",
+                "task": "binary",
+                "feature_names": [*names, "intercept"],
+                "max_norm": 1.0,
+                "classes": ["no", "yes"],
+                "image_shape": None,
+                "schema": None,
+                "preprocessing": None,
+            },
+            partition="iid",
+            parties=parties,
+            facts={
+                "fedpriv": "benchmark",
+                "data": data,
+                "seed": 0,
+                "person_parties": None,
+                "describe": None,
+                "headroom": 1.0,
+                "in_place": True,
+                "own_test": True,
+            },
+        )
+
+
+def measure(folder: str, engine: str, workers: int, rounds: int) -> dict[str, float]:
+    """Seconds of rounds, and memory, in this fresh process."""
+    from fedpriv.federation.engines.sharded import ShardedFederation
+    from fedpriv.simulations.experiment.file import read_experiment
+    from fedpriv.simulations.run.history import Record
+    from fedpriv.simulations.run.prepare import (
+        build_federation,
+        build_strategy,
+        prepare,
+        serving,
+        train,
+    )
+
+    start = perf_counter()
+    experiment = read_experiment(
+        {
+            "data": {"path": folder},
+            "model": {"l2": 0.001},
+            "strategy": {"name": "gradient-perturbation", "rounds": rounds, "clip": 0.3},
+            "run": {"engine": engine, "workers": workers},
+        }
+    )
+    prepared = prepare(experiment)
+    strategy = build_strategy(prepared, run=prepared.run)
+    federation = build_federation(prepared, run=prepared.run, rounds=rounds)
+    record = Record(prepared=prepared, strategy=strategy)
+    times, began = [], perf_counter()
+    opened, memory = began - start, (0.0, 0.0)
+
+    def watch(query: Any, answer: Any) -> bool:
+        nonlocal began
+        record.add(query, answer)
+        times.append(perf_counter() - began)
+        began = perf_counter()
+        return True
+
+    with serving(federation):
+        train(strategy, federation, watch)
+        processes = [os.getpid()]
+        if isinstance(federation, ShardedFederation):
+            import ray
+
+            processes += [ray.get(shard.ready.remote())[1] for shard in federation._shards]  # noqa: SLF001
+        memory = held(processes)
+    return {
+        "opening": opened,
+        "first": times[0],
+        "round": median(times[1:]),
+        "gigabytes": memory[0],
+        "beside": memory[1],
+        "digest": float(np.abs(strategy.theta).sum()),
+    }
+
+
+def held(processes: list[int]) -> tuple[float, float]:
+    """Gigabytes of memory of some processes, pages that they share counted once; and unmapped."""
+    whole, own = 0, 0
+    for process in processes:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        values = {line.split()[0]: int(line.split()[1]) for line in lines[1:]}
+        whole += values["Pss:"]
+        own += values["Pss_Anon:"]
+    return whole / 1e6, own / 1e6
+
+
+def fresh(folder: Path, engine: str, workers: int, rounds: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.scale", "--measure"]
+    done = subprocess.run(
+        [*command, str(folder), engine, str(workers), str(rounds)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent.parent,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-1000:])
+    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--measure"]:
+        folder, which, *numbers = arguments[1:]
+        print(json.dumps(measure(folder, which, *map(int, numbers))))
+        return 0
+    quick = "--quick" in arguments
+    parties = [*GROWTH[: 2 if quick else None], *([LARGEST] if "--largest" in arguments else [])]
+    where = arguments[arguments.index("--folder") + 1] if "--folder" in arguments else None
+    table: dict[str, Any] = {"growth": {}, "gigabyte": {}, "missed": []}
+    home = Path(mkdtemp(prefix="fedpriv-scale-", dir=where))
+    try:
+        for count in parties:
+            rounds = 6 if count >= GROWTH[-1] else 20
+            store = home / f"store-{count}"
+            make_store(store, count)
+            table["growth"][count] = {
+                engine: fresh(store, engine, 2, rounds) for engine in ("vectorized", "sharded")
+            }
+            shutil.rmtree(store)
+        if not quick:
+            make_store(home / "gigabyte", GIGABYTE)
+            for name, engine, workers in (
+                ("one worker", "sharded", 1),
+                ("two workers", "sharded", 2),
+                ("two threads", "vectorized", 2),
+            ):
+                table["gigabyte"][name] = fresh(home / "gigabyte", engine, workers, 12)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    table["missed"] = misses(table)
+    if "--json" in arguments:
+        print(json.dumps(table, indent=2))
+    else:
+        report(table)
+    return bool(table["missed"])
+
+
+def misses(table: dict[str, Any]) -> list[str]:
+    """The goals that were not met, of those that were measured."""
+    found = []
+    for engine, row in table["growth"].get(LARGEST, {}).items():
+        if row["round"] > MOST_SECONDS or row["gigabytes"] > MOST_GIGABYTES:
+            found.append(
+                f"{LARGEST} parties, {engine}: {row['round']:.2f} s and {row['gigabytes']:.1f} GB, "
+                f"not {MOST_SECONDS} s and {MOST_GIGABYTES} GB"
+            )
+    models = [{row["digest"] for row in rows.values()} for rows in table["growth"].values()]
+    models.append({row["digest"] for row in table["gigabyte"].values()})
+    if max(map(len, models)) > 1:
+        found.append("the models differ")
+    if rows := table["gigabyte"]:
+        one, two, threads = (
+            rows[name]["round"] for name in ("one worker", "two workers", "two threads")
+        )
+        if one / two < LEAST_SPEED_UP:
+            found.append(f"two workers are {one / two:.2f} times one, not {LEAST_SPEED_UP}")
+        if two / threads > MOST_BEHIND:
+            found.append(
+                f"two workers take {two / threads:.2f} times two threads, not {MOST_BEHIND}"
+            )
+    return found
+
+
+def report(table: dict[str, Any]) -> None:
+    rows = [
+        (f"{count} parties, {e}", row)
+        for count, r in table["growth"].items()
+        for e, row in r.items()
+    ]
+    rows += [(f"1 GB, {name}", row) for name, row in table["gigabyte"].items()]
+    for name, row in rows:
+        print(
+            f"{name:>28}: {1e3 * row['round']:9.1f} ms a round, first {row['first']:7.2f} s, "
+            f"opened in {row['opening']:6.1f} s, {row['gigabytes']:5.2f} GB, {row['beside']:.2f} unmapped"
+        )
+    for line in table["missed"]:
+        print(f"missed: {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
