@@ -59,7 +59,7 @@ suite: $(STAMP)
 	$(BIN)/python -m pytest $(KILLS)
 
 stress: $(STAMP) ## the deep form of the tests that have one: every way to make a release, and more; an hour
-	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit tests/simulations/test_what_runs_where.py
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit tests/simulations/audit tests/simulations/test_what_runs_where.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m deep
 	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/ledger/test_ledger_kill.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py tests/test_wheel.py tests/simulations/engines/test_training_engines.py tests/simulations/engines/test_sharded_ray.py tests/simulations/experiment/test_own_docs.py

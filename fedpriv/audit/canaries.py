@@ -7,6 +7,9 @@ exact shift of each (`fedpriv.simulations.audit`), without noise, before any run
 
 **Clipped sums.** A long record x against -x, or against x with another label: their gradients are
 opposite, and each is clipped to C, so that the sum moves by 2C, or by C if one of them is absent.
+Where the model learns, one of the two soon fits it, and its gradient is shorter than C: then
+canaries that no model fits are worse, the nearly opposite ones below. Second moments see x and -x
+alike, and are moved by a record across instead.
 
 **Minimisers.** 2G/(nλ) is reached by two records whose gradients are opposite *and* whose losses
 are steep at the minimiser: both on the wrong side of it. So the others pull the minimiser along e₁,
@@ -71,7 +74,11 @@ def clipped_scenes(features: int, others: int, *, seed: int = 0) -> Iterator[Sce
     rows = _unit(rng.normal(size=(others, features)))
     positive = rng.random(others) < 0.5
     canary = _unit(rng.normal(size=(1, features)))[0]
-    for name, instead, label in (("turned", -canary, True), ("relabelled", canary, False)):
+    second = rng.normal(size=features)
+    second -= (second @ canary) * canary
+    across = second / max(float(np.linalg.norm(second)), 1e-300)  # nothing, with one feature
+    scenes = (("turned", -canary, True), ("relabelled", canary, False), ("across", across, False))
+    for name, instead, label in scenes:
         yield Scene(
             name=name,
             rows=rows,

@@ -76,16 +76,27 @@ def operating_point(
     failure = (1 - confidence) / 2
     chosen = (first[::2], second[::2])  # even and odd: independent in whatever order draws come
     levels = np.quantile(np.concatenate(chosen), np.linspace(0, 1, _THRESHOLDS))
-    shown = [_at(level, *chosen, failure).mu for level in levels]
-    return _at(float(levels[int(np.argmax(shown))]), first[1::2], second[1::2], failure)
-
-
-def _at(
-    threshold: float, first: NDArray[np.float64], second: NDArray[np.float64], failure: float
-) -> Operating:
-    right, wrong = int((first >= threshold).sum()), int((second >= threshold).sum())
+    right, wrong = _rates(levels, *chosen, failure)
+    with np.errstate(invalid="ignore"):
+        shown = np.nan_to_num(ndtri(right) - ndtri(wrong), nan=-np.inf)
+    best = levels[int(np.argmax(shown)) : int(np.argmax(shown)) + 1]
+    right, wrong = _rates(best, first[1::2], second[1::2], failure)
     return Operating(
-        threshold=float(threshold),
-        true_positives=float(lower_limit(right, first.size, failure=failure)),
-        false_positives=float(upper_limit(wrong, second.size, failure=failure)),
+        threshold=float(best[0]),
+        true_positives=float(right[0]),
+        false_positives=float(wrong[0]),
+    )
+
+
+def _rates(
+    levels: NDArray[np.float64],
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    failure: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Limits of the rates at or above each level: of the first from below, else from above."""
+    above = [each.size - np.searchsorted(np.sort(each), levels) for each in (first, second)]
+    return (
+        lower_limit(above[0], first.size, failure=failure),
+        upper_limit(above[1], second.size, failure=failure),
     )

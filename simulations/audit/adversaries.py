@@ -67,10 +67,10 @@ def adversary(first: Side, second: Side, *, model_only: bool = False) -> Adversa
         return OfModel(first, second)
     if isinstance(first.pristine, ObjectivePerturbation):
         return OfObjective(first, second)
-    return OfReleases(first, second) if _sums_are_released(first) else OfModel(first, second)
+    return OfReleases(first, second) if sums_are_released(first) else OfModel(first, second)
 
 
-def _sums_are_released(side: Side) -> bool:
+def sums_are_released(side: Side) -> bool:
     """Whether every release is a noisy sum, with noise that is fixed beforehand."""
     query, plan = side.first_query(), side.plan
     additive = isinstance(query, _SUMS) or (isinstance(query, ErmQuery) and query.objective is None)

@@ -12,7 +12,7 @@ from fedpriv.simulations.audit.adversaries import adversary
 from fedpriv.simulations.audit.claim import claim_of
 from fedpriv.simulations.audit.repetition import Dice, Side
 from fedpriv.simulations.audit.result import judged
-from fedpriv.simulations.audit.search import worst_neighbours
+from fedpriv.simulations.audit.search import exact_shift, worst_neighbours
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.public.tuning import tuned
 from fedpriv.simulations.run.prepare import prepare
@@ -74,6 +74,7 @@ def audit_experiment(
         claim,
         found,
         sees=attacker.sees,
+        reach=exact_shift(pair),
         confidence=confidence,
         seed=seed,
         seconds=perf_counter() - began,

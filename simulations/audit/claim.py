@@ -1,10 +1,9 @@
-"""What a plan claims, as an audit measures it: the largest μ that any test may show.
+"""What a plan claims, as an audit measures it: how well any test may tell two neighbours apart.
 
 A plan of Gaussian releases claims μ-GDP, and with it a whole trade-off curve. Other plans claim
 points (ε, δ) of one: what their accountant proves at several δ, or the profile of a perturbed
-objective. Between them a test may look like a larger μ than the one that belongs to the budget,
-without anything being wrong. So a claim has two numbers: ``mu``, what the budget's (ε, δ) is in the
-units of a Gaussian shift, for people; and ``limit``, above which the claim is false.
+objective. Between them a test may show a larger μ than the one that belongs to the budget's point,
+without anything being wrong. So what is measured is held against the curve, and not against that.
 """
 
 from __future__ import annotations
@@ -29,13 +28,15 @@ from fedpriv.privacy.planning.objective import ObjectiveMechanism
 from fedpriv.privacy.tradeoff import tradeoff_curve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from fedpriv.federation.task import Task
     from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning.plan import Plan
 
-_ALARMS = np.concatenate([np.geomspace(1e-6, 0.5, 400), 1 - np.geomspace(1e-6, 0.5, 400)])
+_BULK = np.linspace(0.02, 0.98, 97)  # false-alarm rates where enough runs lie to test a law
 _DELTAS = (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.2)
 _NORMAL = (GaussianMechanism, DiscreteGaussianMechanism, SkellamMechanism, SharedNoise)
 _EPSILONS = np.linspace(0, 1, 24)
@@ -49,9 +50,13 @@ class Claim:
         epsilon: Of the plan.
         delta: The same.
         mu: Of Gaussian differential privacy, as stated, or as (ε, δ) would have it; None for δ = 0.
-        limit: The largest μ that a test may show if the claim is true.
+        limit: The largest shift of normal statistics that is within the claim: the stated μ, or the
+            least that contradicts some point between false-alarm rates of 2 % and 98 %. Farther
+            out no number of runs here would show whether statistics are normal.
         gaussian: Whether every release is of everybody, with noise that is Gaussian or, being a sum
             of integers, hardly differs: statistics are then normal.
+        exact: Whether ``mu`` is stated.
+        points: The (ε, δ) that are claimed.
     """
 
     epsilon: float
@@ -59,6 +64,14 @@ class Claim:
     mu: float | None
     limit: float
     gaussian: bool
+    exact: bool
+    points: tuple[tuple[float, float], ...]
+
+    def allows(self, *, true_positives: float, false_positives: float) -> bool:
+        """Whether a test may have such rates."""
+        if self.exact and self.mu is not None:
+            return bool(ndtri(true_positives) - ndtri(false_positives) <= self.mu)
+        return bool(1 - true_positives >= _missed(np.array([false_positives]), self.points)[0])
 
 
 def claim_of(plan: Plan, task: Task) -> Claim:
@@ -66,20 +79,27 @@ def claim_of(plan: Plan, task: Task) -> Claim:
     epsilon, delta = plan.epsilon, plan.budget.delta
     stated = plan.gdp_mu
     mu = stated if stated is not None else gdp_mu(epsilon=epsilon, delta=delta) if delta else None
-    points = [(epsilon, delta), *_more(plan, task)]
-    missed = np.max([tradeoff_curve(_ALARMS, epsilon=e, delta=d) for e, d in points], axis=0)
-    with np.errstate(invalid="ignore"):
-        shown = ndtri(1 - missed) - ndtri(_ALARMS)
-    limit = stated if stated is not None else float(np.max(shown))
+    points = ((epsilon, delta), *_more(plan, task))
     laws = [m.linear if isinstance(m, ObjectiveMechanism) else m for m in plan.mechanisms]
     normal = bool(laws) and all(isinstance(law, _NORMAL) for law in laws)
+    shown = ndtri(1 - _missed(_BULK, points)) - ndtri(_BULK)
     return Claim(
         epsilon=epsilon,
         delta=delta,
         mu=mu,
-        limit=limit,
+        limit=float(np.min(shown)) if stated is None else stated,
         gaussian=normal and plan.least_rate == 1,
+        exact=stated is not None,
+        points=points,
     )
+
+
+def _missed(
+    alarms: NDArray[np.float64], points: Sequence[tuple[float, float]]
+) -> NDArray[np.float64]:
+    """The least miss rate at each false-alarm rate, that all points together promise."""
+    curves = [tradeoff_curve(alarms, epsilon=epsilon, delta=delta) for epsilon, delta in points]
+    return np.asarray(np.max(curves, axis=0))
 
 
 def _more(plan: Plan, task: Task) -> Iterator[tuple[float, float]]:
@@ -94,7 +114,8 @@ def _more(plan: Plan, task: Task) -> Iterator[tuple[float, float]]:
             beside = output.sensitivity / output.stddev if _is_gaussian(output) else 0.0
             for share in _EPSILONS:
                 epsilon = float(share) * plan.epsilon
-                yield epsilon, min(1.0, profile.delta_beside(epsilon, mu=beside))
+                if (delta := profile.delta_beside(epsilon, mu=beside)) < 1:
+                    yield epsilon, delta
         return
     for delta in _DELTAS:
         try:

@@ -36,6 +36,8 @@ class Audit:
         adjacency: Which tables it compares.
         claimed: (ε, δ), μ, and the limit that a test may show.
         neighbours: On which tables it was run.
+        reach: The μ of these neighbours by the plan's own noise, which is all that any number of
+            runs would show if the noise is as planned; None if it is not known.
         sees: What the adversary sees.
         runs: On each of the two.
         confidence: Of the lower bounds.
@@ -60,6 +62,7 @@ class Audit:
     adjacency: str
     claimed: Claim
     neighbours: str
+    reach: float | None
     sees: str
     runs: int
     confidence: float
@@ -77,6 +80,7 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """As audit.json has it; what is not finite is null."""
         values = asdict(self)
+        del values["claimed"]["points"]
         for part in (values, values["claimed"]):
             for key, value in part.items():
                 if isinstance(value, float) and not np.isfinite(value):
@@ -90,6 +94,7 @@ def judged(
     claim: Claim,
     found: NDArray[np.float64],
     *,
+    reach: tuple[float, bool],
     sees: str,
     confidence: float,
     seed: int,
@@ -105,7 +110,10 @@ def judged(
     mu = student if by_student else point.mu
     direct = point.epsilon(claim.delta)
     epsilon = _as_epsilon(mu, claim.delta) if claim.gaussian else direct
-    broken = mu > claim.limit or (not by_student and direct > claim.epsilon)
+    allowed = claim.allows(
+        true_positives=point.true_positives, false_positives=point.false_positives
+    )
+    broken = mu > claim.limit if by_student else not allowed
     experiment = own.experiment
     return Audit(
         experiment=experiment.name,
@@ -116,6 +124,7 @@ def judged(
         adjacency=experiment.privacy.adjacency,
         claimed=claim,
         neighbours=pair.name,
+        reach=reach[0] if reach[1] else None,
         sees=sees,
         runs=first.size,
         confidence=confidence,
@@ -145,11 +154,12 @@ def in_words(audit: Audit) -> list[str]:
     mu = "" if claim.mu is None else f" (μ = {claim.mu:.3g})"
     shown = "" if claim.mu is None else f" (μ ≥ {audit.mu:.3g}, {audit.mu / claim.mu:.0%} of it)"
     percent = f"{100 * audit.confidence:g} %"
+    reach = "" if audit.reach is None else _REACH.format(audit.reach)
     measured = f"ε ≥ {audit.epsilon:.3g}{shown} with {percent} confidence, 2 × {audit.runs} runs"
     lines = [
         f"claimed ε = {claim.epsilon:.4g} at δ = {claim.delta:g}{mu}; measured at least {measured}",
         f"{audit.strategy}; unit: {audit.unit}; {audit.adjacency}; seen: {audit.sees}",
-        f"neighbours: {audit.neighbours}",
+        f"neighbours: {audit.neighbours}{reach}",
         f"method: {_METHODS[audit.method]}",
     ]
     if audit.problem:
@@ -168,6 +178,7 @@ def in_words(audit: Audit) -> list[str]:
     return lines
 
 
+_REACH = "; by the plan's noise they are μ = {:.3g} apart"
 _METHODS = {
     "student": "Student's exact bound, for the normal statistics of Gaussian noise",
     "threshold": "a threshold chosen on half of the runs, Clopper-Pearson limits on the others",

@@ -12,7 +12,12 @@ import numpy as np
 
 from fedpriv.audit.canaries import ANGLES, LENGTHS, clipped_scenes, minimiser_scene
 from fedpriv.federation.strategy.joint import JointStrategy
-from fedpriv.simulations.audit.adversaries import risk_gradients, unsampled
+from fedpriv.simulations.audit.adversaries import (
+    noise_of,
+    risk_gradients,
+    sums_are_released,
+    unsampled,
+)
 from fedpriv.simulations.audit.neighbours import neighbours
 from fedpriv.simulations.audit.repetition import Dice, Side
 from fedpriv.simulations.run.prepare import check
@@ -22,11 +27,18 @@ from fedpriv.strategies.second_order import SecondOrder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.queries.kinds import Query
     from fedpriv.simulations.audit.neighbours import Neighbours
+    from fedpriv.simulations.audit.repetition import Seen
     from fedpriv.simulations.run.prepare import Prepared
 
 _OTHERS = 256  # random records around a canary among clipped ones
+_MORE = 1.01  # a later candidate, which may be slower, has to be worth it
 _SOME_ANGLE = 25.0
+_SMALL_ANGLES = (8.0, 16.0)
+_LEARNING = 20  # rounds in which a model may come to fit a canary
 _PULLING = 4000  # records that pull a joint minimiser, at most
 
 
@@ -39,9 +51,18 @@ def worst_neighbours(own: Prepared) -> Neighbours:
         return _worst_minimisers(own, joint=isinstance(strategy, JointStrategy))
     sampled = strategy.plan.least_rate < 1
     place = own.task.parties - 1 if sampled else 0
+    features, records = _features(own), own.task.records
+    pulled = (
+        minimiser_scene(features, min(_PULLING, records), length=0.5, angle=angle)
+        for angle in _SMALL_ANGLES
+    )
+    pulling = own.task.convex and not sampled and strategy.plan.rounds >= _LEARNING
+    scenes = [
+        *clipped_scenes(features, min(_OTHERS, records)),
+        *(pulled if pulling else ()),
+    ]
     return _worst(
-        neighbours(own, scene, party=place, spread=True, last=sampled)
-        for scene in clipped_scenes(_features(own), min(_OTHERS, own.task.records))
+        neighbours(own, scene, party=place, spread=True, last=sampled) for scene in scenes
     )
 
 
@@ -51,7 +72,7 @@ def _worst(candidates: Iterable[Neighbours]) -> Neighbours:
     for each in candidates:
         if each.public_facts_differ:
             return each
-        if (moved := exact_shift(each)) > most:
+        if (moved := exact_shift(each)[0]) > _MORE * most:
             best, most = each, moved
     if best is None:
         raise ValueError("no neighbours are known for this experiment.")
@@ -82,22 +103,41 @@ def _features(own: Prepared) -> int:
     return int(own.data.dataset.train.X.shape[1]) - (own.experiment.data.intercept != 0)
 
 
-def exact_shift(pair: Neighbours) -> float:
-    """How far apart the exact releases of two neighbours are; of several rounds, the first."""
+def exact_shift(pair: Neighbours) -> tuple[float, bool]:
+    """How far apart the exact releases of two neighbours are, and whether that is in units of μ.
+
+    Of several rounds, the root of the sum of squares, each in units of the noise that its plan
+    has, at the points of one run with that noise. So it is the μ that no number of runs will
+    exceed on these neighbours, if the noise is as planned.
+    """
     dice = Dice(seed=0)
     first, second = (
         Side(prepared, dice=dice, name="search") for prepared in (pair.first, pair.second)
     )
-    if isinstance(first.pristine, ObjectivePerturbation):
-        # At a minimiser, with some b.
-        theta = _model(second, 0)
-        at = risk_gradients(theta, first.pristine.task, first)
-        return float(np.linalg.norm(first.exact(at) - second.exact(at)))
-    if isinstance(first.pristine, JointStrategy):
-        return float(np.linalg.norm(_model(first, 0) - _model(second, 0)))  # with equal noise
-    query = unsampled(first.first_query())
+    task, plan = first.pristine.task, first.plan
+    if isinstance(first.pristine, ObjectivePerturbation):  # at a minimiser, with some b
+        at = risk_gradients(_model(second), task, first)
+        return _apart(first, second, at) / plan.mechanisms[0].noise_stddev, True
+    if isinstance(first.pristine, JointStrategy):  # with equal noise
+        moved = float(np.linalg.norm(_model(first) - _model(second)))
+        return moved / plan.mechanisms[0].noise_stddev, True
+    if not sums_are_released(first):
+        return _apart(first, second, unsampled(first.first_query())), False
+    total = 0.0
+
+    def watch(seen: Seen) -> None:
+        nonlocal total
+        query = unsampled(seen.query)
+        noise = noise_of(plan.mechanisms[query.round], task)
+        total += (_apart(first, second, query) / noise) ** 2
+
+    second.run(0, watch)
+    return float(np.sqrt(total)), plan.least_rate == 1
+
+
+def _apart(first: Side, second: Side, query: Query) -> float:
     return float(np.linalg.norm(first.exact(query) - second.exact(query)))
 
 
-def _model(side: Side, number: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return side.run(number, lambda _seen: None)
+def _model(side: Side) -> NDArray[np.float64]:
+    return side.run(0, lambda _seen: None)

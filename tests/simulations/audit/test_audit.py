@@ -1,0 +1,143 @@
+"""Audits of true claims: much of every one is shown, and none is contradicted.
+
+Every claim is audited with a confidence of 0.999, and noise follows from a seed: a test that passes
+once passes again. Over all seeds, each would fail for no reason at most once in a thousand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedpriv.simulations.audit.audit import audit_experiment
+from fedpriv.simulations.audit.claim import claim_of
+from fedpriv.simulations.audit.result import in_words
+from fedpriv.simulations.audit.search import exact_shift, worst_neighbours
+from fedpriv.simulations.run.prepare import check, prepare
+from tests.simulations.audit.scenes import ADD_REMOVE, OBJECTIVE, OUTPUT, STRESS, study
+
+PERSONS: dict[str, dict[str, Any]] = {
+    "data": {"name": "visits", "partition": "natural", "parties": 4, "records": 400},
+    "privacy": {"unit": "person"},
+    "persons": {"records": 4, "parties": 2},
+}
+PARTIES: dict[str, dict[str, Any]] = {
+    "strategy": {"name": "federated-averaging", "rounds": 2},
+    "data": {"parties": 20, "records": 4000},
+    "privacy": {"unit": "party", "adjacency": "add-remove"},
+}
+SHARES = {"privacy": {"noise_at": "parties"}}
+PURE = {"privacy": {"delta": 0.0}}
+LOCAL = {"run": {"engine": "local"}, "strategy": {"rounds": 1, "clip": 0.1}}
+LEAVING = {"run": {"dropout": 0.3}, "data": {"parties": 10}}
+
+# The changes, and the share of μ that the best adversary on these neighbours could show.
+CASES: dict[str, tuple[tuple[dict[str, Any], ...], float | None]] = {
+    "gradients": ((), 0.99),
+    "gradients, add-remove": ((ADD_REMOVE,), 0.99),
+    "gradients, shares": ((SHARES,), 0.75),  # noise for parties that collude, too
+    "gradients, masked": ((LOCAL,), 0.99),
+    "gradients, drop-outs": ((LEAVING,), None),
+    "persons": ((PERSONS,), 0.99),
+    "parties": ((PARTIES,), 0.99),
+    "output": ((OUTPUT,), 0.85),
+    "output, huber": ((OUTPUT, {"model": {"name": "huber-svm", "l2": 0.01}}), 0.95),
+}
+SLOW: dict[str, tuple[tuple[dict[str, Any], ...], float | None]] = {
+    "objective": ((OBJECTIVE,), 0.75),
+    "objective, add-remove": ((OBJECTIVE, ADD_REMOVE), 0.9),
+    "joint output, add-remove": (
+        (OUTPUT, ADD_REMOVE, {"strategy": {"name": "output-perturbation", "fit": "joint"}}),
+        0.8,
+    ),
+    "sampled": (
+        (ADD_REMOVE, {"strategy": {"sampling_rate": 0.2, "rounds": 2, "clip": 0.1}}),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*CASES, *(SLOW if STRESS else ())])
+def test_a_true_claim_is_shown_and_not_contradicted(name: str) -> None:
+    changes, share = (CASES | SLOW)[name]
+    runs = 600 if STRESS else 30
+    found = audit_experiment(study(*changes), runs=runs, confidence=0.999)
+    assert found.passed, in_words(found)
+    assert found.problem == ""
+    mu = found.claimed.mu
+    assert mu is not None
+    if share is not None:
+        assert found.method == "student"
+        assert found.reach is not None
+        assert share * mu < found.reach < 1.001 * mu
+        assert found.mu > 0.1 * mu
+    if share is not None and STRESS:
+        assert found.mu > (share - 0.25) * mu
+
+
+def test_pure_claims_are_audited_without_any_assumption() -> None:
+    found = audit_experiment(study(PURE), runs=60, confidence=0.95)
+    assert (found.method, found.claimed.mu) == ("threshold", None)
+    assert found.passed
+    assert 0.3 < found.epsilon < found.claimed.epsilon
+
+
+def test_whoever_sees_the_model_alone_sees_less() -> None:
+    wanted = study({"strategy": {"rounds": 5, "clip": 0.1}})
+    every = audit_experiment(wanted, runs=40, confidence=0.95)
+    last = audit_experiment(wanted, runs=40, confidence=0.95, model_only=True)
+    assert (every.sees, last.sees) == ("every release", "the last model")
+    assert last.mu < every.mu
+
+
+def test_what_is_found_follows_from_the_seed() -> None:
+    one, same, other = (
+        audit_experiment(study(OUTPUT), runs=20, seed=seed).student for seed in (0, 0, 1)
+    )
+    assert one == same != other
+
+
+def test_the_profile_of_a_perturbed_objective_is_the_limit_and_not_its_budget() -> None:
+    """Where nΛ is small the Jacobian allows more in the middle than the budget's point would."""
+    wanted = study(OBJECTIVE, {"model": {"l2": 1e-4}, "privacy": {"epsilon": 1.0}})
+    strategy = check(prepare(wanted))
+    assert strategy is not None
+    assert strategy.plan is not None
+    claim = claim_of(strategy.plan, strategy.task)
+    assert claim.mu is not None
+    assert not claim.exact
+    assert claim.limit > 1.05 * claim.mu
+    assert claim.allows(true_positives=0.55, false_positives=0.5)
+    assert not claim.allows(true_positives=0.99, false_positives=0.5)
+
+
+def test_neighbours_differ_in_the_canary_alone() -> None:
+    pair = worst_neighbours(prepare(study(ADD_REMOVE)))
+    one, other = (side.data.dataset.train for side in (pair.first, pair.second))
+    assert len(one) == len(other) + 1
+    rows = {row.tobytes() for row in other.X}
+    assert sum(row.tobytes() not in rows for row in one.X) == 1
+    assert pair.public_facts_differ == ""
+    assert exact_shift(pair)[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"strategy": {"name": "non-private"}}, "with a guarantee"),
+        ({"privacy": {"epsilon": float("inf")}}, "finite privacy.epsilon"),
+        ({"run": {"engine": "ray"}}, "--engine"),
+        ({"privacy": {"adjacency": "add-remove"}}, "data.records"),
+    ],
+)
+def test_what_claims_nothing_is_refused(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        audit_experiment(study(change), runs=20)
+
+
+def test_too_few_runs_are_refused() -> None:
+    with pytest.raises(ValueError, match="runs must be at least 20"):
+        audit_experiment(study(), runs=19)
+    assert np.isfinite(audit_experiment(study(OUTPUT), runs=20).mu)
