@@ -18,6 +18,12 @@ def evaluate(
     delta: Annotated[
         float | None, typer.Option(help="Its failure probability; that of the run if not given.")
     ] = None,
+    anew: Annotated[
+        bool,
+        typer.Option(
+            "--anew", help="Give up an evaluation with other terms that was not finished."
+        ),
+    ] = False,
     server: Server = Path(),
     as_json: AsJson = False,
 ) -> None:
@@ -43,7 +49,7 @@ def evaluate(
 
     folder, place = server_folder(server), directory.resolve()
     with refusals():
-        terms = evaluation.propose(place, folder, epsilon=epsilon, delta=delta)
+        terms = evaluation.propose(place, folder, epsilon=epsilon, delta=delta, anew=anew)
         write_app(place, folder, job=evaluation.JOB)
         answer = call(submission(place, folder, job=evaluation.JOB))
     submitted = Submitted(run=str(answer["run-id"]), directory=place)

@@ -12,10 +12,13 @@ import pytest
 from fedpriv.data import Files
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.privacy.budget import BudgetExceeded
+from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.ledger import Kind, Ledger, LedgerMismatch
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.run.jobs import evaluation
+from fedpriv.simulations.deploy.run.lock import served
 from tests.federation.deployed.deployments import FOUR, HELD, PATIENCE, Deployment, _records
+from tests.federation.deployed.test_deployed_run import PartialGrid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,11 +137,41 @@ def test_what_was_released_is_not_drawn_again_after_a_crash(tmp_path: Path) -> N
     (out / "private" / "evaluation.json").write_text(json.dumps(asdict(terms)))
     before = [charges(path) for path in books(deployment)]
     assert evaluation.propose(out, folder, epsilon=2.0) == terms
+    with pytest.raises(ValueError, match=r"epsilon = 2 .* the same numbers take it up again"):
+        evaluation.propose(out, folder, epsilon=1.0)  # which would have thrown away what was paid
+    assert evaluation.propose(out, folder, epsilon=2.0) == terms
     second = evaluation.carry_out(
         values, deployment.grid(config), seal=deployment.seal(config), patience=PATIENCE
     )
     assert second["accuracy"] == first["accuracy"]
     assert [charges(path) for path in books(deployment)] == before
+
+
+def test_an_evaluation_for_which_nobody_is_there_costs_nothing_and_another_may_be_begun(
+    tmp_path: Path,
+) -> None:
+    """The federation paid before it looked who was there."""
+    deployment, out, config = evaluated(tmp_path, AT_SERVER)
+    folder, before = ServerFolder(deployment.server), [charges(p) for p in books(deployment)]
+    terms = evaluation.propose(out, folder, epsilon=2.0)
+    values = {"config": config, "output": str(out), "roster": str(folder.roster)}
+    grid = deployment.grid(config)
+    grid.__class__ = PartialGrid
+    assert isinstance(grid, PartialGrid)
+    grid.missing = set(range(len(deployment.names)))
+    with pytest.raises(RoundFailed, match="no party has joined"):
+        evaluation.carry_out(values, grid, seal=deployment.seal(config), patience=PATIENCE)
+    assert [charges(path) for path in books(deployment)] == before
+    other = evaluation.propose(out, folder, epsilon=1.0)
+    assert other.run != terms.run
+    with served(out), pytest.raises(ValueError, match="at work already"):
+        evaluation.propose(out, folder, epsilon=1.0)
+    with Ledger.open(books(deployment)[0]) as ledger:  # as if that had been paid for, and killed
+        event = GaussianEvent(relative_noise=50.0, adjacency=ledger.settings.adjacency)
+        ledger.reserve(event, run=other.run, round=0)
+    with pytest.raises(ValueError, match="With --anew it is given up"):
+        evaluation.propose(out, folder, epsilon=2.0)
+    assert evaluation.propose(out, folder, epsilon=2.0, anew=True).epsilon == 2.0
 
 
 def test_a_party_takes_part_only_if_its_policy_names_it(tmp_path: Path) -> None:

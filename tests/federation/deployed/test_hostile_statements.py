@@ -33,7 +33,7 @@ from tests.federation.deployed.statement_scenes import Scene, adaptive_plan, gau
 from tests.federation.deployed.test_errands import CLEAR, ROUND, RUN, handled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from fedpriv.federation.protocol.wire import Reply
@@ -62,7 +62,6 @@ SCALES = ("sensitivity", "stddev", "linear", "output", "hessian", "extra_regular
 def objective_plan() -> FixedPlan:
     """A perturbed objective, with its Hessian."""
     plan = gaussian_plan()
-    budget = {"epsilon": plan.budget.epsilon, "delta": plan.budget.delta}
     problem = ObjectiveProblem(
         lipschitz=1.0,
         lipschitz_everywhere=True,
@@ -74,7 +73,12 @@ def objective_plan() -> FixedPlan:
         dimension=plan.dimension,
         tolerance=1e-6,
     )
-    noise = ObjectiveNoise(law="gaussian", **budget, adjacency=plan.adjacency)
+    noise = ObjectiveNoise(
+        law="gaussian",
+        epsilon=plan.budget.epsilon,
+        delta=plan.budget.delta,
+        adjacency=plan.adjacency,
+    )
     return replace(
         plan,
         strategy="inference",
@@ -103,8 +107,8 @@ def others(value: Any) -> tuple[Any, ...]:
     return ("nothing of this is private",)
 
 
-def changed(document: dict[str, Any], place: Place, value: Any) -> dict[str, Any]:
-    found = deepcopy(document)
+def changed(document: Mapping[str, Any], place: Place, value: Any) -> dict[str, Any]:
+    found = deepcopy(dict(document))
     part: Any = found
     for name in place[:-1]:
         part = part[name]
@@ -166,7 +170,12 @@ def test_without_masks_a_statement_tells_of_nobody_that_they_withstand() -> None
 
 
 def asked(
-    deployment: Deployment, out: Path, config: str, document: dict[str, Any], *, hand: bool = False
+    deployment: Deployment,
+    out: Path,
+    config: str,
+    document: Mapping[str, Any],
+    *,
+    hand: bool = False,
 ) -> Reply:
     """What a party says to a statement that its server has signed."""
     key = read_identity(deployment.server / "identity.key")
@@ -192,7 +201,7 @@ def test_a_party_signs_under_the_experiment_that_it_answered_under(tmp_path: Pat
     values = parse_toml(own, "experiment")
     del values["tuning"]
     other = to_toml(values)
-    lie = deepcopy(true)
+    lie = deepcopy(dict(true))
     lie["statement"]["run"]["tuning"] = tuning_sentence(None)
     lie["experiment"] = sha256(other.encode()).hexdigest()
     reply = asked(deployment, out, other, lie)

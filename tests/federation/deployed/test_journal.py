@@ -97,9 +97,9 @@ def test_a_disk_that_is_full_leaves_no_half_of_a_secret(
         journal.give("a", answer(0))
         with monkeypatch.context() as disk:
             if call == "write":
-                disk.setattr(_durable.os, "fdopen", lambda descriptor, _: _Full(descriptor))
+                disk.setattr(os, "fdopen", lambda descriptor, _: _Full(descriptor))
             elif call == "fsync":
-                disk.setattr(_durable.os, "fsync", full)
+                disk.setattr(os, "fsync", full)
             else:
                 disk.setattr(type(tmp_path), "replace", full)
             with pytest.raises(OSError, match="No space"):

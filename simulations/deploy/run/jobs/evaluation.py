@@ -28,6 +28,7 @@ from fedpriv.simulations.deploy.federation_budget import ledger_path
 from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.deploy.run.closed import EVALUATION
+from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import PATIENCE, deployed_federation, stated_plan
 from fedpriv.simulations.experiment.file import parse_experiment
@@ -71,7 +72,12 @@ class Terms:
 
 
 def propose(
-    directory: Path, folder: ServerFolder, *, epsilon: float, delta: float | None = None
+    directory: Path,
+    folder: ServerFolder,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    anew: bool = False,
 ) -> Terms:
     """Check that a run can be evaluated and paid for, and write down the terms.
 
@@ -83,10 +89,15 @@ def propose(
         folder: The server's.
         epsilon: What the evaluation may cost.
         delta: Its δ; that of the run, if not given.
+        anew: Whether one with other terms, which was begun and not finished, is given up: what it
+            was charged stays charged.
 
     Raises:
-        ValueError: The run has no result, or the ledger of the federation has no room for it.
+        ValueError: The run has no result, an evaluation of it goes on or is not finished, or the
+            ledger of the federation has no room for it.
     """
+    if (process := server_of(directory)) is not None:
+        raise ValueError(f"{str(directory)!r} is at work already, as process {process}.")
     if not (directory / "result.json").exists():
         raise ValueError(f"{str(directory)!r} must be a run that has ended: it has no result.json.")
     prepared = _prepared(directory, folder)
@@ -100,6 +111,12 @@ def propose(
     plan = _strategy(prepared, terms, directory).plan
     with Ledger.open(ledger_path(folder), read_only=True) as ledger:
         _require_latest(ledger, directory)
+        if begun is not None and begun.roster == roster and ledger.began(begun.run) and not anew:
+            raise ValueError(
+                f"an evaluation with epsilon = {begun.epsilon:g} and delta = {begun.delta:g} was "
+                "paid for and not finished: the same numbers take it up again. With --anew it is "
+                "given up, and stays charged."
+            )
         require_room(ledger, plan, run=run)
     write_json(private(directory) / EVALUATION, asdict(terms))
     return terms
@@ -128,6 +145,8 @@ def carry_out(
         parties = deployed_federation(
             prepared, roster, grid, seal=seal, patience=patience, plan=plan
         )
+        if ledger.began(terms.run) is None:
+            parties.gather()  # before anything is paid for: perhaps nobody is there
         train(strategy, parties, lambda _query, _answer: True)
         rows, head = mark_of(ledger)
         result = _result(strategy, terms, directory)
