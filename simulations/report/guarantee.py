@@ -25,14 +25,25 @@ if TYPE_CHECKING:
 _LARGEST = 50.0  # of ε: beyond it a factor e^ε tells nobody anything
 
 
-def meaning(epsilon: float, *, delta: float, unit: Unit, adjacency: Adjacency) -> str:
-    """What (ε, δ) bounds, for a reader who has never met it."""
+def meaning(
+    epsilon: float,
+    *,
+    delta: float,
+    unit: Unit,
+    adjacency: Adjacency,
+    proved: float | None = None,
+) -> str:
+    """What (ε, δ) bounds, for a reader who has never met it.
+
+    ``proved`` is a smaller bound on an attacker's advantage, where the law of the noise has one.
+    """
+    most = advantage(epsilon, delta) if proved is None else rounded_up(proved)
     return (
         f"Somebody sees all that is released, and knows all the data except for this: "
         f"{neighbours_in_words(unit, adjacency)}. Whatever they look for turns up at most "
         f"{factor(epsilon)} times as often with the one data set as with the other, plus a "
         f"probability of {rounded_up(delta)}. So the rate at which they accuse rightly exceeds the "
-        f"rate at which they accuse falsely by at most {advantage(epsilon, delta)}, where 0 is "
+        f"rate at which they accuse falsely by at most {most}, where 0 is "
         "blind guessing and 1 is certainty."
     )
 

@@ -226,6 +226,8 @@ def _guarantee(rows: Sequence[Row], experiment: Experiment) -> Section:
 
 def _metrics(rows: Sequence[Row], experiment: Experiment) -> Section:
     columns = metric_columns(rows, experiment)
+    if len(set(columns["parties"])) == 1:
+        del columns["parties"]
     names = {title: key for title, key in METRICS.items() if title in columns}
     return Section(
         id="metrics",

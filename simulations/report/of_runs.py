@@ -23,7 +23,6 @@ from fedpriv.simulations.report.ledgers import ledger_section
 from fedpriv.simulations.report.parts import Cell, Document, Listing, Section, Table, Text, facts
 from fedpriv.simulations.report.rounds import budget_figure, metric_figures, schedule_figure
 from fedpriv.simulations.report.sizes import cost_table, served_figure, size_figure
-from fedpriv.simulations.run.summary import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,8 +106,8 @@ def _question(runs: Sequence[RunFiles]) -> str:
         counted = Unit(result["unit"] or "record").counted
         model = f"a {result['model']} model" if result["model"] else "a model"
         told.append(
-            f"{run.name}: {model} on {result['data']}, {result['parties']} parties, "
-            f"{result['records']} {counted}"
+            f"{model} on {result['data']}, of {result['parties']} parties and {result['records']} "
+            f"{counted}, by {run.name}"
         )
     return f"{begun('; '.join(told))}."
 
@@ -117,19 +116,20 @@ def _headline(runs: Sequence[RunFiles]) -> str:
     """What came out: the best metric there is, at its price."""
     run = max(runs, key=lambda each: each.result["accuracy"] or 0.0)
     result = run.result
-    whom = f"{run.name}, the best of {len(runs)}," if len(runs) > 1 else run.name
+    best = f", the best of {len(runs)}" if len(runs) > 1 else ""
     price = _price(run)
     if result["accuracy"] is not None:
         return (
-            f"{whom} names {100 * result['accuracy']:.2f} % of {result['test_records']} test "
-            f"records rightly, {price}."
+            f"With {run.name}{best}, {100 * result['accuracy']:.2f} % of {result['test_records']} "
+            f"test records are named rightly, {price}."
         )
     if len(runs) == 1 and result["loss"] is not None:
         return (
-            f"{whom} has a loss of {result['loss']:.4g} on {result['test_records']} test records, "
-            f"{price}."
+            f"With {run.name} the loss on {result['test_records']} test records is "
+            f"{result['loss']:.4g}, {price}."
         )
-    return f"{run.name} was {'simulated' if run.simulated else 'released'} {price}."
+    done = "simulated" if run.simulated else "released"
+    return f"{len(runs)} runs were {done}." if len(runs) > 1 else f"A model was {done} {price}."
 
 
 def _price(run: RunFiles) -> str:
@@ -197,17 +197,20 @@ def _table(runs: Sequence[RunFiles]) -> Section:
             columns[title] = [
                 Cell(text="–" if value is None else said(value), value=value) for value in values
             ]
-    table = Table(
-        id="settings",
-        title="Every run" if len(runs) > 1 else "All numbers of the run",
-        columns=tuple(columns),
-        numeric=tuple(title != "run" for title in columns),
-        rows=tuple(zip(*columns.values(), strict=True)),
-        curves=tuple(run.name for run in runs),
-        sortable=len(runs) > 1,
-    )
-    words = [line for run in runs for line in in_words(run.result)[1:]] if len(runs) == 1 else []
-    return Section(id="table", title="Results", words=tuple(words), tables=(table,))
+    if len(runs) == 1:
+        entries = {title: cells[0] for title, cells in columns.items() if title != "run"}
+        table = facts("settings", "All numbers of the run", entries)
+    else:
+        table = Table(
+            id="settings",
+            title="Every run",
+            columns=tuple(columns),
+            numeric=tuple(title != "run" for title in columns),
+            rows=tuple(zip(*columns.values(), strict=True)),
+            curves=tuple(run.name for run in runs),
+            sortable=True,
+        )
+    return Section(id="table", title="Results", tables=(table,))
 
 
 def _coefficients(runs: Sequence[RunFiles]) -> Section:
@@ -247,7 +250,14 @@ def _guarantee(runs: Sequence[RunFiles]) -> Section:
         words.append(
             f"{prefix}(ε, δ)-differentially private with ε ≤ {rounded_up(told['epsilon'])} and "
             f"δ ≤ {rounded_up(told['delta'])}, for {unit.words}, under {adjacency.value} adjacency."
-            f" {meaning(told['epsilon'], delta=told['delta'], unit=unit, adjacency=adjacency)}"
+            " "
+            + meaning(
+                told["epsilon"],
+                delta=told["delta"],
+                unit=unit,
+                adjacency=adjacency,
+                proved=told["attack_advantage"],
+            )
         )
         person = told["per_person"]
         if unit is Unit.RECORD and told["records_per_person"] > 1:
