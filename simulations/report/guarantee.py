@@ -8,7 +8,7 @@ Oh and Viswanath 2015). Both are rounded up.
 
 from __future__ import annotations
 
-from math import exp, isfinite
+from math import exp
 from typing import TYPE_CHECKING
 
 from fedpriv.privacy.rounding import rounded_up
@@ -66,8 +66,8 @@ def advantage(epsilon: float, delta: float) -> str:
     return rounded_up(min(1.0, attack_advantage(epsilon=epsilon, delta=delta)))
 
 
-def budget_table(epsilons: Sequence[float], *, delta: float) -> Table:
-    """What each budget of a comparison means."""
+def budget_table(budgets: Sequence[tuple[float, float]]) -> Table:
+    """What each (ε, δ) of a comparison means."""
     rows = tuple(
         (
             Cell(text=rounded_up(epsilon), value=epsilon),
@@ -77,8 +77,7 @@ def budget_table(epsilons: Sequence[float], *, delta: float) -> Table:
                 text=advantage(epsilon, delta), value=attack_advantage(epsilon=epsilon, delta=delta)
             ),
         )
-        for epsilon in epsilons
-        if isfinite(epsilon)
+        for epsilon, delta in budgets
     )
     return Table(
         id="budgets",

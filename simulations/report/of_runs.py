@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.privacy.unit import Unit
-from fedpriv.simulations.compare.report import METRICS, PARTIES, bytes_text
+from fedpriv.simulations.compare.report import METRICS, bytes_text
 from fedpriv.simulations.report.curves import begun
 from fedpriv.simulations.report.details import (
     audit_section,
@@ -22,7 +23,7 @@ from fedpriv.simulations.report.guarantee import meaning
 from fedpriv.simulations.report.ledgers import ledger_section
 from fedpriv.simulations.report.parts import Cell, Document, Listing, Section, Table, Text, facts
 from fedpriv.simulations.report.rounds import budget_figure, metric_figures, schedule_figure
-from fedpriv.simulations.report.sizes import cost_table, served_figure, size_figure
+from fedpriv.simulations.report.sizes import party_section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,23 +114,28 @@ def _question(runs: Sequence[RunFiles]) -> str:
 
 
 def _headline(runs: Sequence[RunFiles]) -> str:
-    """What came out: the best metric there is, at its price."""
-    run = max(runs, key=lambda each: each.result["accuracy"] or 0.0)
-    result = run.result
-    best = f", the best of {len(runs)}" if len(runs) > 1 else ""
-    price = _price(run)
+    """What came out, at its price."""
+    done = "simulated" if runs[0].simulated else "released"
+    if len(runs) > 1:
+        known = [run.result["accuracy"] for run in runs if run.result["accuracy"] is not None]
+        told = f"{len(runs)} runs were {done}"
+        if known:
+            low, high = 100 * min(known), 100 * max(known)
+            told += f"; the accuracy on their test records is {low:.2f} to {high:.2f} %"
+        return f"{told}."
+    (run,) = runs
+    result, price = run.result, _price(run)
     if result["accuracy"] is not None:
         return (
-            f"With {run.name}{best}, {100 * result['accuracy']:.2f} % of {result['test_records']} "
-            f"test records are named rightly, {price}."
+            f"With {run.name}, {100 * result['accuracy']:.2f} % of {result['test_records']} test "
+            f"records are named rightly, {price}."
         )
-    if len(runs) == 1 and result["loss"] is not None:
+    if result["loss"] is not None:
         return (
             f"With {run.name} the loss on {result['test_records']} test records is "
             f"{result['loss']:.4g}, {price}."
         )
-    done = "simulated" if run.simulated else "released"
-    return f"{len(runs)} runs were {done}." if len(runs) > 1 else f"A model was {done} {price}."
+    return f"A model was {done} {price}."
 
 
 def _price(run: RunFiles) -> str:
@@ -240,8 +246,8 @@ def _guarantee(runs: Sequence[RunFiles]) -> Section:
             "What several releases of the same people spend adds up: each line below speaks of one "
             "run alone, and the ledger of all of them."
         )
-    for run in runs:
-        prefix = f"{run.name}: " if len(runs) > 1 else ""
+    for names, run in _by_promise(runs).items():
+        prefix = f"{names}: " if len(runs) > 1 else ""
         told = run.statement.get("guarantee")
         if told is None:
             words.append(f"{prefix}{run.statement['reason']}.")
@@ -279,6 +285,16 @@ def _guarantee(runs: Sequence[RunFiles]) -> Section:
     )
 
 
+def _by_promise(runs: Sequence[RunFiles]) -> dict[str, RunFiles]:
+    """By the names of all runs that promise the same in the same words, one of them."""
+    groups: dict[str, list[RunFiles]] = {}
+    for run in runs:
+        told = ("guarantee", "reason", "warnings", "trust", "unprotected", "not_covered")
+        said = json.dumps([run.statement.get(key) for key in told], sort_keys=True)
+        groups.setdefault(said, []).append(run)
+    return {", ".join(run.name for run in group): group[0] for group in groups.values()}
+
+
 def _spending(runs: Sequence[RunFiles]) -> Section:
     figures = tuple(f for f in (budget_figure(runs), schedule_figure(runs)) if f is not None)
     words = []
@@ -295,30 +311,14 @@ def _spending(runs: Sequence[RunFiles]) -> Section:
 
 
 def _parties(runs: Sequence[RunFiles]) -> Section:
-    served = {r.name: r.result["per_party"] for r in runs if r.result.get("per_party")}
-    strategies = {run.name: str(run.result["strategy"]) for run in runs}
-    figure = served_figure(served, strategies, where="") if served else None
-    sizes = runs[0].result.get("party_sizes")
-    counted = Unit(runs[0].result["unit"] or "record").counted
-    figures, tables = [], []
-    words = []
-    if sizes and len(sizes) > 1:
-        figures.append(size_figure(sizes, counted=counted))
-        tables.append(cost_table(sizes, counted=counted))
-        words.append(
-            f"{len(sizes)} parties hold {sum(sizes)} {counted} to train on, the smallest "
-            f"{min(sizes)}. Where an average of models gives every party the same weight, noise "
-            "must hide a record of the smallest party, which moves the average most."
-        )
-    if figure is not None:
-        figures.append(figure)
-        words.append(PARTIES)
-    return Section(
-        id="parties",
-        title="Parties",
-        words=tuple(words),
-        figures=tuple(figures),
-        tables=tuple(tables),
+    """Of the first run the sizes, and of all how well each party is served."""
+    first = runs[0].result
+    return party_section(
+        first.get("party_sizes"),
+        {run.name: run.result["per_party"] for run in runs if run.result.get("per_party")},
+        {run.name: str(run.result["strategy"]) for run in runs},
+        counted=Unit(first["unit"] or "record").counted,
+        whose=f"{runs[0].name}: " if len(runs) > 1 else "",
     )
 
 

@@ -17,7 +17,6 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.describe.files import write_statistics
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.report.files import leave_report
 from fedpriv.simulations.run.files import (
     PRIVATE,
     private,
@@ -316,6 +315,8 @@ def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
     write_json(session.directory / "result.json", result)
     (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
     if not session.prepared.experiment.describing:
+        from fedpriv.simulations.report.files import leave_report  # who only asks need not wait
+
         leave_report(session.directory, simulated=not session.identity.release)
     return result
 
