@@ -74,10 +74,12 @@ def test_a_wheel_has_one_name_and_all_its_data(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"fedpriv"}
     experiments = {f"fedpriv/{p.relative_to(ROOT)}" for p in ROOT.glob("simulations/experiments/*")}
     protectors = {f"fedpriv/{p.relative_to(ROOT)}" for p in ROOT.glob("strategies/protectors/*")}
+    pages = {f"fedpriv/{p.relative_to(ROOT)}" for p in ROOT.glob("simulations/report/page/*")}
     assert experiments
     assert protectors
+    assert {name.rsplit(".", 1)[1] for name in pages} == {"html", "css", "js"}
     code = {"fedpriv/strategies/__init__.py", "fedpriv/simulations/cli.py"}
-    assert experiments | protectors | code | {"fedpriv/py.typed"} <= names
+    assert experiments | protectors | pages | code | {"fedpriv/py.typed"} <= names
 
 
 @pytest.mark.deep

@@ -13,6 +13,7 @@ from fedpriv.data.errors import import_optional
 from fedpriv.inference.coefficients import CoefficientTable
 from fedpriv.simulations.api.fitted_model import FittedModel, load_model
 from fedpriv.simulations.figures import new_figure
+from fedpriv.simulations.report.files import PAGE
 from fedpriv.simulations.run.files import PRIVATE, new_directory, read_json
 from fedpriv.simulations.run.metrics import MEASURES
 from fedpriv.simulations.run.summary import in_words
@@ -70,6 +71,11 @@ class Result:
     def model(self) -> FittedModel:
         """The fitted model, which predicts from raw tables."""
         return load_model(self.directory, own_code=self.own_code)
+
+    @property
+    def page(self) -> Path:
+        """The run as a page for a browser, if Jinja was there to make it."""
+        return self.directory / PAGE
 
     @property
     def metrics(self) -> dict[str, float | None]:

@@ -143,4 +143,4 @@ def _print(comparison: Comparison) -> None:
         typer.echo("\nFindings")
         for finding in comparison.findings:
             typer.echo(f"  - {finding}")
-    typer.echo(f"\nreport: {comparison.report}")
+    typer.echo(f"\npage: {comparison.page}\nreport: {comparison.report}")

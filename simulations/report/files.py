@@ -77,7 +77,7 @@ def write_report(document: Document, directory: Path) -> list[Path]:
 
 def _require_stated(values: dict[str, Any]) -> None:
     """Refuse a section that `fedpriv.simulations.run.outcome` has no origin for."""
-    sift({section["id"]: True for section in values["sections"]}, REPORT)
+    sift({"head": True, **{section["id"]: True for section in values["sections"]}}, REPORT)
     if unstated := {PAGE, NUMBERS} - FILES.keys():
         raise RuntimeError(f"{sorted(unstated)} must be stated in simulations/run/outcome.py.")
 

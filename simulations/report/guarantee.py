@@ -8,7 +8,7 @@ Oh and Viswanath 2015). Both are rounded up.
 
 from __future__ import annotations
 
-from math import exp, isfinite
+from math import exp
 from typing import TYPE_CHECKING
 
 from fedpriv.privacy.rounding import rounded_up
@@ -25,14 +25,25 @@ if TYPE_CHECKING:
 _LARGEST = 50.0  # of ε: beyond it a factor e^ε tells nobody anything
 
 
-def meaning(epsilon: float, *, delta: float, unit: Unit, adjacency: Adjacency) -> str:
-    """What (ε, δ) bounds, for a reader who has never met it."""
+def meaning(
+    epsilon: float,
+    *,
+    delta: float,
+    unit: Unit,
+    adjacency: Adjacency,
+    proved: float | None = None,
+) -> str:
+    """What (ε, δ) bounds, for a reader who has never met it.
+
+    ``proved`` is a smaller bound on an attacker's advantage, where the law of the noise has one.
+    """
+    most = advantage(epsilon, delta) if proved is None else rounded_up(proved)
     return (
         f"Somebody sees all that is released, and knows all the data except for this: "
         f"{neighbours_in_words(unit, adjacency)}. Whatever they look for turns up at most "
         f"{factor(epsilon)} times as often with the one data set as with the other, plus a "
         f"probability of {rounded_up(delta)}. So the rate at which they accuse rightly exceeds the "
-        f"rate at which they accuse falsely by at most {advantage(epsilon, delta)}, where 0 is "
+        f"rate at which they accuse falsely by at most {most}, where 0 is "
         "blind guessing and 1 is certainty."
     )
 
@@ -55,8 +66,8 @@ def advantage(epsilon: float, delta: float) -> str:
     return rounded_up(min(1.0, attack_advantage(epsilon=epsilon, delta=delta)))
 
 
-def budget_table(epsilons: Sequence[float], *, delta: float) -> Table:
-    """What each budget of a comparison means."""
+def budget_table(budgets: Sequence[tuple[float, float]]) -> Table:
+    """What each (ε, δ) of a comparison means."""
     rows = tuple(
         (
             Cell(text=rounded_up(epsilon), value=epsilon),
@@ -66,8 +77,7 @@ def budget_table(epsilons: Sequence[float], *, delta: float) -> Table:
                 text=advantage(epsilon, delta), value=attack_advantage(epsilon=epsilon, delta=delta)
             ),
         )
-        for epsilon in epsilons
-        if isfinite(epsilon)
+        for epsilon, delta in budgets
     )
     return Table(
         id="budgets",

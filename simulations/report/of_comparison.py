@@ -33,7 +33,7 @@ from fedpriv.simulations.report.details import (
 from fedpriv.simulations.report.exchanges import exchange_section
 from fedpriv.simulations.report.guarantee import budget_table, meaning
 from fedpriv.simulations.report.parts import Cell, Document, Listing, Section, Table, facts
-from fedpriv.simulations.report.sizes import cost_table, served_figure, size_figure
+from fedpriv.simulations.report.sizes import party_section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,7 +116,7 @@ def _facts(rows: Sequence[Row], experiment: Experiment) -> Table:
                 value=len({row.label for row in rows if row.epsilon_budget is not None}),
             ),
             "ε": Cell(text=", ".join(budgets)),
-            "δ": Cell(text=rounded_up(privacy.delta), value=privacy.delta),
+            "δ": Cell(text=", ".join(map(rounded_up, _deltas(rows))) or "–"),
             "protected": Cell(text=f"{Unit(privacy.unit).words}, {privacy.adjacency}"),
             "seeds": Cell(text=str(len(rows[0].results)), value=len(rows[0].results)),
             "runs": Cell(text=str(runs), value=runs),
@@ -126,6 +126,10 @@ def _facts(rows: Sequence[Row], experiment: Experiment) -> Table:
 
 def _budgets(rows: Sequence[Row]) -> list[float]:
     return sorted({row.epsilon_budget for row in rows if row.epsilon_budget is not None})
+
+
+def _deltas(rows: Sequence[Row]) -> list[float]:
+    return sorted({float(row["delta"]) for row in rows if row["delta"] is not None})
 
 
 def _figures(rows: Sequence[Row], experiment: Experiment) -> Section:
@@ -201,16 +205,27 @@ def _findings(found: Sequence[str]) -> Section:
 
 def _guarantee(rows: Sequence[Row], experiment: Experiment) -> Section:
     privacy = experiment.privacy
-    finite = [epsilon for epsilon in _budgets(rows) if isfinite(epsilon)]
+    promised = sorted(
+        {
+            (row.epsilon_budget, float(row["delta"]))
+            for row in rows
+            if row["delta"] is not None
+            and row.epsilon_budget is not None
+            and isfinite(row.epsilon_budget)
+        }
+    )
     words = [f"{SIMULATED}. {_SEEDED}"]
-    if finite:
+    if promised:
+        epsilon, delta = promised[-1]
+        deltas = {delta for _, delta in promised}
+        at = f"and δ = {rounded_up(delta)}" if len(deltas) == 1 else "and δ"
         words.append(
             f"A release with the settings of a row would be (ε, δ)-differentially private at the "
-            f"ε of that row and δ = {rounded_up(privacy.delta)}, for {Unit(privacy.unit).words}, "
-            f"under {privacy.adjacency} adjacency. At ε = {shown(finite[-1])}, the largest: "
+            f"ε of that row {at}, for {Unit(privacy.unit).words}, under {privacy.adjacency} "
+            f"adjacency. At ε = {shown(epsilon)}, δ = {rounded_up(delta)}, the largest: "
             + meaning(
-                finite[-1],
-                delta=privacy.delta,
+                epsilon,
+                delta=delta,
                 unit=Unit(privacy.unit),
                 adjacency=Adjacency(privacy.adjacency),
             )
@@ -220,12 +235,14 @@ def _guarantee(rows: Sequence[Row], experiment: Experiment) -> Section:
         "stand at equal privacy with the others; a row without ε promises nothing."
     )
     words += guest_words(experiment.guest_code)
-    tables = (budget_table(finite, delta=privacy.delta),) if finite else ()
+    tables = (budget_table(promised),) if promised else ()
     return Section(id="guarantee", title="What is guaranteed", words=tuple(words), tables=tables)
 
 
 def _metrics(rows: Sequence[Row], experiment: Experiment) -> Section:
     columns = metric_columns(rows, experiment)
+    if len(set(columns["parties"])) == 1:
+        del columns["parties"]
     names = {title: key for title, key in METRICS.items() if title in columns}
     return Section(
         id="metrics",
@@ -267,35 +284,16 @@ def _parties(rows: Sequence[Row], experiment: Experiment) -> Section:
         and row.epsilon_budget in (None, epsilon)
         and row.point in ({}, _first_point(rows))
     ]
-    served = {
-        row.label: row.results[0]["per_party"] for row in chosen if row.results[0].get("per_party")
-    }
+    first = [(row, row.results[0]) for row in chosen]
     seed = rows[0].results[0]["seed"]
-    where = f" at ε = {shown(float(epsilon))}, seed {seed}" if epsilon is not None else ""
-    strategies = {row.label: str(row["strategy"]) for row in chosen}
-    figure = served_figure(served, strategies, where=where)
-    sizes = next(
-        (row.results[0]["party_sizes"] for row in chosen if "party_sizes" in row.results[0]), None
-    )
-    counted = Unit(experiment.privacy.unit).counted
-    figures = [figure] if figure else []
-    tables, words = [], []
-    if sizes:
-        figures.insert(0, size_figure(sizes, counted=counted))
-        tables.append(cost_table(sizes, counted=counted))
-        words.append(
-            f"{len(sizes)} parties hold {sum(sizes)} {counted} to train on, the smallest "
-            f"{min(sizes)} (seed {seed}). Where an average of models gives every party the same "
-            "weight, noise must hide a record of the smallest party, which moves the average most."
-        )
-    if figure:
-        words.append(PARTIES)
-    return Section(
-        id="parties",
-        title="Parties",
-        words=tuple(words),
-        figures=tuple(figures),
-        tables=tuple(tables),
+    budget = "" if epsilon is None else f" at ε = {shown(float(epsilon))}"
+    return party_section(
+        next((result["party_sizes"] for _, result in first if "party_sizes" in result), None),
+        {row.label: result["per_party"] for row, result in first if result.get("per_party")},
+        {row.label: str(row["strategy"]) for row in chosen},
+        counted=Unit(experiment.privacy.unit).counted,
+        where=f"{budget}, seed {seed}",
+        whose=f"Seed {seed}: ",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.privacy.unit import Unit
-from fedpriv.simulations.compare.report import METRICS, PARTIES, bytes_text
+from fedpriv.simulations.compare.report import METRICS, bytes_text
 from fedpriv.simulations.report.curves import begun
 from fedpriv.simulations.report.details import (
     audit_section,
@@ -22,8 +23,7 @@ from fedpriv.simulations.report.guarantee import meaning
 from fedpriv.simulations.report.ledgers import ledger_section
 from fedpriv.simulations.report.parts import Cell, Document, Listing, Section, Table, Text, facts
 from fedpriv.simulations.report.rounds import budget_figure, metric_figures, schedule_figure
-from fedpriv.simulations.report.sizes import cost_table, served_figure, size_figure
-from fedpriv.simulations.run.summary import in_words
+from fedpriv.simulations.report.sizes import party_section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,29 +107,35 @@ def _question(runs: Sequence[RunFiles]) -> str:
         counted = Unit(result["unit"] or "record").counted
         model = f"a {result['model']} model" if result["model"] else "a model"
         told.append(
-            f"{run.name}: {model} on {result['data']}, {result['parties']} parties, "
-            f"{result['records']} {counted}"
+            f"{model} on {result['data']}, of {result['parties']} parties and {result['records']} "
+            f"{counted}, by {run.name}"
         )
     return f"{begun('; '.join(told))}."
 
 
 def _headline(runs: Sequence[RunFiles]) -> str:
-    """What came out: the best metric there is, at its price."""
-    run = max(runs, key=lambda each: each.result["accuracy"] or 0.0)
-    result = run.result
-    whom = f"{run.name}, the best of {len(runs)}," if len(runs) > 1 else run.name
-    price = _price(run)
+    """What came out, at its price."""
+    done = "simulated" if runs[0].simulated else "released"
+    if len(runs) > 1:
+        known = [run.result["accuracy"] for run in runs if run.result["accuracy"] is not None]
+        told = f"{len(runs)} runs were {done}"
+        if known:
+            low, high = 100 * min(known), 100 * max(known)
+            told += f"; the accuracy on their test records is {low:.2f} to {high:.2f} %"
+        return f"{told}."
+    (run,) = runs
+    result, price = run.result, _price(run)
     if result["accuracy"] is not None:
         return (
-            f"{whom} names {100 * result['accuracy']:.2f} % of {result['test_records']} test "
-            f"records rightly, {price}."
+            f"With {run.name}, {100 * result['accuracy']:.2f} % of {result['test_records']} test "
+            f"records are named rightly, {price}."
         )
-    if len(runs) == 1 and result["loss"] is not None:
+    if result["loss"] is not None:
         return (
-            f"{whom} has a loss of {result['loss']:.4g} on {result['test_records']} test records, "
-            f"{price}."
+            f"With {run.name} the loss on {result['test_records']} test records is "
+            f"{result['loss']:.4g}, {price}."
         )
-    return f"{run.name} was {'simulated' if run.simulated else 'released'} {price}."
+    return f"A model was {done} {price}."
 
 
 def _price(run: RunFiles) -> str:
@@ -197,17 +203,20 @@ def _table(runs: Sequence[RunFiles]) -> Section:
             columns[title] = [
                 Cell(text="–" if value is None else said(value), value=value) for value in values
             ]
-    table = Table(
-        id="settings",
-        title="Every run" if len(runs) > 1 else "All numbers of the run",
-        columns=tuple(columns),
-        numeric=tuple(title != "run" for title in columns),
-        rows=tuple(zip(*columns.values(), strict=True)),
-        curves=tuple(run.name for run in runs),
-        sortable=len(runs) > 1,
-    )
-    words = [line for run in runs for line in in_words(run.result)[1:]] if len(runs) == 1 else []
-    return Section(id="table", title="Results", words=tuple(words), tables=(table,))
+    if len(runs) == 1:
+        entries = {title: cells[0] for title, cells in columns.items() if title != "run"}
+        table = facts("settings", "All numbers of the run", entries)
+    else:
+        table = Table(
+            id="settings",
+            title="Every run",
+            columns=tuple(columns),
+            numeric=tuple(title != "run" for title in columns),
+            rows=tuple(zip(*columns.values(), strict=True)),
+            curves=tuple(run.name for run in runs),
+            sortable=True,
+        )
+    return Section(id="table", title="Results", tables=(table,))
 
 
 def _coefficients(runs: Sequence[RunFiles]) -> Section:
@@ -237,8 +246,8 @@ def _guarantee(runs: Sequence[RunFiles]) -> Section:
             "What several releases of the same people spend adds up: each line below speaks of one "
             "run alone, and the ledger of all of them."
         )
-    for run in runs:
-        prefix = f"{run.name}: " if len(runs) > 1 else ""
+    for names, run in _by_promise(runs).items():
+        prefix = f"{names}: " if len(runs) > 1 else ""
         told = run.statement.get("guarantee")
         if told is None:
             words.append(f"{prefix}{run.statement['reason']}.")
@@ -247,7 +256,14 @@ def _guarantee(runs: Sequence[RunFiles]) -> Section:
         words.append(
             f"{prefix}(ε, δ)-differentially private with ε ≤ {rounded_up(told['epsilon'])} and "
             f"δ ≤ {rounded_up(told['delta'])}, for {unit.words}, under {adjacency.value} adjacency."
-            f" {meaning(told['epsilon'], delta=told['delta'], unit=unit, adjacency=adjacency)}"
+            " "
+            + meaning(
+                told["epsilon"],
+                delta=told["delta"],
+                unit=unit,
+                adjacency=adjacency,
+                proved=told["attack_advantage"],
+            )
         )
         person = told["per_person"]
         if unit is Unit.RECORD and told["records_per_person"] > 1:
@@ -269,6 +285,16 @@ def _guarantee(runs: Sequence[RunFiles]) -> Section:
     )
 
 
+def _by_promise(runs: Sequence[RunFiles]) -> dict[str, RunFiles]:
+    """By the names of all runs that promise the same in the same words, one of them."""
+    groups: dict[str, list[RunFiles]] = {}
+    for run in runs:
+        told = ("guarantee", "reason", "warnings", "trust", "unprotected", "not_covered")
+        said = json.dumps([run.statement.get(key) for key in told], sort_keys=True)
+        groups.setdefault(said, []).append(run)
+    return {", ".join(run.name for run in group): group[0] for group in groups.values()}
+
+
 def _spending(runs: Sequence[RunFiles]) -> Section:
     figures = tuple(f for f in (budget_figure(runs), schedule_figure(runs)) if f is not None)
     words = []
@@ -285,30 +311,14 @@ def _spending(runs: Sequence[RunFiles]) -> Section:
 
 
 def _parties(runs: Sequence[RunFiles]) -> Section:
-    served = {r.name: r.result["per_party"] for r in runs if r.result.get("per_party")}
-    strategies = {run.name: str(run.result["strategy"]) for run in runs}
-    figure = served_figure(served, strategies, where="") if served else None
-    sizes = runs[0].result.get("party_sizes")
-    counted = Unit(runs[0].result["unit"] or "record").counted
-    figures, tables = [], []
-    words = []
-    if sizes and len(sizes) > 1:
-        figures.append(size_figure(sizes, counted=counted))
-        tables.append(cost_table(sizes, counted=counted))
-        words.append(
-            f"{len(sizes)} parties hold {sum(sizes)} {counted} to train on, the smallest "
-            f"{min(sizes)}. Where an average of models gives every party the same weight, noise "
-            "must hide a record of the smallest party, which moves the average most."
-        )
-    if figure is not None:
-        figures.append(figure)
-        words.append(PARTIES)
-    return Section(
-        id="parties",
-        title="Parties",
-        words=tuple(words),
-        figures=tuple(figures),
-        tables=tuple(tables),
+    """Of the first run the sizes, and of all how well each party is served."""
+    first = runs[0].result
+    return party_section(
+        first.get("party_sizes"),
+        {run.name: run.result["per_party"] for run in runs if run.result.get("per_party")},
+        {run.name: str(run.result["strategy"]) for run in runs},
+        counted=Unit(first["unit"] or "record").counted,
+        whose=f"{runs[0].name}: " if len(runs) > 1 else "",
     )
 
 

@@ -10,7 +10,17 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.simulations.report.parts import Axis, Cell, Curve, Figure, Point, Table, thinned
+from fedpriv.simulations.compare.report import PARTIES
+from fedpriv.simulations.report.parts import (
+    Axis,
+    Cell,
+    Curve,
+    Figure,
+    Point,
+    Section,
+    Table,
+    thinned,
+)
 from fedpriv.simulations.report.style import styles
 
 if TYPE_CHECKING:
@@ -26,6 +36,47 @@ def equal_weights_factor(sizes: Sequence[int]) -> float:
     (1.0, 2.0)
     """
     return sum(sizes) / (len(sizes) * min(sizes))
+
+
+def party_section(
+    sizes: Sequence[int] | None,
+    served: Mapping[str, Mapping[str, Any]],
+    strategies: Mapping[str, str],
+    *,
+    counted: str,
+    where: str = "",
+    whose: str = "",
+) -> Section:
+    """All about the parties of a simulation.
+
+    Args:
+        sizes: How many records each has; None if that was not kept.
+        served: By setting, ``per_party`` of its result.
+        strategies: By setting, the name of its strategy.
+        counted: What the sizes are numbers of.
+        where: At which budget and seed it is told how well parties are served.
+        whose: Of which run, or seed, the sizes are.
+    """
+    figures, tables, words = [], [], []
+    if sizes and len(sizes) > 1:
+        figures.append(size_figure(sizes, counted=counted))
+        tables.append(cost_table(sizes, counted=counted))
+        words.append(
+            f"{whose}{len(sizes)} parties hold {sum(sizes)} {counted} to train on, the smallest "
+            f"{min(sizes)}. Where an average of models gives every party the same weight, noise "
+            "must hide a record of the smallest party, which moves the average most."
+        )
+    figure = served_figure(served, strategies, where=where)
+    if figure is not None:
+        figures.append(figure)
+        words.append(PARTIES)
+    return Section(
+        id="parties",
+        title="Parties",
+        words=tuple(words),
+        figures=tuple(figures),
+        tables=tuple(tables),
+    )
 
 
 def size_figure(sizes: Sequence[int], *, counted: str) -> Figure:
@@ -89,14 +140,15 @@ def served_figure(
         strategies: By setting, the name of its strategy.
         where: At which budget and seed.
     """
+    metric, on = next(((each["metric"], each["on"]) for each in served.values()), ("", ""))
     known = {
         name: sorted(value for value in each["values"] if value is not None)
         for name, each in served.items()
+        if (each["metric"], each["on"]) == (metric, on)  # others are not to be compared
     }
     known = {name: values for name, values in known.items() if values}
     if not known:
         return None
-    metric, on = next((each["metric"], each["on"]) for each in served.values())
     percent = metric == "accuracy"
     style = styles({name: strategies[name] for name in known})
     curves = []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 WIDTH, HEIGHT = 860, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 14, 12, 52
+_LEFT, _RIGHT, _TOP, _BOTTOM = 96, 26, 12, 58
 COLOURS = 8
 _MARKED = 40  # curves with more points than this have no marks
 
@@ -105,17 +105,17 @@ def _grid(across: Scale, up: Scale, x_axis: Axis, y_axis: Axis) -> list[str]:
         if x - half >= taken:  # a label that would cover the one before is left out
             taken = x + half + 6
             parts.append(
-                f'<text class="tick" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">'
+                f'<text class="tick" x="{x:.1f}" y="{bottom + 22}" text-anchor="middle">'
                 f"{escape(text)}</text>"
             )
     middle = (_LEFT + right) / 2
     parts.append(f'<path class="axis" d="M{_LEFT} {_TOP}V{bottom}H{right}"/>')
     parts.append(
-        f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">'
+        f'<text class="label" x="{middle}" y="{HEIGHT - 10}" text-anchor="middle">'
         f"{escape(x_axis.title)}</text>"
     )
     parts.append(
-        f'<text class="label" transform="translate(15 {(_TOP + bottom) / 2}) rotate(-90)" '
+        f'<text class="label" transform="translate(18 {(_TOP + bottom) / 2}) rotate(-90)" '
         f'text-anchor="middle">{escape(y_axis.title)}</text>'
     )
     return parts

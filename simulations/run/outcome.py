@@ -81,10 +81,10 @@ REPORT: dict[str, Origin] = {
     **dict.fromkeys(("secure-aggregation", "configuration"), _PUBLIC),
     # Of a plan that is fixed beforehand public, like the fields that they are made from.
     **dict.fromkeys(("guarantee", "budget", "coefficients", "statement"), _NOISY),
-    **dict.fromkeys(("figures", "table"), _TESTED),
+    **dict.fromkeys(("head", "figures", "table"), _TESTED),
     "ledger": _DRAWN,  # hashes, and what was charged for the noisy releases
 }
-"""The sections of report.json and report.html, which are made from the other files alone."""
+"""The head and sections of report.json and report.html, made from the other files alone."""
 
 FILES: dict[str, str] = {
     "config.toml": "the experiment",

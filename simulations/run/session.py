@@ -18,7 +18,6 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.describe.files import write_statistics
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.report.files import leave_report
 from fedpriv.simulations.run.files import (
     PRIVATE,
     private,
@@ -333,6 +332,8 @@ def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
     (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
     forget_secret(session.directory)
     if not session.prepared.experiment.describing:
+        from fedpriv.simulations.report.files import leave_report  # who only asks need not wait
+
         leave_report(session.directory, simulated=not session.identity.release)
     return result
 

@@ -25,6 +25,7 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.privacy.mechanisms import LaplaceMechanism, Mechanism
 from fedpriv.privacy.mechanisms.selection import Selection
 from fedpriv.privacy.randomness import RandomStream
+from fedpriv.simulations.report.render import page
 from fedpriv.simulations.run import outcome
 
 if TYPE_CHECKING:
@@ -370,6 +371,8 @@ def public_part(watch: Watch, *, adaptive: bool) -> dict[str, Any]:
                     for row in rows
                 ]
             )
+        elif name == "report.html":
+            part[name] = page(watch.json("report.json")) == content.decode()  # and nothing else
         elif adaptive and name not in ("config.toml", "result.json"):
             continue  # plan and statement tell what was admitted on the way
         else:
@@ -377,6 +380,10 @@ def public_part(watch: Watch, *, adaptive: bool) -> dict[str, Any]:
             if name == "result.json":
                 values = json.loads(text).items()
                 text = json.dumps({k: v for k, v in values if outcome.RESULT[k] not in noisy})
+            if name == "report.json":
+                values = json.loads(text)
+                sections = [s for s in values["sections"] if outcome.REPORT[s["id"]] not in noisy]
+                text = json.dumps({**values, "headline": "…", "sections": sections})
             for drawn in (run, str(ledger.get("head")), str(watch.directory.parent)):
                 text = text.replace(drawn, "…")
             part[name] = text

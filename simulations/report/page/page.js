@@ -73,7 +73,7 @@
     const texts = JSON.parse(curve.dataset.texts);
     const places = curve.querySelector(".line").getAttribute("d").slice(1).split("L").map((pair) => pair.split(" ").map(Number));
     const level = texts.length < places.length;
-    return places.map(([x, y], index) => ({ x, y, level, text: texts[level ? 0 : index], curve: curve.dataset.curve }));
+    return places.map(([x, y], index) => ({ x, y, level, text: texts[level ? 0 : index], again: level && index > 0 }));
   });
   const forget = () => { tip.hidden = true; ring.remove(); };
   const tell = (svg, point) => {
@@ -106,7 +106,7 @@
     svg.addEventListener("pointerleave", forget);
     svg.addEventListener("blur", forget);
     svg.addEventListener("keydown", (event) => {
-      const points = pointsOf(svg);
+      const points = pointsOf(svg).filter((point) => !point.again);
       if (event.key === "Escape") return forget();
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step || !points.length) return;
