@@ -40,6 +40,7 @@ from fedpriv.learning.protector import (
     Allowance,
     Memory,
     State,
+    Trained,
     load,
 )
 from fedpriv.privacy.mechanisms import GaussianMechanism
@@ -77,6 +78,8 @@ class LearnedOptions(Options):
 
     Attributes:
         protector: A name of those that come with fedpriv, or the path of a file.
+        protector_sha256: The hash by which that file is known: filled in when an experiment names a
+            file, and compared whenever it is read.
         horizon: T, for how many rounds the budget is meant to last; "auto" is the protector's own
             for such a budget.
         clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is
@@ -85,6 +88,7 @@ class LearnedOptions(Options):
     """
 
     protector: str = "mnist-4v6"
+    protector_sha256: str | None = None
     horizon: Count | Literal["auto"] = "auto"
     clip: Positive | Literal["auto"] = "auto"
     seed: int = 0
@@ -258,7 +262,7 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
     """The strategy, with an empty plan that grows within its budget."""
     task = setup.task
-    protector, card, sha256 = load(protector_path(options.protector))
+    protector, card, sha256 = _loaded(options)
     clip = card.clip_norm * task.feature_bound if options.clip == "auto" else options.clip
     step, moved = gradient_grid(setup, clip_norm=clip)
     sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
@@ -315,6 +319,19 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
         ),
     )
     return LearnedProtection(plan=plan, noises=noises, **shared)
+
+
+def _loaded(options: LearnedOptions) -> Trained:
+    """The protector that the options name, which must be the one that they state."""
+    trained, stated = load(protector_path(options.protector)), options.protector_sha256
+    if stated is not None and stated != trained.sha256:
+        raise ValueError(
+            f"strategy.protector {Path(options.protector).name!r} is not the one that the "
+            f"experiment states: its sha256 is {trained.sha256[:8]}…, and "
+            f"{stated[:8]}… is stated. Put that file back, or leave out protector_sha256 and begin "
+            "a new run."
+        )
+    return trained
 
 
 def protector_path(name: str) -> Path:

@@ -27,11 +27,12 @@ from fedpriv.data import (
     read_schema,
     read_table,
 )
+from fedpriv.data.builtin.registry import share_for_testing
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.persons import at_few_parties, require_persons
 from fedpriv.data.tables.columns import read_columns
 from fedpriv.data.tables.magnitudes import read_magnitudes
-from fedpriv.simulations.experiment.guests import pin_of
+from fedpriv.simulations.experiment.guests import is_guest, pin_of
 from fedpriv.simulations.experiment.holding import Holding
 from fedpriv.simulations.experiment.own_data import own_data
 from fedpriv.simulations.experiment.stores import stored
@@ -269,8 +270,11 @@ def _split(dataset: Dataset, section: DataSection, seed: int) -> Split:
 
 
 def hashed_fraction(dataset: Dataset, section: DataSection) -> float | None:
-    """How much to hold out by hash; None for the split that the data set came with."""
-    train, test, wanted = len(dataset.train), len(dataset.test), section.test_fraction
+    """How much to hold out by hash; None for the split that the data set came with.
+
+    From public facts: of neighbours, both have the same kind of split.
+    """
+    wanted = section.test_fraction
     if dataset.schema is not None and dataset.schema.test_column is not None:
         if wanted is not None:
             raise ValueError(
@@ -278,10 +282,21 @@ def hashed_fraction(dataset: Dataset, section: DataSection) -> float | None:
                 "test_column, which says what is tested on."
             )
         return None
+    own = _own_share(dataset, section)
     if wanted is None:
-        return None if test else _DEFAULT_FRACTION
-    same = test and abs(test / (train + test) - wanted) <= _SAME_SPLIT
+        return None if own else _DEFAULT_FRACTION
+    same = own and abs(own - wanted) <= _SAME_SPLIT
     return None if same else wanted
+
+
+def _own_share(dataset: Dataset, section: DataSection) -> float:
+    """What share of a data set came as test records; 0 for none.
+
+    Counted of data that a function of the user's own makes, which no release takes.
+    """
+    if section.name is not None and not is_guest("data", section.name):
+        return share_for_testing(section.name)
+    return len(dataset.test) / max(1, len(dataset.train) + len(dataset.test))
 
 
 def _declared(section: DataSection, parties: int, counted: NDArray[Any]) -> NDArray[Any]:

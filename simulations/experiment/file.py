@@ -23,6 +23,7 @@ from fedpriv.simulations.experiment.changes import apply, leave_behind
 from fedpriv.simulations.experiment.compare_section import CompareSection  # noqa: TC001 - pydantic
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.model_section import ModelSection
+from fedpriv.simulations.experiment.protector_file import anchor_protector, pin_protector
 from fedpriv.simulations.experiment.sections import (
     DataSection,
     PersonsSection,
@@ -273,10 +274,11 @@ def read_experiment(
     if describe:
         values.setdefault("describe", {})
     _anchor(values, Path.cwd())
-    _anchor_protector(values)
+    anchor_protector(values)
     leave_behind(values, written)
     take_store(values)
     pin_start(values)
+    pin_protector(values)
     return parse_experiment(values)
 
 
@@ -327,13 +329,6 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
     if isinstance(model, dict) and isinstance(model.get("start"), str):
         model["start"] = str((folder / model["start"]).resolve())
     guests.anchor(values, folder)
-
-
-def _anchor_protector(values: dict[str, Any]) -> None:
-    """The file of a protector is named from where the command runs."""
-    strategy = values.get("strategy")
-    if isinstance(strategy, dict) and str(strategy.get("protector")).endswith(".json"):
-        strategy["protector"] = str(Path(strategy["protector"]).absolute())
 
 
 def _digest(value: Any) -> str:

@@ -6,11 +6,13 @@ decides, public where a column does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import fedpriv.simulations.experiment.data as loading
+from fedpriv.data import load
 from fedpriv.data.tables.release_rules import require_releasable
 from fedpriv.data.tables.schema import parse_schema
 from fedpriv.simulations.experiment.data import party_records
@@ -101,3 +103,20 @@ def test_a_statement_says_whose_word_a_test_column_rests_on(
     done = laboratory.run(case, table(case.task), tmp_path / "one")
     (sentence,) = done.json("statement.json")["run"]["assumptions"]
     assert "the column 'fold' of the table, whose values are taken to be public" in sentence
+
+
+def test_no_count_decides_whose_split_a_built_in_data_set_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At 0.21 it was its own with 1000 of 5000 for testing, and by hash with 999 of 4999."""
+    whole = load("synthetic")
+    study = {
+        "data": {"name": "synthetic", "test_fraction": 0.21},
+        "strategy": {"name": "output-perturbation"},
+    }
+    sides = []
+    for kept in (slice(0, None), slice(1, None)):
+        some = replace(whole, test=whole.test.take(kept))
+        monkeypatch.setattr(loading, "load", lambda _name, root, some=some: some)
+        sides.append(party_records(read_experiment(study)).own_test)
+    assert sides == [True, True]

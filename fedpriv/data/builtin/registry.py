@@ -35,6 +35,8 @@ class Entry:
         summary: One line on the records, the label and the natural parties.
         needs: What must be there to load it; empty if nothing.
         variants: How a variant is written after the name; empty if there is none.
+        tested: About what share of its records its source set apart for testing: a published
+            constant, not a count. 0 if it came without a split.
         load: The loader: (variant, root) to data set.
     """
 
@@ -43,6 +45,7 @@ class Entry:
     needs: str
     load: Callable[[str, Path | None], Dataset]
     variants: str = ""
+    tested: float = 0.0
 
 
 _ENTRIES = (
@@ -71,6 +74,7 @@ _ENTRIES = (
         needs="",
         load=lambda variant, _root: _standard_synthetic(variant),
         variants="synthetic:logistic (the same as synthetic), synthetic:squared",
+        tested=0.2,
     ),
     Entry(
         name="visits",
@@ -78,18 +82,21 @@ _ENTRIES = (
         needs="",
         load=lambda variant, _root: standard_visits(variant),
         variants="visits:5 (for everybody), visits:1-8",
+        tested=0.2,
     ),
     Entry(
         name="acs_income",
         summary="95,727 adults of 8 US states: income above 50,000 dollars",
         needs=_ARCHIVED,
         load=lambda _variant, root: archive.acs_income(root),
+        tested=0.2,
     ),
     Entry(
         name="heart_disease",
         summary="740 patients of 4 hospitals: heart disease",
         needs=_ARCHIVED,
         load=lambda _variant, root: archive.heart_disease(root),
+        tested=254 / 740,
     ),
     Entry(
         name="adult",
@@ -97,12 +104,14 @@ _ENTRIES = (
         needs=_ARCHIVED,
         load=archive.adult,
         variants="adult:workclass",
+        tested=1 / 3,
     ),
     Entry(
         name="kddcup99",
         summary="70,000 network connections: normal or attack",
         needs=_ARCHIVED,
         load=lambda _variant, root: archive.kddcup99(root),
+        tested=2 / 7,
     ),
     Entry(
         name="mnist",
@@ -110,6 +119,7 @@ _ENTRIES = (
         needs=_ARCHIVED,
         load=archive.mnist,
         variants="mnist:AvB, as in mnist:3v5",
+        tested=1 / 7,
     ),
 )
 
@@ -124,6 +134,11 @@ def names() -> tuple[str, ...]:
     return tuple(entry.name for entry in _ENTRIES)
 
 
+def share_for_testing(name: str) -> float:
+    """About what share of a data set's records came as test records; 0 for none."""
+    return _entry(name.partition(":")[0]).tested
+
+
 def load(name: str = DEFAULT, *, root: str | Path | None = None) -> Dataset:
     """Load a data set by its name, such as ``chem97`` or ``mnist:3v5``.
 
@@ -136,12 +151,16 @@ def load(name: str = DEFAULT, *, root: str | Path | None = None) -> Dataset:
         ValueError: If the name is unknown; the message offers the nearest one.
     """
     base, colon, variant = name.partition(":")
-    require_choice(names(), name=base)
-    entry = next(entry for entry in _ENTRIES if entry.name == base)
+    entry = _entry(base)
     if colon and not (variant and entry.variants):
         known = f"write {entry.variants}" if entry.variants else f"{base} has no variants"
         raise DataError(f"the variant of {name!r} is unknown: {known}.")
     return entry.load(variant, None if root is None else Path(root))
+
+
+def _entry(base: str) -> Entry:
+    require_choice(names(), name=base)
+    return next(entry for entry in _ENTRIES if entry.name == base)
 
 
 def _standard_synthetic(variant: str) -> Dataset:

@@ -22,6 +22,7 @@ from fedpriv.data import (
     names,
     partition,
 )
+from fedpriv.data.builtin.registry import share_for_testing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,6 +86,13 @@ def test_a_data_set_has_the_documented_size_and_respects_its_public_norm(row: Ro
         squares = np.einsum("ij,ij->i", records.X, records.X, dtype=np.float64)
         assert (squares <= dataset.max_norm**2 * (1 + 1e-6)).all()
         assert (np.abs(records.X) <= 1).all()
+
+
+@pytest.mark.parametrize("row", [*BUNDLED, *ARCHIVED], ids=lambda row: row[0])
+def test_the_stated_share_of_test_records_is_about_what_there_is(row: Row) -> None:
+    name, train, test, *_ = row
+    assert share_for_testing(name) == pytest.approx(test / (train + test), abs=0.003)
+    assert (share_for_testing(name) == 0) == (test == 0)
 
 
 @needs_folder

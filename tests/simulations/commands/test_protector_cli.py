@@ -227,6 +227,27 @@ def test_a_release_charges_the_ledger_for_both_releases_of_every_round(
     assert fedpriv("ledger", "verify", ledger).code == 0
 
 
+def test_a_run_goes_on_with_the_protector_that_it_began_with(
+    experiment: Path, trained: Path, tmp_path: Path
+) -> None:
+    """Another one under the same name was taken unseen, and made plan and statement anew."""
+    from fedpriv.simulations.experiment.file import read_experiment
+    from fedpriv.simulations.run.prepare import check, prepare
+
+    mine = tmp_path / "mine.json"
+    mine.write_bytes(trained.read_bytes())
+    named = [f"strategy.protector={mine}"]
+    before, moved = (read_experiment(experiment, some) for some in (named, []))
+    assert before.strategy.options["protector_sha256"] == load(trained).sha256
+    assert moved.strategy.options["protector_sha256"] == load(trained).sha256
+    prepared = prepare(before)
+    assert check(prepared) is not None
+    mine.write_bytes(protector_path("mnist-4v6").read_bytes())
+    assert read_experiment(experiment, named).config_hash != before.config_hash
+    with pytest.raises(ValueError, match="is not the one that the experiment states"):
+        check(prepared)
+
+
 def test_a_study_runs_it_like_any_other_and_repeats_it_by_its_seed(experiment: Path) -> None:
     from fedpriv.simulations.experiment.file import read_experiment
     from fedpriv.simulations.run.summary import simulate
