@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from fedpriv.federation.deployed.stated_plan import digest_of_releases
 from fedpriv.federation.deployed.statements import attesting
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
-from fedpriv.federation.deployed.statements.statement_document import releases_of
+from fedpriv.federation.deployed.statements.stated_releases import releases_of
 from fedpriv.federation.deployed.statements.verifying import verify
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.privacy.adjacency import Adjacency

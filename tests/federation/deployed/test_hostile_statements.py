@@ -17,13 +17,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fedpriv._toml import parse_toml, to_toml
+from fedpriv.federation.deployed.stated_plan import digest_of_releases
+from fedpriv.federation.deployed.statements.attesting import attest
+from fedpriv.federation.deployed.statements.stated_releases import releases_of
 from fedpriv.federation.deployed.statements.statement_document import recomputed
+from fedpriv.federation.deployed.statements.verifying import verify
+from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.protocol.errands import Attest, Attested, HandOver
 from fedpriv.federation.strategy.joint import HESSIANS_SEEN
 from fedpriv.privacy.planning.objective import ObjectiveNoise
 from fedpriv.privacy.planning.objective_fit import objective_fit
 from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
+from fedpriv.privacy.statement.facts import RunFacts, TrustModel
 from fedpriv.privacy.statement.signed import sign_as_server
+from fedpriv.privacy.statement.statement import warnings_of
 from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.deploy.run.jobs.attestation import signed_by_server
 from fedpriv.simulations.run.assumptions import tuning_sentence
@@ -153,6 +160,45 @@ def test_what_is_changed_in_a_statement_shows_unless_it_is_the_servers_own(scene
     assert unseen == own
     numbers = [place for place in own if place[-1] in ("step", "dimension", "parts", "rows")]
     assert not numbers  # only what is text may be another text
+
+
+def test_no_party_that_paid_for_more_signs_that_a_run_ended_early(tmp_path: Path) -> None:
+    """It signed that one release was made, and had paid for three."""
+    scene = Scene.make(gaussian_plan())
+    document = scene.document()
+    document["statement"]["run"]["releases_made"] = 1
+    facts = RunFacts(**document["statement"]["run"])
+    ended = next(words for words in _warnings(scene, facts) if words.startswith("the run ended"))
+    document["statement"]["warnings"].insert(0, ended)
+    assert [each.words for each in recomputed(document) if not each.passed] == []
+    planned, signed = digest_of_releases(releases_of(document)), scene.signed(document)
+    with scene.ledger(tmp_path / "one.ledger", rounds=1) as ledger:
+        signature = attest(signed, ledger, scene.signatory(), planned=planned)
+        assert verify(signed.with_party(signature), ledger=ledger).sound
+    with (
+        scene.ledger(tmp_path / "all.ledger") as ledger,
+        pytest.raises(QueryRefused, match="ended after 1 releases"),
+    ):
+        attest(signed, ledger, scene.signatory(), planned=planned)
+    for made in (3, 4, -1, 1.0, "one"):
+        document["statement"]["run"]["releases_made"] = made
+        assert not all(each.passed for each in recomputed(document))
+
+
+def _warnings(scene: Scene, facts: RunFacts) -> tuple[str, ...]:
+    guarantee = scene.plan.budget
+    return warnings_of(
+        facts,
+        TrustModel(secure_aggregation="active"),
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        units=500,
+        sampler="full batch",
+        parties=5,
+        noise_at="server",
+        share=None,
+        ledger_kept=True,
+    )
 
 
 def test_without_masks_a_statement_tells_of_nobody_that_they_withstand() -> None:

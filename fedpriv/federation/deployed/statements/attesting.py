@@ -39,11 +39,11 @@ from typing import TYPE_CHECKING
 
 from fedpriv.federation.deployed.stated_plan import digest_of_releases
 from fedpriv.federation.deployed.statements.stated_epsilon import SLACK, Unsound
+from fedpriv.federation.deployed.statements.stated_releases import made_of, releases_of
 from fedpriv.federation.deployed.statements.statement_document import (
     Member,
     members_of,
     recomputed,
-    releases_of,
     run_of,
 )
 from fedpriv.federation.party.guard import QueryRefused
@@ -285,7 +285,7 @@ def require_paid(document: Mapping[str, Any], ledger: LedgerView) -> int:
             another unit.
     """
     try:
-        run, block = run_of(document), releases_of(document)
+        run, block, made = run_of(document), releases_of(document), made_of(document)
     except Unsound as error:
         raise QueryRefused(f"the statement does not hold together: {error}") from None
     adjacency, unit = ledger.settings.adjacency, ledger.settings.unit
@@ -306,6 +306,11 @@ def require_paid(document: Mapping[str, Any], ledger: LedgerView) -> int:
         raise QueryRefused(
             "this party's ledger has paid for releases of this run that are not stated, or for "
             "more of them."
+        )
+    if paid.total() > made:
+        raise QueryRefused(
+            f"the statement says that the run ended after {made} releases, and this party's ledger "
+            f"has paid for {paid.total()}."
         )
     declared = ledger.declared(run)
     if declared is not None and allowances(declared) - allowances(declaration_to_dict(block, None)):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._collusion import tolerance
 from fedpriv.federation.deployed.statements.stated_epsilon import SLACK, Unsound, recomputed_epsilon
 from fedpriv.federation.deployed.statements.stated_parts import require_known_parts
+from fedpriv.federation.deployed.statements.stated_releases import made_of, releases_of, whole
 from fedpriv.federation.deployed.statements.stated_trust import checked_trust, require_unmasked
 from fedpriv.federation.deployed.statements.stated_words import require_known_words
 from fedpriv.federation.protocol.level import Protection
@@ -33,9 +34,7 @@ from fedpriv.privacy.written_events import event_from_dict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fedpriv.privacy.ledger.composition import Block
 
-_MOST_RELEASES = 10_000_000
 _DIGITS = 64  # of a SHA-256
 _FAULTS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, UnsupportedEvent)
 
@@ -112,7 +111,7 @@ def members_of(document: Mapping[str, Any]) -> tuple[Member, ...]:
     try:
         members = tuple(
             Member(
-                number=_whole(each["number"]),
+                number=whole(each["number"]),
                 name=str(each["name"]),
                 identity=bytes.fromhex(each["identity"]),
             )
@@ -124,21 +123,6 @@ def members_of(document: Mapping[str, Any]) -> tuple[Member, ...]:
     if numbers != sorted(set(numbers)) or len({each.name for each in members}) != len(members):
         raise Unsound("it names a party twice.")
     return members
-
-
-def releases_of(document: Mapping[str, Any]) -> Block:
-    """The releases that a document states; `Unsound` if they cannot be read."""
-    try:
-        block = tuple(
-            (event_from_dict(event), _whole(count))
-            for event, count in document["statement"]["releases"]
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Unsound(f"its releases cannot be read: {error}") from None
-    counts = [count for _, count in block]
-    if not block or min(counts) < 1 or sum(counts) > _MOST_RELEASES:
-        raise Unsound("it must state at least one release, and not too many.")
-    return block
 
 
 def run_of(document: Mapping[str, Any]) -> str:
@@ -198,7 +182,8 @@ def _check_statement(document: Mapping[str, Any]) -> str:
 def _check_releases(document: Mapping[str, Any]) -> str:
     statement, block = document["statement"], releases_of(document)
     made = sum(count for _, count in block)
-    planned = sum(_whole(count) for _, count in written_releases(statement["plan"]))
+    made_of(document)  # it must say so in a number
+    planned = sum(whole(count) for _, count in written_releases(statement["plan"]))
     if made != planned:
         raise Unsound(f"it states {made} releases, and its plan has {planned}.")
     if events_of(statement["plan"]) != Counter(dict(block)):
@@ -229,8 +214,8 @@ def _check_epsilon(document: Mapping[str, Any]) -> str:
     size = person_steps(
         Unit(guarantee["unit"]),
         Adjacency(guarantee["adjacency"]),
-        records=_whole(guarantee["records_per_person"]),
-        parties=_whole(plan["parties"]),
+        records=whole(guarantee["records_per_person"]),
+        parties=whole(plan["parties"]),
     )
     person = group_privacy(epsilon=stated, delta=delta, size=size)
     told = guarantee["per_person"]
@@ -298,7 +283,7 @@ def _check_budget(document: Mapping[str, Any]) -> str:
     ledger = document["statement"]["ledger"]
     if ledger is None:
         raise Unsound("the server kept no ledger.")
-    if len(bytes.fromhex(ledger["head"])) * 2 != _DIGITS or _whole(ledger["rows"]) < 1:
+    if len(bytes.fromhex(ledger["head"])) * 2 != _DIGITS or whole(ledger["rows"]) < 1:
         raise Unsound("the head of the server's ledger must be a hash of a row.")
     if not within(float(ledger["spent_before_epsilon"]), float(ledger["budget_epsilon"])):
         raise Unsound("the server's ledger had spent more than its budget.")
@@ -336,12 +321,6 @@ def _told(share: NoiseShare | None) -> dict[str, int] | None:
     if share is None:
         return None
     return {"minimum": share.minimum, "colluders": share.colluders, "n_min": share.honest}
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError("a whole number is missing.")
-    return value
 
 
 def _close(told: Any, found: float) -> bool:

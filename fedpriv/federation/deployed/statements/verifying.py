@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from fedpriv.federation.deployed.statements.attesting import require_paid
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
+from fedpriv.federation.deployed.statements.stated_releases import made_of
 from fedpriv.federation.deployed.statements.statement_document import (
     Finding,
     Member,
     members_of,
     recomputed,
-    releases_of,
 )
 from fedpriv.federation.party.guard import QueryRefused
 
@@ -149,8 +149,8 @@ def _parties(signed: SignedStatement, members: tuple[Member, ...]) -> list[Findi
 
 def _made(signed: SignedStatement) -> int:
     try:
-        return sum(count for _, count in releases_of(signed.document))
-    except Unsound:
+        return made_of(signed.document)
+    except (Unsound, LookupError, TypeError, AttributeError):
         return 0
 
 
