@@ -44,6 +44,7 @@ def test_a_descent_is_that_of_the_engine(
     others = replace(one, rate=0.1), replace(one, clip=1e-3)
     models = descend(data, loss, [one, *others], rounds=ROUNDS, seed=0)
     task = task_of(data, loss, l2)
+    heavy: dict[str, Any] = {"momentum": momentum} if momentum else {}
     strategy = build(
         "gradient-perturbation",
         task,
@@ -52,7 +53,7 @@ def test_a_descent_is_that_of_the_engine(
         clip=clip,
         learning_rate=rate,
         optimiser="momentum" if momentum else "sgd",
-        **({"momentum": momentum} if momentum else {}),
+        **heavy,
         averaging="tail" if tail else "last",
     )
     parties = PartitionedDataset(

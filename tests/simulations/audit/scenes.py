@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from fedpriv.simulations.experiment.file import Experiment, read_experiment
@@ -20,7 +21,7 @@ OUTPUT = {"strategy": {"name": "output-perturbation"}, "model": {"l2": 0.001}}
 OBJECTIVE = {"strategy": {"name": "objective-perturbation"}, "model": {"l2": 0.01}}
 
 
-def study(*changes: dict[str, dict[str, Any]]) -> Experiment:
+def study(*changes: Mapping[str, Any]) -> Experiment:
     """The base with some keys replaced; another strategy has none of its options."""
     tables = {name: dict(keys) for name, keys in BASE.items()}
     for change in changes:

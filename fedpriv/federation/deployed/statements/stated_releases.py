@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
-from fedpriv.privacy.events import event_from_dict
+from fedpriv.privacy.written_events import event_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,7 +29,6 @@ from fedpriv.privacy.planning.written_plan import events_of
 from fedpriv.privacy.planning.written_plan import releases_of as written_releases
 from fedpriv.privacy.statement.guarantee_forms import understated
 from fedpriv.privacy.unit import Unit, person_steps
-from fedpriv.privacy.written_events import event_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
