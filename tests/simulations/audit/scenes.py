@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.experiment.file import Experiment, read_experiment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STRESS = bool(os.environ.get("FEDPRIV_STRESS"))
 
