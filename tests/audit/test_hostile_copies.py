@@ -47,7 +47,9 @@ def dealt(X: Rows) -> PartitionedDataset:
 
 def parties_of(X: Rows) -> NDArray[np.int64]:
     """At which parties these records are, if they are all there is."""
-    return cells(PARTIES, marks(Records(X=X, y=-np.ones(len(X))), purpose="party", seed=SEED))
+    return cells(
+        PARTIES, marks(Records(X=X, y=-np.ones(len(X), np.float32)), purpose="party", seed=SEED)
+    )
 
 
 SEED = int(np.random.default_rng(5).integers(1 << 62))
