@@ -14,11 +14,13 @@ from fedpriv._durable import replace_file
 from fedpriv.privacy.ledger import Ledger, LedgerConflict
 from fedpriv.privacy.mechanisms import Mechanism
 from fedpriv.privacy.mechanisms.selection import Selection
+from fedpriv.simulations.describe.experiment import read_description
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.ledgers import make_ledger, open_ledger
-from fedpriv.simulations.run.outcome import FILES
+from fedpriv.simulations.run.outcome import DESCRIBED_FILES, FILES
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, check, prepare
 from fedpriv.simulations.run.session import carry_on, reopen, start
+from fedpriv.strategies.description import Description
 from tests.audit.neighbours import INFERENCE, OBJECTIVE, OUTPUT, Case, table, write
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ CASES = [
     Case(name="matrix", strategy={"name": "second-order", "rounds": 2}),
     Case(name="fit", strategy=INFERENCE, data=WHOLE, adjacency=A),
     Case(name="moments", strategy=INFERENCE, data=WHOLE, model={"name": "squared"}),
+    Case(name="statistics", strategy={"name": "describe", "bins": 4}),
 ]
 
 
@@ -110,10 +113,11 @@ def noise_drawn() -> Iterator[list[tuple[str, bytes]]]:
         yield drawn
 
 
-def outcome(out: Path) -> dict[str, Any]:
+def outcome(out: Path, *, described: bool) -> dict[str, Any]:
+    stated = {*DESCRIBED_FILES} - {"statistics.svg"} if described else {*FILES}
     found = {path.name for path in out.iterdir() if not path.name.startswith(".")}
-    assert found == {*FILES, "private"}
-    return {name: json.loads((out / name).read_text()) for name in FILES if name.endswith("json")}
+    assert found == {*stated, "private"}
+    return {name: json.loads((out / name).read_text()) for name in stated if name.endswith("json")}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -122,7 +126,8 @@ def test_killed_at_any_write_a_release_is_what_its_ledger_holds_and_no_more(
 ) -> None:
     """Whatever is published follows from the releases in the ledger, each drawn and paid once."""
     study = write(case, table(case.task), tmp_path / "data")
-    prepared = prepare(read_experiment(study))
+    described = case.strategy["name"] == "describe"
+    prepared = prepare((read_description if described else read_experiment)(study))
     plan = planned(prepared)
     moments, died = -CASES.index(case) % 9, True
     while died:
@@ -144,7 +149,7 @@ def test_killed_at_any_write_a_release_is_what_its_ledger_holds_and_no_more(
         with noise_drawn() as more, open_ledger(reopen(out)) as ledger:
             result = carry_on(reopen(out), ledger=ledger)
         assert result is not None
-        files = outcome(out)
+        files = outcome(out, described=described)
         with Ledger.open(book) as ledger:
             ledger.verify()
             kinds = Counter((row.kind, row.run, row.round) for row in ledger.rows())
@@ -159,6 +164,12 @@ def test_killed_at_any_write_a_release_is_what_its_ledger_holds_and_no_more(
             spent = ledger.spent().guarantee
         assert spent.epsilon <= files["statement.json"]["guarantee"]["epsilon"] * (1 + 1e-9)
         assert files["statement.json"]["ledger"]["spent_before_epsilon"] == 0
+        if isinstance(strategy, Description):
+            blocks = files["statistics.json"]["release"]["blocks"]
+            np.testing.assert_array_equal(
+                strategy.sums, np.concatenate([block["sums"] for block in blocks])
+            )
+            continue
         theta = np.load(out / "model.npz")["theta"]
         np.testing.assert_array_equal(strategy.theta, theta)
 
