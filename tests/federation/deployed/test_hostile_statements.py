@@ -111,6 +111,8 @@ def others(value: Any) -> tuple[Any, ...]:
         return (not value, "nobody saw anything")
     if isinstance(value, int | float):
         return (value * 2, value / 2, "epsilon = 0.01")
+    if isinstance(value, str) and ", fedpriv " in value:
+        return (value.replace(", fedpriv ", ", as the regulator approved, fedpriv "),)
     return ("nothing of this is private",)
 
 

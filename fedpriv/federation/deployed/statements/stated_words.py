@@ -83,12 +83,14 @@ def require_known_words(statement: Mapping[str, Any]) -> None:
             raise Unsound(f"{name} of the run is stated as {run[name]!r}, and is {value!r}.")
     if run["date"] is not None:
         date.fromisoformat(run["date"])
-    told = (statement["fedpriv"], statement["guarantee"]["accountant_version"])
-    versions = "\n".join(told)
-    if not re.fullmatch(
-        rf"{_VERSION}\n[^\n]{{1,200}}, (fedpriv|dp-accounting) {_VERSION}", versions
-    ):
-        raise Unsound("its versions are none.")
+    if not re.fullmatch(_VERSION, statement["fedpriv"]):
+        raise Unsound("its version is none.")
+
+
+def require_accounted_by(method: str, said: str) -> None:
+    """Raise `Unsound` unless a statement says this method, its version, and nothing else."""
+    if not re.fullmatch(rf"{re.escape(method)}, (fedpriv|dp-accounting) {_VERSION}", said):
+        raise Unsound(f"it was accounted for by {method!r}, and says otherwise.")
 
 
 def _require_matrix(plan: Mapping[str, Any]) -> None:

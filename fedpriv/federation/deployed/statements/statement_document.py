@@ -18,7 +18,10 @@ from fedpriv.federation.deployed.statements.stated_epsilon import SLACK, Unsound
 from fedpriv.federation.deployed.statements.stated_parts import require_known_parts
 from fedpriv.federation.deployed.statements.stated_releases import made_of, releases_of, whole
 from fedpriv.federation.deployed.statements.stated_trust import checked_trust, require_unmasked
-from fedpriv.federation.deployed.statements.stated_words import require_known_words
+from fedpriv.federation.deployed.statements.stated_words import (
+    require_accounted_by,
+    require_known_words,
+)
 from fedpriv.federation.protocol.level import Protection
 from fedpriv.privacy.accountants import UnsupportedEvent
 from fedpriv.privacy.adjacency import Adjacency
@@ -208,8 +211,7 @@ def _check_epsilon(document: Mapping[str, Any]) -> str:
     if guarantee["records_per_person"] != statement["run"]["records_per_person"]:
         raise Unsound("guarantee and run state different numbers of records of a person.")
     found, method = recomputed_epsilon(statement, releases_of(document))
-    if not guarantee["accountant_version"].startswith(f"{method}, "):
-        raise Unsound(f"it was accounted for by {method!r}, and says otherwise.")
+    require_accounted_by(method, guarantee["accountant_version"])
     size = person_steps(
         Unit(guarantee["unit"]),
         Adjacency(guarantee["adjacency"]),
