@@ -26,8 +26,8 @@ def keep_secret(directory: Path) -> None:
     replace_file(private(directory) / _FILE, secret, mode=OWNER_ONLY)
 
 
-def secret_streams(directory: Path, *purpose: str, run: str) -> Callable[[int], RandomStream]:
-    """The numbered streams of a run, the same whenever they are opened.
+def secret_streams(directory: Path, purpose: str) -> Callable[[int], RandomStream]:
+    """The numbered streams of the run in a directory, the same whenever they are opened.
 
     Raises:
         RuntimeError: When one is opened: the secret is not there any more.
@@ -42,7 +42,7 @@ def secret_streams(directory: Path, *purpose: str, run: str) -> Callable[[int], 
                 "there: to draw anew for the same payment would be to choose among draws. What was "
                 "reserved stays spent. Put the file back, or start a new run."
             ) from None
-        return RandomStream.from_secret(secret, *purpose, run, number)
+        return RandomStream.from_secret(secret, purpose, number)
 
     return stream
 

@@ -226,7 +226,7 @@ def carry_on(
     directory, prepared, identity = session.directory, session.prepared, session.identity
     real = ledger if identity.release else None
     noise = (
-        secret_streams(directory, "tuning", run=identity.run)
+        secret_streams(directory, "tuning")
         if identity.release and prepared.experiment.paid_tuning
         else streams(prepared, "noise", run=identity.run, release=identity.release)
     )

@@ -62,6 +62,7 @@ class Case:
         delta: Of the budget.
         epsilon: Of the budget.
         code: Files of the user's own, by name, beside the experiment.
+        tuning: The section of the experiment, if there is one.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Case:
     delta: float = 1e-5
     epsilon: float = 2.0
     code: dict[str, str] = field(default_factory=dict)
+    tuning: dict[str, Any] = field(default_factory=dict)
 
     @property
     def task(self) -> str:
@@ -111,6 +113,7 @@ class Case:
                 "delta": self.delta,
                 "adjacency": self.adjacency,
             },
+            **({"tuning": self.tuning} if self.tuning else {}),
         }
 
     def schema(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import fedpriv.simulations.run.release_rules
 import fedpriv.strategies.common.linear_inference
 import fedpriv.strategies.common.logistic_inference
 import fedpriv.strategies.common.second_order_plans
+import fedpriv.strategies.common.trial_score
 from fedpriv.data.partition import KINDS
 from fedpriv.federation.queries.hessian import hessian_sensitivity
 from fedpriv.federation.queries.moments import moment_sensitivity
@@ -118,6 +119,16 @@ def test_a_hessian_with_half_its_noise_is_found(
         name="hessian", strategy=INFERENCE, data={"scaling": "divide", "test_fraction": 0.0}
     )
     assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
+
+
+def test_a_score_with_the_noise_of_one_count_where_two_move_is_found(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 instead of 2, where a record that is right is exchanged for one that is wrong."""
+    monkeypatch.setattr(fedpriv.strategies.common.trial_score, "lead_sensitivity", lambda _: 1.0)
+    trials = {"on": "private", "grid": {"strategy.clip": [0.5, 1.0]}, "expected_trials": 4}
+    case = Case(name="score", strategy={**GRADIENTS, "rounds": 1}, tuning={**trials, "eta": 20})
+    assert any("a sum moved by 2" in finding for finding in findings(case, laboratory, tmp_path))
 
 
 def test_a_published_number_of_exchanges_is_found(

@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 # A covering sample: every strategy, law, loss, adjacency, file, split and kind of party at least
 # once, and what interacts together.
 SECOND_ORDER = {"name": "second-order", "rounds": 3}
+TRIALS: dict[str, Any] = {
+    "on": "private",
+    "grid": {"strategy.clip": [0.3, 1.0], "strategy.rounds": [1, 2]},
+    "expected_trials": 4,
+    "eta": 20,  # seldom one alone
+}
 SAMPLE = [
     Case(name="gradients", strategy=GRADIENTS),
     Case(name="gradients, one more or less", strategy=GRADIENTS, adjacency="add-remove"),
@@ -179,6 +185,22 @@ SAMPLE = [
         strategy=SECOND_ORDER,
         adjacency="add-remove",
         model={"name": "softmax"},
+    ),
+    Case(name="tuned and paid for", strategy=GRADIENTS, tuning=TRIALS),
+    Case(
+        name="tuned and paid for, one more or less",
+        strategy=GRADIENTS,
+        adjacency="add-remove",
+        model={"name": "softmax"},
+        tuning=TRIALS,
+        fold=True,
+        data={"public_test": True},
+    ),
+    Case(
+        name="tuned by loss, a matrix in every trial",
+        strategy=SECOND_ORDER,
+        model={"name": "huber-regression"},
+        tuning={**TRIALS, "grid": {"strategy.floor": [0.5, 2.0]}, "clip": 0.3},
     ),
     Case(name="agd", strategy={"name": "agd"}, epsilon=0.5),
     Case(

@@ -134,6 +134,18 @@ CASES = [
         model={"name": "softmax"},
         persons={"records": 4},
     ),
+    PersonCase(
+        name="tuned and paid for, exchanged at two parties",
+        strategy=STEPS,
+        persons={"parties": 2, "records": 3},
+        tuning={
+            "on": "private",
+            "grid": {"strategy.clip": [0.3, 1.0]},
+            "expected_trials": 4,
+            "eta": 20,
+            "clip": 0.4,
+        },
+    ),
     PersonCase(name="minimisers", strategy=OUTPUT, persons={"records": 4}),
     PersonCase(
         name="minimisers at two parties, one more or less",
