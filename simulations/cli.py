@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from fedpriv.simulations.commands import (
     accounting,
+    attack,
     audit,
     compare,
     describe,
@@ -48,6 +49,7 @@ run.register(app)
 fit.register(app)
 compare.register(app)
 audit.register(app)
+attack.register(app)
 describe.register(app)
 predict.register(app)
 listing.register(app)

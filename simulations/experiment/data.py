@@ -176,6 +176,12 @@ def party_records(
     )
 
 
+def every_record(experiment: Experiment) -> Dataset:
+    """All records of an experiment, before any split, bound or partition, for a study of them."""
+    pin = pin_of("data", experiment.data.name, experiment.guests)
+    return pooled(_loaded(experiment.data, pin))
+
+
 def _at_few_parties(split: _Split, persons: PersonBounds) -> _Split:
     """The training records without those of a person at more parties than declared."""
     train = split.dataset.train
