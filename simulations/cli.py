@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from fedpriv.simulations.commands import (
     accounting,
+    attack,
     audit,
     compare,
     data,
@@ -57,6 +58,7 @@ run.register(app)
 fit.register(app)
 compare.register(app)
 audit.register(app)
+attack.register(app)
 describe.register(app)
 data.register(app)
 predict.register(app)

@@ -81,26 +81,26 @@ def audit_experiment(
     )
 
 
-def require_auditable(experiment: Experiment) -> None:
+def require_auditable(experiment: Experiment, *, what: str = "an audit") -> None:
     """Refuse what claims nothing, or what no guarantee speaks of."""
     info = strategy_info(experiment.strategy.name, experiment.guests)
     if experiment.describing or info.name == PARTY_ALONE or not info.private:
         raise ValueError(
-            f"an audit needs a strategy that learns with a guarantee, got {info.name!r}."
+            f"{what} needs a strategy that learns with a guarantee, got {info.name!r}."
         )
     privacy = experiment.privacy
     if privacy.noise_free:
         raise ValueError(
-            "an audit needs a finite privacy.epsilon: without noise nothing is claimed."
+            f"{what} needs a finite privacy.epsilon: without noise nothing is claimed."
         )
     if experiment.run.engine not in ("vectorized", "local"):
         raise ValueError(
-            f"an audit needs run.engine = 'vectorized' or 'local', got {experiment.run.engine!r}: "
+            f"{what} needs run.engine = 'vectorized' or 'local', got {experiment.run.engine!r}: "
             "it repeats a run in this process. --engine changes it."
         )
     if not privacy.sizes_public and experiment.data.records is None:
         raise ValueError(
-            f"an audit for privacy.unit = {privacy.unit!r} under {privacy.adjacency} adjacency "
+            f"{what} for privacy.unit = {privacy.unit!r} under {privacy.adjacency} adjacency "
             "needs data.records, the declared number that a release would need as well: neighbours "
             "that are counted differ in more than noise."
         )

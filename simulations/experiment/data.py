@@ -183,6 +183,12 @@ def held(
     )
 
 
+def every_record(experiment: Experiment) -> Dataset:
+    """All records of an experiment, before any split, bound or partition, for a study of them."""
+    pin = pin_of("data", experiment.data.name, experiment.guests)
+    return pooled(_loaded(experiment.data, pin))
+
+
 def _marked(
     dataset: Dataset, section: DataSection, marked: Callable[[Dataset], Records] | None
 ) -> Records | None:

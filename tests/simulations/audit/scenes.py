@@ -18,9 +18,18 @@ BASE: dict[str, dict[str, Any]] = {
     "strategy": {"name": "gradient-perturbation", "rounds": 2, "clip": 0.1},
     "privacy": {"epsilon": 8.0, "delta": 1e-5, "adjacency": "replace-one"},
 }
-ADD_REMOVE = {"privacy": {"adjacency": "add-remove"}, "data": {"records": 4000}}
-OUTPUT = {"strategy": {"name": "output-perturbation"}, "model": {"l2": 0.001}}
-OBJECTIVE = {"strategy": {"name": "objective-perturbation"}, "model": {"l2": 0.01}}
+ADD_REMOVE: dict[str, dict[str, Any]] = {
+    "privacy": {"adjacency": "add-remove"},
+    "data": {"records": 4000},
+}
+OUTPUT: dict[str, dict[str, Any]] = {
+    "strategy": {"name": "output-perturbation"},
+    "model": {"l2": 0.001},
+}
+OBJECTIVE: dict[str, dict[str, Any]] = {
+    "strategy": {"name": "objective-perturbation"},
+    "model": {"l2": 0.01},
+}
 
 
 def study(*changes: Mapping[str, Any]) -> Experiment:
