@@ -32,6 +32,7 @@ from fedpriv.privacy.events import (
     PoissonSkellamEvent,
     PureEvent,
     SkellamEvent,
+    TuningEvent,
     ZcdpEvent,
 )
 from fedpriv.privacy.planning.releases import gaussian_releases, on_levels
@@ -46,6 +47,7 @@ EVENTS: list[Event] = [
     PoissonPureEvent(epsilon=0.2, sampling_rate=0.1, adjacency=A),
     BoundedRangeEvent(epsilon=0.1, adjacency=A),
     ZcdpEvent(rho=0.004, adjacency=A),
+    TuningEvent(base_mu=0.05, eta=0.0, gamma=0.1, adjacency=A),
     SkellamEvent(variance=900, l1_sensitivity=9, l2_sensitivity=3, adjacency=A),
     PoissonSkellamEvent(
         variance=90, l1_sensitivity=9, l2_sensitivity=3, sampling_rate=0.1, adjacency=A

@@ -171,3 +171,30 @@ def test_help_teaches_with_an_example_and_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
     for command in ("account", "calibrate"):
         assert "Example" in fedpriv(command, "--help").stdout
+
+
+def test_a_tuning_is_priced_and_calibrated() -> None:
+    trials = ("--delta", "1e-6", "--rounds", "101", "--expected-trials", "10")
+    noise = fedpriv_json("calibrate", "--epsilon", "1", *trials)
+    assert (noise["accountant"], noise["expected_trials"], noise["eta"]) == ("basic", 10, 0)
+    # By mpmath: 2·√101/μ, with the μ whose price is ε = 1.
+    assert noise["noise_multiplier"] == pytest.approx(120.33236228299, rel=1e-9)
+    multiplier = ("account", "--noise-multiplier", repr(noise["noise_multiplier"]))
+    assert fedpriv_json(*multiplier, *trials)["epsilon"] == noise["epsilon"] <= 1.0
+    geometric = fedpriv_json(*multiplier, *trials, "--eta", "1", "--all")
+    assert 1.0 < geometric["accountants"]["basic"] < geometric["accountants"]["rdp"]
+    assert geometric["rounds"] == 101
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("10", "--mechanism", "laplace"), "needs Gaussian noise on full batches"),
+        (("10", "--accountant", "pld"), "accountant must be one of auto, basic, rdp"),
+    ],
+)
+def test_a_tuning_without_a_price_is_refused(more: tuple[str, ...], message: str) -> None:
+    rounds = ("calibrate", "--epsilon", "1", "--delta", "1e-6", "--rounds", "9")
+    done = fedpriv(*rounds, "--expected-trials", *more)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
