@@ -35,7 +35,7 @@ def read_record(gradient: NDArray[np.float64], *, outputs: int = 1) -> NDArray[n
     length = float(np.linalg.norm(row))
     if length == 0:
         return np.zeros_like(row)
-    return row / (length if row[-1] >= 0 else -length)
+    return np.asarray(row / (length if row[-1] >= 0 else -length))
 
 
 def likeness(found: NDArray[np.float64], record: NDArray[np.float64]) -> float:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from fedpriv.simulations.attack.attack import Attacks
@@ -73,7 +74,7 @@ def _curves(axes: Axes, found: Attacks) -> None:
     axes.set(xlabel="false positives", ylabel="true positives", xlim=(0, 1), ylim=(0, 1))
 
 
-def _inversion(found: Inversion) -> object:
+def _inversion(found: Inversion) -> Figure:
     """Records as pictures, if they are; else bars of their likeness."""
     if found.image_shape is None:
         figure = new_figure(width=7, height=3.5)

@@ -65,7 +65,8 @@ def invert(own: Prepared, *, records: int = 4, seed: int = 0) -> Inversion | str
     bounded = replace(query, share=None, local=None, sampling_rate=1.0, event=None)
     everybody = _summed(own.data, own.task, bounded)
     mechanism = strategy.plan.mechanisms[0] if strategy.plan and strategy.plan.mechanisms else None
-    outputs, found = own.task.model.outputs, {stage: [] for stage in STAGES}
+    outputs = own.task.model.outputs
+    found: dict[str, list[Vector]] = {stage: [] for stage in STAGES}
     for number, row in enumerate(chosen):
         clipped = _alone(own, int(row), bounded)
         longest = 2 * own.task.gradient_bound(query.theta)  # a bound that no gradient has
