@@ -255,7 +255,8 @@ def report(table: dict[str, Any]) -> None:
     for name, row in rows:
         print(
             f"{name:>28}: {1e3 * row['round']:9.1f} ms a round, first {row['first']:7.2f} s, "
-            f"opened in {row['opening']:6.1f} s, {row['gigabytes']:5.2f} GB, {row['beside']:.2f} unmapped"
+            f"opened in {row['opening']:6.1f} s, {row['gigabytes']:5.2f} GB, "
+            f"{row['beside']:.2f} unmapped"
         )
     for line in table["missed"]:
         print(f"missed: {line}")
