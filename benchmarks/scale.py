@@ -8,7 +8,8 @@ the largest, a million parties, needs 9 GB of disk, and is made with ``--largest
 
 Figures are medians over rounds after the first, which opens the records, in fresh processes, and
 those of the first round beside them. Memory is that of all processes together, mapped pages counted
-once (PSS); what is beside the mapped records is told apart.
+once (PSS); what is beside the mapped records is told apart. Time of all processors is printed too:
+on a busy machine it says more.
 """
 
 from __future__ import annotations
@@ -128,32 +129,43 @@ def measure(folder: str, engine: str, workers: int, rounds: int) -> dict[str, fl
     strategy = build_strategy(prepared, run=prepared.run)
     federation = build_federation(prepared, run=prepared.run, rounds=rounds)
     record = Record(prepared=prepared, strategy=strategy)
-    times, began = [], perf_counter()
-    opened, memory = began - start, (0.0, 0.0)
+    processes = [os.getpid()]
+    if isinstance(federation, ShardedFederation):
+        import ray
+
+        processes += [ray.get(shard.ready.remote())[1] for shard in federation._shards]  # noqa: SLF001
+    times, work, began = [], [0.0], perf_counter()
+    opened = began - start
 
     def watch(query: Any, answer: Any) -> bool:
         nonlocal began
         record.add(query, answer)
         times.append(perf_counter() - began)
+        work.append(worked(processes))
         began = perf_counter()
         return True
 
     with serving(federation):
         train(strategy, federation, watch)
-        processes = [os.getpid()]
-        if isinstance(federation, ShardedFederation):
-            import ray
-
-            processes += [ray.get(shard.ready.remote())[1] for shard in federation._shards]  # noqa: SLF001
         memory = held(processes)
     return {
         "opening": opened,
         "first": times[0],
         "round": median(times[1:]),
+        "processors": (work[-1] - work[1]) / (len(times) - 1),
         "gigabytes": memory[0],
         "beside": memory[1],
         "digest": float(np.abs(strategy.theta).sum()),
     }
+
+
+def worked(processes: list[int]) -> float:
+    """Seconds of all processors that some processes have had."""
+    ticks = 0
+    for process in processes:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def held(processes: list[int]) -> tuple[float, float]:
@@ -254,7 +266,8 @@ def report(table: dict[str, Any]) -> None:
     rows += [(f"1 GB, {name}", row) for name, row in table["gigabyte"].items()]
     for name, row in rows:
         print(
-            f"{name:>28}: {1e3 * row['round']:9.1f} ms a round, first {row['first']:7.2f} s, "
+            f"{name:>28}: {1e3 * row['round']:9.1f} ms a round, of processors "
+            f"{1e3 * row['processors']:9.1f}, first {row['first']:7.2f} s, "
             f"opened in {row['opening']:6.1f} s, {row['gigabytes']:5.2f} GB, "
             f"{row['beside']:.2f} unmapped"
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from fedpriv.simulations.experiment.data import Holding
+    from fedpriv.simulations.experiment.holding import Holding
     from tests.audit.neighbours import Laboratory, Row, Watch
 
 PAIRS = 400 if STRESS else 6
