@@ -127,16 +127,25 @@ class Errands:
         signed = self._read(errand.statement)
         require_by_server(signed, self.signatory.server)
         # It is kept beside the model, for people to read.
-        require_roster(signed.document, self.signatory)
         require_experiment(signed.document, self.signatory)
         require_recomputed(signed.document)
-        require_people(signed.document, self.signatory.people)
+        self._require_own(signed)
         with self.party.account() as ledger:
             require_paid(signed.document, ledger)
             digest = keep_model(self.models, run_of(signed.document), signed, errand.model)
         return HandedOver(
             run=errand.run, round=errand.round, party=self.signatory.number, model=digest
         )
+
+    def _require_own(self, signed: SignedStatement) -> None:
+        """Refuse what is told of another roster than the run's; of this one, of other people."""
+        document = signed.document
+        given = self.journal.given(run_of(document))
+        if given is not None and given.roster.hex() != document.get("roster"):
+            raise QueryRefused("the statement is of another roster than the run began under.")
+        if given is None or given.roster.hex() == self.signatory.roster:
+            require_roster(document, self.signatory)
+            require_people(document, self.signatory.people)
 
     def _cancel(self, errand: Cancel) -> Cancelled:
         seats = errand.seats

@@ -260,7 +260,7 @@ def test_a_party_signs_under_the_experiment_that_it_answered_under(tmp_path: Pat
     for place, value, words in (
         (("statement", "plan", "smallest_party"), 99, "smallest_party = 99"),
         (("parties", 1, "name"), "nobody", "names other parties"),
-        (("roster",), "00" * 32, "another roster"),
+        (("roster",), "00" * 32, "another roster than the run began under"),
     ):
         reply = asked(deployment, out, own, changed(true, place, value), hand=True)
         assert words in reply.refusal, reply.refusal
