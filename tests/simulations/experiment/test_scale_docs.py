@@ -36,7 +36,7 @@ def test_the_commands_of_the_page_run_and_agree(
         return Workers(workers=options["workers"] or 2)
 
     monkeypatch.setattr(sharded, "RaySession", hire)
-    assert SCHEMA == table.with_suffix(".toml").read_text()
+    assert table.with_suffix(".toml").read_text() == SCHEMA
     study = {
         "data": {"path": "visits.csv", "schema": "visits.toml"},
         "strategy": {"name": "gradient-perturbation", "rounds": 2},
