@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from fedpriv._toml import to_toml
 from fedpriv.simulations.engines import sharded
@@ -17,6 +16,8 @@ from tests.simulations.experiment.test_sharding import SCHEMA, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
 PAGE = Path(__file__).parents[3] / "docs" / "scale.md"
 __all__ = ["table"]  # a fixture
