@@ -115,7 +115,7 @@ class RaySession:
         with _own_signals(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # about accelerators, of which none
             if address is not None:
-                with TemporaryDirectory(prefix="fedpriv-") as empty, chdir(empty):
+                with TemporaryDirectory(prefix="fedpriv-ray-") as empty, chdir(empty):
                     try:
                         self._ray.init(address=address, **common)
                     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -124,17 +124,23 @@ class RaySession:
                             f"{address!r}: {str(error).splitlines()[0]}"
                         ) from None
                 return
-            self._folder = TemporaryDirectory(prefix="fedpriv-", ignore_cleanup_errors=True)
+            self._folder = TemporaryDirectory(prefix="fedpriv-ray-", ignore_cleanup_errors=True)
             with environment(_HERE_ALONE), chdir(self._folder.name):
-                self._ray.init(
-                    address="local",
-                    num_cpus=workers or processors(),
-                    num_gpus=0,
-                    include_dashboard=False,
-                    object_store_memory=_OBJECT_BYTES,
-                    _temp_dir=self._folder.name,
-                    **common,
-                )
+                try:
+                    self._ray.init(
+                        address="local",
+                        num_cpus=workers or processors(),
+                        num_gpus=0,
+                        include_dashboard=False,
+                        object_store_memory=_OBJECT_BYTES,
+                        _temp_dir=self._folder.name,
+                        **common,
+                    )
+                except Exception as error:  # Ray has no class for it
+                    raise ValueError(
+                        f"Ray did not start: {str(error).splitlines()[0]} A machine that is very "
+                        "busy is too slow for it: try again when it is less so."
+                    ) from None
 
     def _checked(self, workers: int | None) -> int:
         there = int(self._ray.cluster_resources().get("CPU", 0))
