@@ -97,7 +97,10 @@ def test_every_key_of_the_documented_example_is_read(file: Path) -> None:
         ({"data": {"alpha": 1.0}}, "data: alpha is for partition = 'dirichlet' only."),
         ({"data": {"path": "x.csv"}}, "data: needs either name"),
         ({"model": {"l2": -1}}, "model.l2 must be at least 0 or 'auto', got -1."),
-        ({"run": {"engine": "cloud"}}, "run.engine must be 'vectorized', 'local', 'sharded', 'ray'"),
+        (
+            {"run": {"engine": "cloud"}},
+            "run.engine must be 'vectorized', 'local', 'sharded', 'ray'",
+        ),
         ({"run": {"evaluate_every": "never"}}, "must be an integer or 'auto', got 'never'."),
         ({"run": {"seed": -1}}, "run.seed must be at least 0"),
         ({"compare": {"seeds": 0}}, "compare.seeds must be at least 1"),
