@@ -116,7 +116,9 @@ def prepare(
         info=info,
         data=data,
         task=task,
-        evaluator=Evaluator.of(begun.model, loss, data.dataset.test, unit=label_unit(data.dataset)),
+        evaluator=Evaluator.of(
+            begun.model, loss, data.dataset.test, unit=label_unit(data.dataset)
+        ),
         begun=begun,
         own_test=holding.own_test,
     )
@@ -178,7 +180,6 @@ def build_strategy(
         ledger=ledger,
         release=release,
         noise_free=prepared.noise_free,
-        twin_of=privacy.twin_budget if prepared.noise_free else None,
         noise_at=privacy.noise_at if info.private else "server",
         dropout=prepared.experiment.run.dropout,
         colluding=privacy.colluding,
