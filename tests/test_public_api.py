@@ -41,7 +41,7 @@ SIGNATURES = {
 
 MEMBERS = {
     "Comparison": {
-        "directory", "experiment", "findings", "plot", "report", "rows", "save", "to_frame",
+        "directory", "experiment", "findings", "page", "plot", "report", "rows", "save", "to_frame",
     },
     "FittedModel": {
         "classes", "columns", "features", "file", "has_probabilities", "predict", "predict_proba",
@@ -49,7 +49,7 @@ MEMBERS = {
     },
     "Result": {
         "adjacency", "coefficients", "delta", "directory", "epsilon", "history", "load", "metrics",
-        "model", "own_code", "plot", "save", "statement", "summary", "to_frame", "unit",
+        "model", "own_code", "page", "plot", "save", "statement", "summary", "to_frame", "unit",
     },
     "Statistics": {"columns", "epsilon", "plot", "statement", "statistics", "summary", "to_frame"},
 }  # fmt: skip

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from math import exp, expm1, log
 from typing import TYPE_CHECKING
 
-from scipy.optimize import brentq
-
 from fedpriv._validate import require_above, require_open_unit
 
 if TYPE_CHECKING:
@@ -58,6 +56,7 @@ class TrialCount:
                 "what is expected."
             )
         require_law(eta=eta, gamma=0.5)
+        from scipy.optimize import brentq  # slow to import, and the command line names this file
 
         def beyond(log_gamma: float) -> float:
             return log(_mean(eta, exp(log_gamma)) / mean)

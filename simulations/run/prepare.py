@@ -116,9 +116,7 @@ def prepare(
         info=info,
         data=data,
         task=task,
-        evaluator=Evaluator.of(
-            begun.model, loss, data.dataset.test, unit=label_unit(data.dataset)
-        ),
+        evaluator=Evaluator.of(begun.model, loss, data.dataset.test, unit=label_unit(data.dataset)),
         begun=begun,
         own_test=holding.own_test,
     )

@@ -70,7 +70,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("strategy.rounds=1000000000", "strategy.rounds must be at most 1e+06, got 1000000000."),
         ("strategy.learning_rate=1e300", "steps grew without bound. Use a smaller learning rate."),
         ("data.path=.", "is a folder: name the .csv or .parquet file in it."),
-        ("data.path=nothing.csv", "nothing.csv does not exist."),
+        ("data.path=nothing.csv", "csv does not exist."),
         ("data.path=semicolons.csv", 'separated otherwise: set delimiter = ";" in the schema.'),
         ("data.schema=no_label.toml", "no_label.toml: label: is missing; it names the column"),
         ("data.schema=misspelt.toml", "unknown key 'pozitive'"),
