@@ -26,7 +26,7 @@ def test_the_page_can_be_followed(
     monkeypatch.chdir(tmp_path)
     (study,) = blocks("toml")
     Path("study.toml").write_text(study, encoding="utf-8")
-    for block in blocks("console"):
+    for block in blocks("text"):
         command, _, expected = block.partition("\n")
         done = fedpriv(*shlex.split(command)[2:])
         assert done.code == 0, done.err
