@@ -29,7 +29,7 @@ from fedpriv.learning.models import LinearModel
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.gaussian import gdp_mu
-from fedpriv.privacy.planning.objective_fit import ObjectiveFitMechanism
+from fedpriv.privacy.planning.objective.objective_fit import ObjectiveFitMechanism
 from fedpriv.privacy.randomness import RandomStream
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ def party_data(table: str, records: int | None, seed: int) -> PartitionedDataset
     from dataclasses import replace
 
     from fedpriv.data import PartitionedDataset
-    from fedpriv.simulations.experiment.data import party_records
     from fedpriv.simulations.experiment.file import read_experiment
+    from fedpriv.simulations.experiment.records.data import party_records
 
     experiment = read_experiment(
         {

@@ -18,8 +18,8 @@ import pandas as pd
 from fedpriv.data.tables.columns import MISSING
 from fedpriv.federation.party.statistics import party_statistics
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning.statistics_blocks import Block
-from fedpriv.privacy.planning.statistics_design import weigh
+from fedpriv.privacy.planning.statistics.statistics_blocks import Block
+from fedpriv.privacy.planning.statistics.statistics_design import weigh
 
 RECORDS, COLUMNS, BINS = 1_000_000, 50, 128
 LIMIT = 2.0

@@ -40,7 +40,7 @@ from fedpriv.strategies import (
 )
 from fedpriv.strategies.common.building import Count, Positive, Rate, Setup, StrategyInfo
 from fedpriv.strategies.common.noisy_gradients import NoisyGradients, NoisyOptions
-from fedpriv.strategies.common.plans import plan_gradients
+from fedpriv.strategies.common.plans.plans import plan_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

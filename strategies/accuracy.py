@@ -21,7 +21,7 @@ from fedpriv.federation.queries.kinds import AccuracyQuery
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.privacy.planning.counts import counts_plan
 from fedpriv.privacy.unit import Unit
-from fedpriv.strategies.common.sharing import released, share_of, share_reach, with_shares
+from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach, with_shares
 
 if TYPE_CHECKING:
     import numpy as np

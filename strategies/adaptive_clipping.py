@@ -44,12 +44,12 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import Positive, Rate, Rounds, Setup, Share, StrategyInfo
 from fedpriv.strategies.common.coordinate_scale import Size, coordinate_scale
 from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser, pack, unpack
-from fedpriv.strategies.common.plans import (
+from fedpriv.strategies.common.plans.plans import (
     gradient_grid,
     noise_free_gradients,
     require_shareable,
 )
-from fedpriv.strategies.common.sharing import released, share_of, share_reach, with_shares
+from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach, with_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

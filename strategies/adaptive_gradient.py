@@ -39,8 +39,8 @@ from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.building import Count, Options, Positive, Rounds, Setup, StrategyInfo
-from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
-from fedpriv.strategies.common.sharing import noisy_sum
+from fedpriv.strategies.common.plans.plans import gradient_grid, noise_free_gradients
+from fedpriv.strategies.common.plans.sharing import noisy_sum
 
 if TYPE_CHECKING:
     from typing import Any

@@ -24,12 +24,12 @@ from fedpriv.federation.queries.statistics import (
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.planning.noise_free import NoiseFree
-from fedpriv.privacy.planning.statistics import statistics_plan, statistics_step
-from fedpriv.privacy.planning.statistics_design import weigh
+from fedpriv.privacy.planning.statistics.statistics import statistics_plan, statistics_step
+from fedpriv.privacy.planning.statistics.statistics_design import weigh
 from fedpriv.privacy.unit import Unit, sizes_are_public
 from fedpriv.strategies.common.building import Setup, StrategyInfo
 from fedpriv.strategies.common.describing import DescribeOptions, items_of
-from fedpriv.strategies.common.sharing import released, share_of, share_reach, with_shares
+from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach, with_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries.statistics import PerPerson
     from fedpriv.federation.strategy.base import Run
     from fedpriv.privacy.planning.fixed_plan import FixedPlan
-    from fedpriv.privacy.planning.statistics_design import Design
+    from fedpriv.privacy.planning.statistics.statistics_design import Design
 
 DESCRIBE = "describe"
 _HEAD = 2

@@ -34,16 +34,16 @@ from fedpriv.strategies.common.building import (
     heavy_l2,
     light_l2,
 )
-from fedpriv.strategies.common.growing import GrowingOptions, SamplingOption, plan_growing
 from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
-from fedpriv.strategies.common.plans import Calibration, plan_gradients
+from fedpriv.strategies.common.plans.growing import GrowingOptions, SamplingOption, plan_growing
+from fedpriv.strategies.common.plans.plans import Calibration, plan_gradients
+from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach
 from fedpriv.strategies.common.schedules import (
     ScheduledOptions,
     follows_from_a_theorem,
     relative_noise,
     scheduled_rate,
 )
-from fedpriv.strategies.common.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 from fedpriv.learning.losses import Logistic, Squared
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import StrategyInfo
-from fedpriv.strategies.common.linear_inference import NAME, LinearInference, plan_linear
-from fedpriv.strategies.common.logistic_inference import (
+from fedpriv.strategies.common.inference.linear_inference import NAME, LinearInference, plan_linear
+from fedpriv.strategies.common.inference.logistic_inference import (
     InferenceOptions,
     LogisticInference,
     plan_logistic,

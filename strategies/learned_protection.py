@@ -51,8 +51,8 @@ from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
 from fedpriv.strategies.common.learned_noise import Noises, norm_mechanism
-from fedpriv.strategies.common.plans import gradient_grid, noise_free_gradients
-from fedpriv.strategies.common.sharing import noisy_sum
+from fedpriv.strategies.common.plans.plans import gradient_grid, noise_free_gradients
+from fedpriv.strategies.common.plans.sharing import noisy_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 from fedpriv.strategies import gradient_perturbation
 from fedpriv.strategies.common.building import LOCAL_NOISE, Positive, Rounds, Setup, StrategyInfo
 from fedpriv.strategies.common.optimiser import OptimiserOptions, learning_rate, make_optimiser
-from fedpriv.strategies.common.plans import Calibration, plan_gradients
+from fedpriv.strategies.common.plans.plans import Calibration, plan_gradients
 from fedpriv.strategies.gradient_perturbation import GradientOptions, GradientPerturbation
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from fedpriv.secagg import FixedPoint
 from fedpriv.strategies import non_private
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model
 from fedpriv.strategies.common.building import LOCAL_NOISE, Setup, Share, StrategyInfo
-from fedpriv.strategies.common.plans import UNCERTIFIED, refuse_study, require_replace_one
+from fedpriv.strategies.common.plans.plans import UNCERTIFIED, refuse_study, require_replace_one
 from fedpriv.strategies.objective_perturbation import objective_noise, plan_objective
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries.kinds import ErmQuery
     from fedpriv.federation.strategy.base import Run, SumStrategy
     from fedpriv.federation.task import Task, Weights
-    from fedpriv.privacy.planning.objective import ObjectiveNoise
+    from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
     from fedpriv.privacy.planning.plan import Plan
 
 

@@ -18,8 +18,8 @@ from fedpriv.secagg import FixedPoint
 from fedpriv.strategies import non_private
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model
 from fedpriv.strategies.common.building import LOCAL_NOISE, Setup, StrategyInfo
-from fedpriv.strategies.common.minimiser_plans import plan_output
-from fedpriv.strategies.common.plans import UNCERTIFIED, require_replace_one
+from fedpriv.strategies.common.plans.minimiser_plans import plan_output
+from fedpriv.strategies.common.plans.plans import UNCERTIFIED, require_replace_one
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:

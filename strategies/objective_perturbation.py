@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from fedpriv.federation.queries.bounds import objective_problem
 from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
-from fedpriv.privacy.planning.objective import (
+from fedpriv.privacy.planning.objective.objective import (
     ObjectiveMechanism,
     ObjectiveNoise,
     optimal_objective_regulariser,
 )
-from fedpriv.privacy.planning.unsound_objective import unsound_mechanism
+from fedpriv.privacy.planning.objective.unsound_objective import unsound_mechanism
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import pooled
 from fedpriv.strategies.common.averaging import FitOptions, on_grid
 from fedpriv.strategies.common.building import Positive, Setup, Share, StrategyInfo
-from fedpriv.strategies.common.minimiser_plans import of_means
-from fedpriv.strategies.common.plans import refuse_study
+from fedpriv.strategies.common.plans.minimiser_plans import of_means
+from fedpriv.strategies.common.plans.plans import refuse_study
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
-    from fedpriv.privacy.planning.objective import ObjectiveLaw
-    from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
+    from fedpriv.privacy.planning.objective.objective import ObjectiveLaw
+    from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem
     from fedpriv.privacy.planning.plan import NoisePlace, Plan
 
 

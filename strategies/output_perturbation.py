@@ -28,8 +28,8 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import non_private, pooled
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model, model_grid, on_grid
 from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
-from fedpriv.strategies.common.minimiser_plans import plan_output, with_optimal_regulariser
-from fedpriv.strategies.common.sharing import released, share_of, share_reach
+from fedpriv.strategies.common.plans.minimiser_plans import plan_output, with_optimal_regulariser
+from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import non_private
 from fedpriv.strategies.common.averaging import FitOptions, ModelOptions
 from fedpriv.strategies.common.building import Setup, StrategyInfo
-from fedpriv.strategies.common.minimiser_plans import plan_output
+from fedpriv.strategies.common.plans.minimiser_plans import plan_output
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:

@@ -54,13 +54,13 @@ from fedpriv.strategies.common.building import (
     light_l2,
 )
 from fedpriv.strategies.common.optimiser import pack, unpack
-from fedpriv.strategies.common.second_order_plans import (
+from fedpriv.strategies.common.plans.second_order_plans import (
     matrix_stddev,
     plan_second_order,
     sum_bounds,
     sum_grid,
 )
-from fedpriv.strategies.common.sharing import released, share_of
+from fedpriv.strategies.common.plans.sharing import released, share_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

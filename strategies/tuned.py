@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.task import Task
-    from fedpriv.privacy.planning.tuning import TuningPlan
+    from fedpriv.privacy.planning.tuning.tuning import TuningPlan
     from fedpriv.privacy.randomness import RandomStream
     from fedpriv.strategies.common.trial_score import TrialScore
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.simulations.experiment.guests import GROUPS
+from fedpriv.simulations.experiment.named_files.guests import GROUPS
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("fedpriv", "strategies", "simulations", "tests", "benchmarks")

@@ -36,7 +36,7 @@ def shift_lower_bound(
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> round(shift_lower_bound(rng.normal(1, 1, 482), rng.normal(0, 1, 482), confidence=0.95), 2)
-    0.93
+    0.95
 
     Args:
         first: A statistic of independent releases on one neighbour, larger there.

@@ -26,8 +26,8 @@ def read_record(gradient: NDArray[np.float64], *, outputs: int = 1) -> NDArray[n
     an intercept tells: the last feature of the result is not negative.
 
     >>> import numpy as np
-    >>> read_record(np.array([-0.6, 0.0, -0.8]))
-    array([0.6, 0. , 0.8])
+    >>> read_record(np.array([-3.0, -4.0]))
+    array([0.6, 0.8])
     """
     require_count(outputs=outputs)
     rows = gradient.reshape(outputs, -1)

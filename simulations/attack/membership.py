@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from fedpriv.audit.membership import Roc, lira_scores, roc
-from fedpriv.simulations.experiment.data import every_record
-from fedpriv.simulations.experiment.stand_in import StandIn
+from fedpriv.simulations.experiment.records.data import every_record
+from fedpriv.simulations.experiment.records.stand_in import StandIn
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
 
 if TYPE_CHECKING:

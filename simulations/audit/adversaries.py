@@ -33,7 +33,7 @@ from fedpriv.federation.queries.kinds import (
 )
 from fedpriv.privacy.mechanisms import L2LaplaceMechanism, LaplaceMechanism
 from fedpriv.privacy.mechanisms.shares import SharedNoise
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from fedpriv.strategies.objective_perturbation import ObjectivePerturbation
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from fedpriv.privacy.mechanisms import (
 )
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.objective_profile import ObjectiveProfile, jacobian_cost
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from fedpriv.privacy.tradeoff import tradeoff_curve
 
 if TYPE_CHECKING:

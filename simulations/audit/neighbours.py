@@ -18,7 +18,7 @@ import numpy as np
 from fedpriv.data import Persons, Records, hold_out
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.unit import Unit
-from fedpriv.simulations.experiment.stand_in import StandIn
+from fedpriv.simulations.experiment.records.stand_in import StandIn
 from fedpriv.simulations.run.prepare import prepare
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The subcommands of `fedpriv`, one file for each subject; those of `fedpriv deploy` in a folder.
+"""The subcommands of `fedpriv`, one file for each, however many; `fedpriv deploy` has a folder.
 
 A command parses, calls one function, and prints. Start with `run`; `output` and `progress` are what
 they print with.

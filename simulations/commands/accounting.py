@@ -102,7 +102,7 @@ def account(
         --delta 1e-5 --adjacency add-remove
     """
     from fedpriv.privacy import accountants
-    from fedpriv.privacy.planning.trials import tuning_releases
+    from fedpriv.privacy.planning.tuning.trials import tuning_releases
     from fedpriv.simulations.api.accounting import releases as events
 
     noise = _noise(noise_multiplier, schedule)
@@ -166,7 +166,7 @@ def calibrate(
         fedpriv calibrate --epsilon 1 --delta 1e-6 --rounds 100
     """
     from fedpriv.privacy.planning import calibration
-    from fedpriv.privacy.planning.trials import calibrate_trials
+    from fedpriv.privacy.planning.tuning.trials import calibrate_trials
 
     if expected_trials is None:
         calibrated = calibration.calibrate(

@@ -58,7 +58,7 @@ def shard(
 
         fedpriv run mine.toml --set data.path=visits.store --engine sharded
     """
-    from fedpriv.simulations.experiment.sharding import shard as write
+    from fedpriv.simulations.experiment.records.sharding import shard as write
 
     with refusals():
         manifest = write(_experiment(source, settings or [], schema), out)

@@ -111,8 +111,8 @@ def _show_one(name: str, *, as_json: bool) -> None:
 
 
 def _strategies() -> list[dict[str, Any]]:
-    from fedpriv.simulations.experiment import guests
     from fedpriv.simulations.experiment.catalogue import catalogue, strategy_info
+    from fedpriv.simulations.experiment.named_files import guests
 
     own = [_strategy(info) for info in catalogue().values()]
     others = (
@@ -124,8 +124,8 @@ def _strategies() -> list[dict[str, Any]]:
 
 def _own_strategies(file: Path) -> list[dict[str, Any]]:
     """The strategies of a file, each under the name by which an experiment beside it names it."""
-    from fedpriv.simulations.experiment import guests
     from fedpriv.simulations.experiment.catalogue import strategy_info
+    from fedpriv.simulations.experiment.named_files import guests
     from fedpriv.strategies import NoisyGradients
 
     place = guests.anchored(f"{file}:x", Path.cwd()).removesuffix(":x")

@@ -14,7 +14,7 @@ from fedpriv.simulations.describe.trees import NORMAL_95
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fedpriv.privacy.planning.statistics_blocks import Block
+    from fedpriv.privacy.planning.statistics.statistics_blocks import Block
     from fedpriv.simulations.describe.released import Products, Released
 
     Numbers = NDArray[np.float64]

@@ -14,7 +14,7 @@ from fedpriv.simulations.run.start import Beginning
 if TYPE_CHECKING:
     from fedpriv.federation.task import PersonBounds
     from fedpriv.simulations.experiment.file import Experiment
-    from fedpriv.simulations.experiment.holding import Holding
+    from fedpriv.simulations.experiment.records.holding import Holding
     from fedpriv.strategies import StrategyInfo
 
 

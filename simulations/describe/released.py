@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.privacy.planning.statistics_blocks import (
+from fedpriv.privacy.planning.statistics.statistics_blocks import (
     MEAN_RATIO,
     Block,
     complete_ratio,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.data.tables.columns import ColumnFacts
-    from fedpriv.privacy.planning.statistics_design import Design
+    from fedpriv.privacy.planning.statistics.statistics_design import Design
 
     Numbers = NDArray[np.float64]
 

@@ -18,8 +18,8 @@ from fedpriv.federation.engines.ray_session import RaySession
 from fedpriv.federation.engines.sharded import ShardedFederation
 from fedpriv.simulations.engines.parties import dropouts
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.experiment.holding import Holding
-from fedpriv.simulations.experiment.stores import write_holding
+from fedpriv.simulations.experiment.records.holding import Holding
+from fedpriv.simulations.experiment.records.stores import write_holding
 from fedpriv.simulations.run.streams import streams
 
 if TYPE_CHECKING:

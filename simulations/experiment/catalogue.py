@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedpriv._validate import require_choice
-from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.complaints import complaint
-from fedpriv.simulations.experiment.guest_code import require_complete
+from fedpriv.simulations.experiment.named_files import guests
+from fedpriv.simulations.experiment.named_files.guest_code import require_complete
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

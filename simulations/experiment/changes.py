@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from fedpriv.simulations.experiment import guests
+from fedpriv.simulations.experiment.named_files import guests
 
 
 def apply(values: dict[str, Any], override: str) -> None:

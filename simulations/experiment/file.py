@@ -17,13 +17,18 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from fedpriv._toml import parse_toml, read_toml, to_toml
-from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.budgets import NO_RELEASE
 from fedpriv.simulations.experiment.changes import apply, leave_behind
 from fedpriv.simulations.experiment.compare_section import CompareSection  # noqa: TC001 - pydantic
 from fedpriv.simulations.experiment.complaints import complaint
 from fedpriv.simulations.experiment.model_section import ModelSection
-from fedpriv.simulations.experiment.protector_file import anchor_protector, pin_protector
+from fedpriv.simulations.experiment.named_files import guests
+from fedpriv.simulations.experiment.named_files.protector_file import (
+    anchor_protector,
+    pin_protector,
+)
+from fedpriv.simulations.experiment.named_files.start_file import pin_start
+from fedpriv.simulations.experiment.records.store_keys import take_store
 from fedpriv.simulations.experiment.sections import (
     DataSection,
     PersonsSection,
@@ -32,8 +37,6 @@ from fedpriv.simulations.experiment.sections import (
     Section,
     StrategySection,
 )
-from fedpriv.simulations.experiment.start_file import pin_start
-from fedpriv.simulations.experiment.store_keys import take_store
 from fedpriv.simulations.experiment.tuning_section import TuningSection  # noqa: TC001 - pydantic
 
 if TYPE_CHECKING:

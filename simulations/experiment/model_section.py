@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fedpriv.simulations.experiment import guests
+from fedpriv.simulations.experiment.named_files import guests
 from fedpriv.simulations.experiment.sections import Count, Positive, Section, Sequence
 
 

@@ -22,8 +22,8 @@ from fedpriv.learning.losses import (
 )
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import NetworkModel, seeded_module, small_cnn
-from fedpriv.simulations.experiment import guests
-from fedpriv.simulations.experiment.guest_code import require_complete
+from fedpriv.simulations.experiment.named_files import guests
+from fedpriv.simulations.experiment.named_files.guest_code import require_complete
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

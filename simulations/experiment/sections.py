@@ -11,8 +11,8 @@ from fedpriv._collusion import DEFAULT_COLLUDING
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.unit import Unit, sizes_are_public
-from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.budgets import INFINITE, NO_RELEASE, Epsilon
+from fedpriv.simulations.experiment.named_files import guests
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]

@@ -27,7 +27,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from fedpriv.data import Bounds, bound, read_table
-from fedpriv.simulations.experiment.data import party_records
+from fedpriv.simulations.experiment.records.data import party_records
 from fedpriv.simulations.public.overlap import shares_records
 from fedpriv.strategies.common.optimiser import OptimiserOptions, learning_rate
 

@@ -11,7 +11,7 @@ from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.simulations.experiment.data import party_records
+from fedpriv.simulations.experiment.records.data import party_records
 from fedpriv.simulations.public.overlap import shares_records
 from fedpriv.simulations.run.summary import simulate
 

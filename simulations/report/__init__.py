@@ -2,5 +2,6 @@
 
 Start with `parts`, of which every document is made; `of_comparison` and `of_runs` fill them, `svg`
 draws figures, `render` makes the page from the document and from nothing else, `files` reads
-results and writes it all. Of a release only files and fields of its outcome are read.
+results and writes it all. Of a release only files and fields of its outcome are read. Each of the
+others is one section, or one kind of figure, and so they are a few more than elsewhere.
 """

@@ -65,13 +65,13 @@ def write_report(document: Document, directory: Path) -> list[Path]:
     if not document.simulated:
         _require_stated(values)
     text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    replace_file(directory / NUMBERS, text)
     paths = [directory / NUMBERS]
     if find_spec("jinja2") is not None:
         from fedpriv.simulations.report.render import page
 
         replace_file(directory / PAGE, page(json.loads(text)))
         paths.insert(0, directory / PAGE)
+    replace_file(directory / NUMBERS, text)  # last: where it is, all of the report is
     return paths
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.privacy.planning.tuning import TuningPlan
+from fedpriv.privacy.planning.tuning.tuning import TuningPlan
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.simulations.public.probing import is_table
 from fedpriv.simulations.run.prepare import person_bounds

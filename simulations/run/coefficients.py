@@ -15,8 +15,8 @@ from fedpriv.data.tables.schema import CategoryColumn
 from fedpriv.inference.coding import Coding
 from fedpriv.inference.coefficients import CoefficientTable
 from fedpriv.privacy.gaussian import gdp_epsilon, gdp_mu
-from fedpriv.strategies.common.linear_inference import LinearInference
-from fedpriv.strategies.common.logistic_inference import LogisticInference
+from fedpriv.strategies.common.inference.linear_inference import LinearInference
+from fedpriv.strategies.common.inference.logistic_inference import LogisticInference
 
 if TYPE_CHECKING:
     from fedpriv.data import Preprocessing, Schema

@@ -21,9 +21,9 @@ from fedpriv._validate import require_choice
 from fedpriv.data import Bounds, Preprocessing, parse_schema
 from fedpriv.data.dataset import TASKS, Dataset, Task, no_records
 from fedpriv.data.tables.schema import CategoryColumn
-from fedpriv.simulations.experiment import guests
 from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.models import learner
+from fedpriv.simulations.experiment.named_files import guests
 from fedpriv.simulations.run.outcome import MODEL, sift
 
 if TYPE_CHECKING:

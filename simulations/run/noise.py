@@ -20,7 +20,7 @@ from fedpriv.federation.queries.kinds import (
     MomentsQuery,
 )
 from fedpriv.privacy.mechanisms.shares import SharedNoise
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 
 if TYPE_CHECKING:
     from fedpriv.federation.queries.kinds import Query

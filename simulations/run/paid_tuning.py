@@ -2,7 +2,7 @@
 
 Every setting is built and planned before anything is asked, so that what one of them refuses is
 known from public facts, and all of them cost the same: `fedpriv.strategies.tuned` says how trials
-are run, `fedpriv.privacy.planning.tuning` what they cost.
+are run, `fedpriv.privacy.planning.tuning.tuning` what they cost.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.accountants import GdpAccountant, UnsupportedEvent
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
-from fedpriv.privacy.planning.trials import SCORE_SHARE, base_mu, score_noise, trial_budget
-from fedpriv.privacy.planning.tuning import BestOfTrials, TuningPlan
+from fedpriv.privacy.planning.tuning.trials import SCORE_SHARE, base_mu, score_noise, trial_budget
+from fedpriv.privacy.planning.tuning.tuning import BestOfTrials, TuningPlan
 from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import checked

@@ -14,14 +14,14 @@ from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
-from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.models import learner
+from fedpriv.simulations.experiment.records.data import party_records
 from fedpriv.simulations.run.coefficients import require_units
 from fedpriv.simulations.run.evaluation import Evaluator
 from fedpriv.simulations.run.release_rules import require_every_label
 from fedpriv.simulations.run.start import Beginning, beginning
 from fedpriv.simulations.run.streams import streams
-from fedpriv.strategies.common.linear_inference import LinearInference
+from fedpriv.strategies.common.inference.linear_inference import LinearInference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.privacy.ledger import Ledger
     from fedpriv.simulations.experiment.file import Experiment
-    from fedpriv.simulations.experiment.stand_in import StandIn
+    from fedpriv.simulations.experiment.records.stand_in import StandIn
     from fedpriv.strategies import StrategyInfo
 
 

@@ -15,7 +15,7 @@ from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.tables.release_rules import require_releasable as require_releasable_schema
 from fedpriv.simulations.experiment.budgets import NO_RELEASE
 from fedpriv.simulations.experiment.catalogue import INFERENCE, strategy_info
-from fedpriv.simulations.experiment.guests import is_guest
+from fedpriv.simulations.experiment.named_files.guests import is_guest
 
 if TYPE_CHECKING:
     from fedpriv.data import Task

@@ -219,6 +219,7 @@ def carry_on(
     """
     if session.finished:
         finished: dict[str, Any] = read_json(session.directory / "result.json")
+        _tidy(session)  # a run may have been killed in it
         return finished
     strategy = session.strategy or check(session.prepared, release=session.identity.release)
     if strategy is None:
@@ -329,13 +330,19 @@ def _alone(session: Session) -> dict[str, Any]:
 def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
     """The result comes last: it says that everything else is there. The page is made from it."""
     write_json(session.directory / "result.json", result)
+    _tidy(session)
+    return result
+
+
+def _tidy(session: Session) -> None:
+    """Forget what a finished run needs no more, and leave its page, unless that was done before."""
     (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
     forget_secret(session.directory)
     if not session.prepared.experiment.describing:
-        from fedpriv.simulations.report.files import leave_report  # who only asks need not wait
+        from fedpriv.simulations.report.files import NUMBERS, leave_report  # slow to import
 
-        leave_report(session.directory, simulated=not session.identity.release)
-    return result
+        if not (session.directory / NUMBERS).exists():
+            leave_report(session.directory, simulated=not session.identity.release)
 
 
 def _summary(result: dict[str, Any]) -> dict[str, Any]:

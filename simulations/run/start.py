@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.learning.frozen import Frozen, freeze
 from fedpriv.learning.network import NetworkModel
-from fedpriv.simulations.experiment import guests
-from fedpriv.simulations.experiment.start_file import start_bytes
+from fedpriv.simulations.experiment.named_files import guests
+from fedpriv.simulations.experiment.named_files.start_file import start_bytes
 from fedpriv.simulations.run.model_file import (
     Contents,
     parse_contents,

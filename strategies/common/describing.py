@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedpriv.privacy.planning.statistics_blocks import Block
+from fedpriv.privacy.planning.statistics.statistics_blocks import Block
 from fedpriv.strategies.common.building import Options
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from fedpriv.privacy.planning.party import noise_multiplier, party_plan, update_
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies.common.building import Count, Positive, Rate, Rounds  # noqa: TC001 - pydantic
 from fedpriv.strategies.common.optimiser import OptimiserOptions
-from fedpriv.strategies.common.sharing import with_shares
+from fedpriv.strategies.common.plans.sharing import with_shares
 
 if TYPE_CHECKING:
     from fedpriv.federation.task import Task

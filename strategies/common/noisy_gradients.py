@@ -25,8 +25,8 @@ from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.strategies.common.building import Options, Positive, Rate, Rounds
 from fedpriv.strategies.common.forgotten import forgotten, remembered
-from fedpriv.strategies.common.plans import plan_gradients
-from fedpriv.strategies.common.sharing import noisy_sum
+from fedpriv.strategies.common.plans.plans import plan_gradients
+from fedpriv.strategies.common.plans.sharing import noisy_sum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.learning.optimisers import Averaged
 from fedpriv.strategies.common.local_training import LocalOptions, total_weight, update_grid
 from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
-from fedpriv.strategies.common.sharing import released, share_of, share_reach
+from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -35,7 +35,7 @@ from fedpriv.privacy.events import (
     PoissonGaussianEvent,
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare
-from fedpriv.privacy.planning.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
 from fedpriv.secagg import FixedPoint
 from tests.federation.deployed.deployments import SIZES
 

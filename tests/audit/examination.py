@@ -16,7 +16,7 @@ from fedpriv.privacy.mechanisms import (
     L2LaplaceMechanism,
     LaplaceMechanism,
 )
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from tests.audit.neighbours import moved, neighbours, public_part, table
 from tests.statistical import FALSE_FAILURE
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import fedpriv.learning.clipping.clipped_sum
-import fedpriv.simulations.experiment.data
+import fedpriv.simulations.experiment.records.data
 import fedpriv.simulations.run.identity
 import fedpriv.simulations.run.release_rules
-import fedpriv.strategies.common.linear_inference
-import fedpriv.strategies.common.logistic_inference
-import fedpriv.strategies.common.second_order_plans
+import fedpriv.strategies.common.inference.linear_inference
+import fedpriv.strategies.common.inference.logistic_inference
+import fedpriv.strategies.common.plans.second_order_plans
 import fedpriv.strategies.common.trial_score
 from fedpriv.data.partition import KINDS
 from fedpriv.federation.queries.hessian import hessian_sensitivity
 from fedpriv.federation.queries.moments import moment_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
+from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem
 from fedpriv.simulations.run.history import Record
 from tests.audit.examination import difference, findings
 from tests.audit.neighbours import GRADIENTS, INFERENCE, OBJECTIVE, OUTPUT, Case, table
@@ -41,7 +41,7 @@ def test_a_test_split_by_position_is_found(
             dataset, train=dataset.train.take(~in_test), test=dataset.train.take(in_test)
         )
 
-    monkeypatch.setattr(fedpriv.simulations.experiment.data, "hold_out", by_position)
+    monkeypatch.setattr(fedpriv.simulations.experiment.records.data, "hold_out", by_position)
     case = Case(name="split", strategy=GRADIENTS, adjacency="add-remove")
     assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
 
@@ -77,7 +77,7 @@ def test_a_matrix_with_the_noise_of_one_record_where_two_differ_is_found(
 ) -> None:
     """B² instead of √2·B²."""
     monkeypatch.setattr(
-        fedpriv.strategies.common.second_order_plans,
+        fedpriv.strategies.common.plans.second_order_plans,
         "moment_sensitivity",
         lambda task, **facts: moment_sensitivity(
             task, **{**facts, "adjacency": Adjacency.ADD_REMOVE}
@@ -92,7 +92,7 @@ def test_moments_with_the_noise_of_one_record_where_two_differ_are_found(
 ) -> None:
     """2B² instead of 2√2·B², features and label together."""
     monkeypatch.setattr(
-        fedpriv.strategies.common.linear_inference,
+        fedpriv.strategies.common.inference.linear_inference,
         "moment_sensitivity",
         lambda task, **facts: moment_sensitivity(
             task, **{**facts, "adjacency": Adjacency.ADD_REMOVE}
@@ -111,7 +111,7 @@ def test_a_hessian_with_half_its_noise_is_found(
     laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        fedpriv.strategies.common.logistic_inference,
+        fedpriv.strategies.common.inference.logistic_inference,
         "hessian_sensitivity",
         lambda task, **facts: hessian_sensitivity(task, **facts) / 2,
     )
@@ -147,7 +147,7 @@ def test_a_published_number_of_records_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        fedpriv.simulations.experiment.data,
+        fedpriv.simulations.experiment.records.data,
         "_declared",
         lambda _section, _parties, counted: counted,
     )

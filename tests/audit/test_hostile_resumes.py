@@ -9,8 +9,8 @@ import pytest
 
 from fedpriv._toml import to_toml
 from fedpriv.data import DataError, read_table
-from fedpriv.simulations.experiment import data
 from fedpriv.simulations.experiment.file import read_experiment
+from fedpriv.simulations.experiment.records import data
 from fedpriv.simulations.run.launch import carry_through, open_session
 from fedpriv.simulations.run.ledgers import open_ledger
 from fedpriv.simulations.run.session import carry_on

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import fedpriv.simulations.experiment.data as loading
+import fedpriv.simulations.experiment.records.data as loading
 from fedpriv.data import load
 from fedpriv.data.tables.release_rules import require_releasable
 from fedpriv.data.tables.schema import parse_schema
-from fedpriv.simulations.experiment.data import party_records
 from fedpriv.simulations.experiment.file import read_experiment
+from fedpriv.simulations.experiment.records.data import party_records
 from tests.audit.examination import difference
 from tests.audit.neighbours import GRADIENTS, OUTPUT, Case, table, write
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import fedpriv.simulations.experiment.data
+import fedpriv.simulations.experiment.records.data
 from fedpriv.data import Records, load
 from tests.audit.examination import STRESS, difference, findings, unlawful
 from tests.audit.neighbours import (
@@ -368,7 +368,7 @@ def test_built_in_data_are_no_exception(
         neighbour = replace(whole, train=changed)
         with monkeypatch.context() as patch:
             patch.setattr(
-                fedpriv.simulations.experiment.data, "load", lambda *_, n=neighbour, **__: n
+                fedpriv.simulations.experiment.records.data, "load", lambda *_, n=neighbour, **__: n
             )
             other = laboratory.run(case, [], tmp_path / f"{place}", script=one)
         assert difference(case, one, other) == []

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import fedpriv.federation.party.answers as answering
-import fedpriv.simulations.experiment.data
+import fedpriv.simulations.experiment.records.data
 from fedpriv.data import Persons, partition
 from fedpriv.data.marks import marks
 from fedpriv.learning.clipping.clipped_sum import clipped_gradient_sums
@@ -278,7 +278,7 @@ def test_a_split_by_record_is_found(
     def by_record(self: Persons, *, purpose: str, seed: int) -> Any:
         return marks(records[-1], purpose=purpose, seed=seed)
 
-    monkeypatch.setattr(fedpriv.simulations.experiment.data, "partition", noted)
+    monkeypatch.setattr(fedpriv.simulations.experiment.records.data, "partition", noted)
     monkeypatch.setattr(Persons, "marks", by_record)
     assert any("a sum moved by" in w for w in findings(case, laboratory, tmp_path / "torn"))
 

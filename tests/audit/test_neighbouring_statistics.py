@@ -15,7 +15,7 @@ import pytest
 from fedpriv.federation.queries.kinds import StatisticsQuery
 from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.events import GaussianEvent
-from fedpriv.privacy.planning.statistics_design import Design, weigh
+from fedpriv.privacy.planning.statistics.statistics_design import Design, weigh
 from fedpriv.strategies.common.describing import DescribeOptions, items_of
 from tests.audit.deployed_cases import GRID, NEIGHBOURS, A, R
 from tests.audit.deployed_cases import SCHEMA as CLAMPED

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import fedpriv.simulations.run.prepare as preparing
 import fedpriv.strategies.gradient_perturbation as descent
-from fedpriv.simulations.experiment.data import party_records
+from fedpriv.simulations.experiment.records.data import party_records
 from tests.audit.examination import STRESS, difference, unlawful
 from tests.audit.neighbours import Case, table
 from tests.audit.random_cases import draw, draw_rows, neighbour
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from fedpriv.simulations.experiment.holding import Holding
+    from fedpriv.simulations.experiment.records.holding import Holding
     from tests.audit.neighbours import Laboratory, Row, Watch
 
 PAIRS = 400 if STRESS else 6

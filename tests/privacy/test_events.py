@@ -115,7 +115,7 @@ def test_integer_sensitivities_must_be_consistent() -> None:
 
 
 def test_a_count_of_shares_is_a_whole_number() -> None:
-    values = EVENTS[-2].to_dict()
+    (values,) = (e.to_dict() for e in EVENTS if isinstance(e, DistributedGaussianEvent))
     for name in ("shares", "dimension"):
         with pytest.raises(ValueError, match=f"{name} must be an integer"):
             event_from_dict({**values, name: 2.5})

@@ -17,8 +17,8 @@ import torch
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.objective_profile import ObjectiveProfile, jacobian_cost
-from fedpriv.privacy.planning.objective import ObjectiveNoise
-from fedpriv.privacy.planning.objective_rules import (
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective_rules import (
     ObjectiveProblem,
     gaussian_rule,
     pure_rule,

@@ -18,7 +18,7 @@ from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Loss
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.gaussian import gdp_delta, gdp_mu
 from fedpriv.privacy.objective_profile import ObjectiveProfile
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem, gaussian_rule
+from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem, gaussian_rule
 
 ONE, TWO = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 FORMS = [(one_sided, adjacency) for one_sided in (True, False) for adjacency in (ONE, TWO)]

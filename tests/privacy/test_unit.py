@@ -20,8 +20,8 @@ from fedpriv.privacy.planning.calibration import MECHANISMS, calibrate
 from fedpriv.privacy.planning.counts import counts_plan
 from fedpriv.privacy.planning.filters import GdpFilter, PrivacyFilter, RdpFilter
 from fedpriv.privacy.planning.gradient import gradient_plan
-from fedpriv.privacy.planning.objective import ObjectiveNoise
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem
 from fedpriv.privacy.planning.output import output_plan
 from fedpriv.privacy.planning.plan import Plan, sampled
 from fedpriv.privacy.planning.shares import Sharing, shared_noise

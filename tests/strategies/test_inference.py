@@ -19,10 +19,10 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.planning.objective_fit import ObjectiveFitMechanism
+from fedpriv.privacy.planning.objective.objective_fit import ObjectiveFitMechanism
 from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
-from fedpriv.strategies.common.linear_inference import LinearInference
-from fedpriv.strategies.common.logistic_inference import LogisticInference
+from fedpriv.strategies.common.inference.linear_inference import LinearInference
+from fedpriv.strategies.common.inference.logistic_inference import LogisticInference
 from tests.federation.worlds import build, linear_task, party_data, streams, train
 from tests.statistical import FALSE_FAILURE
 

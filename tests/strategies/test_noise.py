@@ -20,7 +20,7 @@ from fedpriv.federation.queries.bounds import model_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms import GaussianMechanism, L2LaplaceMechanism
 from fedpriv.privacy.planning.calibration import calibrate
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from tests.federation.worlds import (
     SilentFederation,
     build,

@@ -19,7 +19,7 @@ from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
-from fedpriv.strategies.common.sharing import share_reach, with_shares
+from fedpriv.strategies.common.plans.sharing import share_reach, with_shares
 from tests.federation.worlds import (
     PRIVATE,
     SilentFederation,

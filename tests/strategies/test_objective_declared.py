@@ -20,12 +20,16 @@ from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.queries.bounds import objective_problem
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Squared
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning.objective import (
+from fedpriv.privacy.planning.objective.objective import (
     ObjectiveMechanism,
     ObjectiveNoise,
     optimal_objective_regulariser,
 )
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem, gaussian_rule, pure_rule
+from fedpriv.privacy.planning.objective.objective_rules import (
+    ObjectiveProblem,
+    gaussian_rule,
+    pure_rule,
+)
 from tests.federation.worlds import build, linear_task, party_data, streams
 
 Function = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]

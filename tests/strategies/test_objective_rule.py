@@ -20,7 +20,7 @@ from fedpriv.privacy.events import ApproximateEvent, PureEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.objective_profile import ObjectiveProfile
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
-from fedpriv.privacy.planning.objective import (
+from fedpriv.privacy.planning.objective.objective import (
     ObjectiveMechanism,
     ObjectiveNoise,
     excess_risk_bound,
@@ -28,7 +28,11 @@ from fedpriv.privacy.planning.objective import (
     linear_step,
     optimal_objective_regulariser,
 )
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem, gaussian_rule, pure_rule
+from fedpriv.privacy.planning.objective.objective_rules import (
+    ObjectiveProblem,
+    gaussian_rule,
+    pure_rule,
+)
 
 ONE, TWO = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 

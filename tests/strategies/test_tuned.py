@@ -26,8 +26,8 @@ from fedpriv.learning.optimisers import Sgd
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.planning.gradient import gradient_plan
-from fedpriv.privacy.planning.trials import base_mu, score_noise, trial_budget
-from fedpriv.privacy.planning.tuning import BestOfTrials, TuningPlan
+from fedpriv.privacy.planning.tuning.trials import base_mu, score_noise, trial_budget
+from fedpriv.privacy.planning.tuning.tuning import BestOfTrials, TuningPlan
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.privacy.unit import Unit

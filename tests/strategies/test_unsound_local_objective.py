@@ -19,8 +19,8 @@ from fedpriv.federation.queries.erm import ErmQuery, costliest
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import PureEvent
 from fedpriv.privacy.mechanisms import UnsoundLaplaceMechanism
-from fedpriv.privacy.planning.objective import ObjectiveNoise
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem, pure_rule
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem, pure_rule
 from fedpriv.privacy.planning.written_plan import events_of
 from tests.federation.worlds import build, linear_task, random_data, streams, train
 

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import norm
 
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning.objective import ObjectiveNoise
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
-from fedpriv.privacy.planning.unsound_objective import unsound_mechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem
+from fedpriv.privacy.planning.objective.unsound_objective import unsound_mechanism
 from fedpriv.privacy.planning.written_plan import events_of
 from tests.federation.worlds import build, linear_task
 

@@ -5,5 +5,6 @@
 ClientApp in this process; `grid` is for Flower nodes, on Ray or deployed, with `courier` for the
 messages and `seals` for signatures.
 Drop-outs and faults are injected by `dropouts`, `faults` and `faulty_grid`. Start with
-`vectorized`.
+`vectorized`. Engines share their parts, and so stand in one place: a few modules more than
+elsewhere.
 """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.federation.table_task import TableTask
-from fedpriv.privacy.planning.statistics_blocks import (
+from fedpriv.privacy.planning.statistics.statistics_blocks import (
     MEAN_RATIO,
     Block,
     complete_ratio,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.learning.batch import RecordBatch
     from fedpriv.learning.clipping.persons import PersonGroups
-    from fedpriv.privacy.planning.statistics_design import Design
+    from fedpriv.privacy.planning.statistics.statistics_design import Design
 
     Numbers = NDArray[np.float64]
 

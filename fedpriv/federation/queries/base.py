@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.events import Event
     from fedpriv.privacy.mechanisms import Mechanism
-    from fedpriv.privacy.planning.objective import ObjectiveNoise
+    from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
 
 ON_A_VECTOR: tuple[type[Event], ...] = (GaussianEvent, ZcdpEvent, PureEvent, LaplaceEvent)
 """Noise on a vector of bounded L2 sensitivity; ρ-zCDP is discrete Gaussian noise."""

@@ -19,8 +19,8 @@ from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.learning.rounding_error import rounding_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms.shares import SharedNoise
-from fedpriv.privacy.planning.objective import linear_reach
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
+from fedpriv.privacy.planning.objective.objective import linear_reach
+from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem
 from fedpriv.secagg import FixedPoint
 from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries.base import Query
     from fedpriv.federation.queries.erm import ErmQuery
     from fedpriv.federation.task import Task, Weights
-    from fedpriv.privacy.planning.objective import ObjectiveMechanism, ObjectiveNoise
+    from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism, ObjectiveNoise
 
 MAX_CONDITION = 1e7
 """The largest M/λ of a minimiser that is released: beyond it, the records decide how long a solver

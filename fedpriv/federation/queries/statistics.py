@@ -18,7 +18,7 @@ from fedpriv.federation.queries.bounds import changes
 from fedpriv.federation.queries.room import room
 from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.events import GaussianEvent, ZcdpEvent
-from fedpriv.privacy.planning.statistics_design import Design
+from fedpriv.privacy.planning.statistics.statistics_design import Design
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
-    from fedpriv.privacy.planning.statistics_blocks import Block
+    from fedpriv.privacy.planning.statistics.statistics_blocks import Block
 
 PerPerson = Literal["mean", "records"]
 PER_PERSON: tuple[PerPerson, ...] = ("mean", "records")

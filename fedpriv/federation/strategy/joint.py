@@ -29,7 +29,7 @@ from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.learning.clipping.norms import SMALLEST_CLIP, require_clip
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
 from fedpriv.learning.erm.minimise import minimise
-from fedpriv.privacy.planning.objective import linear_reach
+from fedpriv.privacy.planning.objective.objective import linear_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
-    from fedpriv.privacy.planning.objective import ObjectiveNoise
+    from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.secagg import FixedPoint
 

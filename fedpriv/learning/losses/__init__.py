@@ -10,8 +10,8 @@ A record's loss is f(θ; x, y) = ℓ(⟨θ, x⟩, y), so its gradient is ``slope
 - ``one_sided``: whether a record's slope keeps its sign, which saves objective perturbation noise.
 
 A theorem about minimisers asks for some of these, and its own function refuses a loss without them
-(`fedpriv.learning.erm.problem`, `fedpriv.privacy.planning.objective_rules`). The constants have no
-default: a new loss must say what it can promise.
+(`fedpriv.learning.erm.problem`, `fedpriv.privacy.planning.objective.objective_rules`). The
+constants have no default: a new loss must say what it can promise.
 
 Methods are elementwise over tensors of any shape, keep the dtype of the score, and neither overflow
 nor lose accuracy for large scores. Classification labels are -1 and +1.

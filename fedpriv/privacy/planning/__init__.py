@@ -2,8 +2,8 @@
 
 Start with `plan`: sampling, noise and events of a run in one frozen object. `calibration` finds the
 noise and proves it by accounting; `filters` is for noise that is chosen on the way. The planners,
-`gradient`, `output`, `objective`, `objective_fit`, `single` and `shares`, are told how far one
-record moves a sum: that is known where the sum is computed, in `fedpriv.federation.queries.bounds`.
-`tuning` makes one release of many runs, each planned by one of them; `trials` says what one costs.
-One file per theorem, and so a few more than elsewhere.
+`gradient`, `output`, `single`, `shares` and those in `objective` and `statistics`, are told how far
+one record moves a sum: that is known where the sum is computed, in
+`fedpriv.federation.queries.bounds`. `tuning` makes one release of many runs. One file per theorem,
+and so a few more than elsewhere.
 """

@@ -34,8 +34,8 @@ from fedpriv.privacy.mechanisms.selection import (
     Selection,
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare, SharedNoise
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
-from fedpriv.privacy.planning.objective_fit import ObjectiveFitMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective_fit import ObjectiveFitMechanism
 from fedpriv.privacy.planning.plan import Plan, sampled
 
 if TYPE_CHECKING:

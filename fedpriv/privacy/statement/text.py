@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
-from fedpriv.privacy.planning.objective_fit import ObjectiveFitMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective_fit import ObjectiveFitMechanism
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import SIMULATED, units_of
 from fedpriv.privacy.unit import Unit, neighbours_in_words, sizes_are_public

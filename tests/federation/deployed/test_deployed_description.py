@@ -14,8 +14,8 @@ from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries.kinds import StatisticsQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
-from fedpriv.privacy.planning.statistics_blocks import Block
-from fedpriv.privacy.planning.statistics_design import Design, weigh
+from fedpriv.privacy.planning.statistics.statistics_blocks import Block
+from fedpriv.privacy.planning.statistics.statistics_design import Design, weigh
 from fedpriv.secagg import FixedPoint
 from tests.federation.deployed.deployments import FOUR, NAMES, SIZES, Deployment
 

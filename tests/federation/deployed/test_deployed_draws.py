@@ -22,7 +22,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent, PureEvent
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms.shares import NoiseShare
-from fedpriv.privacy.planning.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.secagg import FixedPoint
 from tests.federation.deployed.deployments import SCHEMA, SIZES, Deployment

@@ -546,6 +546,7 @@ def test_everything_in_the_state_directory_is_for_its_owner_alone(clear: Deploym
         allowed = 0o700 if path.is_dir() else 0o600
         assert stat.S_IMODE(path.stat().st_mode) == allowed, path
     names = ["answers", "heard", "ledger", "lock", "noised", "planned", "roster.toml", "seats"]
+    names += ["shown"]
     assert sorted(path.name for path in state.iterdir()) == names
 
 

@@ -25,9 +25,9 @@ from fedpriv.federation.deployed.statements.verifying import verify
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.protocol.errands import Attest, Attested, HandOver
 from fedpriv.federation.strategy.joint import HESSIANS_SEEN
-from fedpriv.privacy.planning.objective import ObjectiveNoise
-from fedpriv.privacy.planning.objective_fit import objective_fit
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective_fit import objective_fit
+from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem
 from fedpriv.privacy.statement.facts import RunFacts, TrustModel
 from fedpriv.privacy.statement.signed import sign_as_server
 from fedpriv.privacy.statement.statement import warnings_of

@@ -58,9 +58,9 @@ from fedpriv.privacy.events import (
 from fedpriv.privacy.ledger import LedgerMismatch
 from fedpriv.privacy.mechanisms.laws import LAWS
 from fedpriv.privacy.mechanisms.shares import NoiseShare
-from fedpriv.privacy.planning.objective import OBJECTIVE_LAWS, ObjectiveNoise
-from fedpriv.privacy.planning.statistics_blocks import Block
-from fedpriv.privacy.planning.statistics_design import Design
+from fedpriv.privacy.planning.objective.objective import OBJECTIVE_LAWS, ObjectiveNoise
+from fedpriv.privacy.planning.statistics.statistics_blocks import Block
+from fedpriv.privacy.planning.statistics.statistics_design import Design
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import linear_task

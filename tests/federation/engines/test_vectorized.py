@@ -23,7 +23,7 @@ from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Softmax
 from fedpriv.learning.models import LinearModel, MlpModel
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent, PureEvent
-from fedpriv.privacy.planning.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import linear_task, party_data, random_data, streams
 from tests.statistical import assert_counts_follow

@@ -33,7 +33,7 @@ from fedpriv.learning.erm.solver import solve
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Loss, Squared
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
-from fedpriv.privacy.planning.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
 from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import build, linear_task, party_data, random_data, streams, train
 

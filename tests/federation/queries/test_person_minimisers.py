@@ -36,8 +36,8 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
-from fedpriv.privacy.planning.objective_rules import ObjectiveProblem, gaussian_rule
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem, gaussian_rule
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint

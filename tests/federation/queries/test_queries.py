@@ -17,7 +17,7 @@ from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import ApproximateEvent, GaussianEvent, PureEvent, SkellamEvent
 from fedpriv.privacy.mechanisms.shares import NoiseShare
-from fedpriv.privacy.planning.objective import ObjectiveNoise
+from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
 from fedpriv.secagg import FixedPoint
 
 GRID = FixedPoint(step=2.0**-20)

@@ -21,8 +21,8 @@ from fedpriv.federation.queries.statistics import columns_digest
 from fedpriv.federation.table_task import TableTask, table_task
 from fedpriv.federation.task import PersonBounds
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning.statistics_blocks import Block
-from fedpriv.privacy.planning.statistics_design import Design, weigh
+from fedpriv.privacy.planning.statistics.statistics_blocks import Block
+from fedpriv.privacy.planning.statistics.statistics_design import Design, weigh
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint

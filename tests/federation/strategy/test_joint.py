@@ -20,7 +20,7 @@ from fedpriv.learning.erm.solver import solve
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Loss, Squared
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from fedpriv.privacy.randomness import RandomStream
 from tests.federation.worlds import build, linear_task, party_data, random_data, streams, train
 

@@ -21,7 +21,7 @@ from fedpriv.privacy.mechanisms import (
     UnsoundLaplaceMechanism,
 )
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from fedpriv.privacy.planning.written_plan import events_of, least_rate_of, require_written
 from fedpriv.privacy.schedules.growing import GrowingPlan
 from tests.federation.deployed.statement_scenes import gaussian_plan, shares_plan

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import fedpriv.simulations.experiment.data
+import fedpriv.simulations.experiment.records.data
 from fedpriv.audit.gaussian_shift import shift_lower_bound
 from fedpriv.federation.party.answers import Holdings
 from fedpriv.privacy.mechanisms import GaussianMechanism
-from fedpriv.privacy.planning.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from fedpriv.simulations.audit.adversaries import adversary
 from fedpriv.simulations.audit.audit import audit_experiment
 from fedpriv.simulations.audit.repetition import Dice, Side
@@ -71,7 +71,7 @@ def test_a_split_by_place_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     wanted = study(ADD_REMOVE, {"data": {"test_fraction": 0.3}})
-    monkeypatch.setattr(fedpriv.simulations.experiment.data, "hold_out", by_place)
+    monkeypatch.setattr(fedpriv.simulations.experiment.records.data, "hold_out", by_place)
     found = audit_experiment(wanted, runs=RUNS, confidence=CONFIDENCE)
     assert not found.passed
     assert found.mu > 3 * found.claimed.limit
@@ -80,7 +80,7 @@ def test_a_split_by_place_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_counted_sizes_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without statistics: public facts of neighbours differ."""
     monkeypatch.setattr(
-        fedpriv.simulations.experiment.data,
+        fedpriv.simulations.experiment.records.data,
         "_declared",
         lambda _section, _parties, counted: counted,
     )

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedpriv.data.tables.columns import ColumnFacts
-from fedpriv.privacy.planning.statistics_blocks import Block
-from fedpriv.privacy.planning.statistics_design import Design
+from fedpriv.privacy.planning.statistics.statistics_blocks import Block
+from fedpriv.privacy.planning.statistics.statistics_design import Design
 from fedpriv.simulations.describe.crossed import two_way
 from fedpriv.simulations.describe.numbers import mean_and_variance, to_simplex
 from fedpriv.simulations.describe.released import Noisy, Released

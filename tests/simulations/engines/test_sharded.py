@@ -15,8 +15,8 @@ from fedpriv.federation.engines import chunks
 from fedpriv.federation.engines.shard import parts
 from fedpriv.federation.engines.sharded import ShardedFederation
 from fedpriv.simulations.engines import sharded
-from fedpriv.simulations.experiment import stores
 from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.experiment.records import stores
 from fedpriv.simulations.run.prepare import build_federation, prepare
 from tests.federation.engines.workforces import Workers
 from tests.federation.worlds import linear_task, random_data

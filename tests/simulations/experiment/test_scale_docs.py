@@ -12,7 +12,7 @@ import numpy as np
 from fedpriv._toml import to_toml
 from fedpriv.simulations.engines import sharded
 from tests.federation.engines.workforces import Workers
-from tests.simulations.experiment.test_sharding import table
+from tests.simulations.experiment.records.test_sharding import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -69,12 +69,16 @@ class Browser:
         return found
 
     def requested(self) -> list[str]:
-        """The addresses that pages asked for since the last look."""
+        """The addresses that pages asked for since the last look.
+
+        The browser's own start page may still be loading by then, and does not count.
+        """
         events = (json.loads(entry["message"])["message"] for entry in self.log("performance"))
+        sent = (e["params"] for e in events if e["method"] == "Network.requestWillBeSent")
         return [
-            str(event["params"]["request"]["url"])
-            for event in events
-            if event["method"] == "Network.requestWillBeSent"
+            str(request["request"]["url"])
+            for request in sent
+            if not str(request["documentURL"]).startswith("chrome://")
         ]
 
     def close(self) -> None:

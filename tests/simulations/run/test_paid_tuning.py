@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedpriv.privacy.ledger import Kind, Ledger
-from fedpriv.privacy.planning.tuning import TuningPlan
+from fedpriv.privacy.planning.tuning.tuning import TuningPlan
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.simulations.experiment.file import read_experiment

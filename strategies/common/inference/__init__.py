@@ -1,0 +1,1 @@
+"""Strategies of `fedpriv fit`: what is released for linear and for logistic regression."""

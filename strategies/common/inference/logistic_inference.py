@@ -1,0 +1,219 @@
+"""Logistic inference: objective perturbation, and the noisy Hessian at the point that it finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import expm1
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from fedpriv.federation.queries.bounds import finest_grid, grid_of
+from fedpriv.federation.queries.hessian import hessian_sensitivity
+from fedpriv.federation.queries.kinds import HessianQuery
+from fedpriv.federation.strategy.joint import (
+    HESSIANS_SEEN,
+    JointStrategy,
+    certain_joint_tolerance,
+)
+from fedpriv.inference.logistic import logistic_estimate
+from fedpriv.inference.noisy_matrix import NoisyMatrix
+from fedpriv.learning import moments
+from fedpriv.privacy.planning.objective.objective_fit import (
+    HESSIAN_SHARE,
+    ObjectiveFitMechanism,
+    objective_fit,
+    with_hessian,
+)
+from fedpriv.strategies.common.averaging import FitOptions, on_grid
+from fedpriv.strategies.common.building import Share  # noqa: TC001 - pydantic
+from fedpriv.strategies.common.inference.linear_inference import NAME, fine_step, require_everybody
+from fedpriv.strategies.common.plans.sharing import noisy_sum
+from fedpriv.strategies.objective_perturbation import joint_terms, objective_noise, plan_objective
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedpriv.federation.federation import Sum
+    from fedpriv.federation.queries.kinds import Query
+    from fedpriv.federation.strategy.base import Run
+    from fedpriv.federation.task import Task
+    from fedpriv.inference.coding import Coding
+    from fedpriv.inference.estimate import Estimate
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.strategies.common.building import Setup
+
+    Vector = NDArray[np.float64]
+
+
+class InferenceOptions(FitOptions):
+    """Options of inference; they are for the logistic loss, and the squared one needs none.
+
+    Attributes:
+        regulariser: λ of the "model", or the one of `auto_regulariser`. Estimates have it taken
+            back: it is there for privacy, and for the solver, alone.
+        solver_share: What pays for an inexact minimiser, of the squared μ.
+        hessian_share: What pays for the Hessian, of the squared μ.
+    """
+
+    regulariser: Literal["auto", "model"] = "auto"
+    solver_share: Share = 0.05
+    hessian_share: Share = HESSIAN_SHARE
+
+
+class LogisticInference(JointStrategy):
+    """Many exchanges, one release: a perturbed minimiser, and the noisy Hessian there."""
+
+    name: ClassVar[str] = NAME
+    server_also_sees: ClassVar[str] = HESSIANS_SEEN
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        plan: Plan | None,
+        adjacency: Adjacency,
+        tolerance: float,
+        run: Run,
+    ) -> None:
+        self.width = task.dimension + moments.width(task.dimension)
+        super().__init__(task=task, plan=plan, adjacency=adjacency, tolerance=tolerance, run=run)
+        mechanism = None if plan is None else plan.mechanisms[0]
+        if mechanism is not None and not isinstance(mechanism, ObjectiveFitMechanism):
+            raise ValueError(
+                f"plan must be that of a fit with its Hessian, got {mechanism.name!r}."
+            )
+        self._mechanism = mechanism
+        self._step = None if plan is None else plan.step
+        self._found: Vector | None = None
+        self._released = np.zeros(self.width)
+
+    def estimate(self, coding: Coding) -> Estimate:
+        """What was released says about the coefficients: post-processing."""
+        d, mechanism = self.task.dimension, self._mechanism
+        hessian = NoisyMatrix.released(
+            moments.symmetric(self._released[d:]),
+            stddev=0.0 if mechanism is None else mechanism.hessian.stddev,
+        )
+        extra = 0.0 if mechanism is None else mechanism.extra_regulariser
+        return logistic_estimate(
+            self._released[:d],
+            coding.known(hessian).take(coding.kept),
+            ridge=self.task.records * (self.task.regulariser + extra),
+            linear_stddev=0.0 if mechanism is None else mechanism.linear.noise_stddev,
+            output_stddev=0.0 if mechanism is None else mechanism.output.noise_stddev,
+            coding=coding.levels,
+        )
+
+    def _query(self) -> Query:
+        if self._found is None:
+            return super()._query()
+        task = self.task
+        most = self._headroom * task.records * task.feature_bound**2 * moments.SLACK / 4
+        return HessianQuery(
+            run=self._run.name,
+            round=self._round,
+            grid=finest_grid(bound=most)
+            if self._mechanism is None
+            else grid_of(step=_step(task), bound=most, parties=task.parties),
+            event=self._event(),
+            theta=self._found,
+            exchange=0 if self._fit is None else self._fit.exchanges,
+            headroom=self._headroom,
+        )
+
+    def _release(self, answer: Sum) -> Vector | None:
+        if self._found is None:
+            self._found = super()._release(answer)  # the Hessian is still to come
+            return None
+        require_everybody(self.task, answer)
+        noise = None if self._mechanism is None else self._mechanism.hessian
+        hessian = noisy_sum(noise, answer.total, step=answer.step, stream=self._random)
+        found, self._found = self._found, None
+        return np.concatenate([found, hessian])
+
+    def _begin(self) -> tuple[Vector, float]:
+        """Draw b. If the fit is begun anew after a crash, so is b: nothing of it was released."""
+        self._random = self._stream()
+        if self._mechanism is None:
+            return np.zeros(self.task.dimension), 0.0
+        b = self._mechanism.draw_linear((self.task.dimension,), self._random)
+        return b, self._mechanism.extra_regulariser
+
+    def _end(self, theta: Vector) -> Vector:
+        if self._mechanism is None or self._step is None:
+            return theta
+        total = on_grid(theta, step=self._step)
+        return self._mechanism.release(total, step=self._step, stream=self._random)
+
+    def _update(self, release: Vector) -> None:
+        self._released = np.array(release)
+        super()._update(self._released[: self.task.dimension].copy())
+
+    def _state(self) -> dict[str, Any]:
+        return {"released": self._released}
+
+    def _set_state(self, state: dict[str, Any]) -> None:
+        self._released = np.array(state["released"])
+        self._found = None
+
+
+def plan_logistic(setup: Setup, options: InferenceOptions) -> LogisticInference:
+    """The strategy, planned within its budget; without noise it is maximum likelihood, nearly."""
+    task, adjacency = setup.task, setup.adjacency
+    if setup.noise_free:
+        certain = certain_joint_tolerance(task, adjacency=adjacency)
+        return LogisticInference(
+            task=task,
+            plan=None,
+            adjacency=adjacency,
+            tolerance=options.gradient_norm(task, certain=certain),
+            run=setup.run,
+        )
+    if options.regulariser == "auto":
+        task = replace(task, regulariser=auto_regulariser(task, setup.budget.epsilon))
+        setup = replace(setup, task=task)
+    noise = objective_noise(setup, law="auto", solver_share=options.solver_share)
+    beside = with_hessian(noise, share=options.hessian_share)
+    problem, step = joint_terms(task, beside, options, finest=True)
+    mechanism = objective_fit(
+        noise,
+        problem,
+        step=step,
+        sensitivity=hessian_sensitivity(task, adjacency=adjacency, step=_step(task)),
+        share=options.hessian_share,
+    )
+    plan = plan_objective(
+        setup,
+        mechanism=mechanism,
+        step=step,
+        strategy=NAME,
+        query="sums of exact gradients, until the joint minimiser is found, and of Hessians there",
+        released="the minimiser of the perturbed objective of all records, and the noisy Hessian",
+    )
+    return LogisticInference(
+        task=task,
+        plan=replace(plan, dimension=task.dimension + moments.width(task.dimension)),
+        adjacency=adjacency,
+        tolerance=problem.tolerance,
+        run=setup.run,
+    )
+
+
+def auto_regulariser(task: Task, epsilon: float) -> float:
+    """λ for which the Jacobian costs a tenth of ε, and at least c/(200d).
+
+    d features that share the norm B alike have a curvature of about c/(4d) each, c being the
+    largest of a record: the second term pulls estimates by some hundredths, which are taken back.
+    With less, a minimiser of many records is certified so poorly that hiding the solver takes more
+    noise than hiding the records. With a tenfold pull, what the correction neglects shows in the
+    coverage of intervals.
+    """
+    for_privacy = task.curvature / (task.records * expm1(epsilon / 10))
+    return max(for_privacy, task.curvature / (200 * task.dimension))
+
+
+def _step(task: Task) -> float:
+    """The grid of a sum of Hessians."""
+    return fine_step(task.feature_bound**2 / 4, moments.width(task.dimension))
