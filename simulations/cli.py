@@ -19,6 +19,7 @@ from fedpriv.simulations.commands import (
     attack,
     audit,
     compare,
+    dashboard,
     data,
     describe,
     doctor,
@@ -63,6 +64,7 @@ describe.register(app)
 data.register(app)
 predict.register(app)
 report.register(app)
+dashboard.register(app)
 listing.register(app)
 ledger.register(app)
 deploy.register(app)

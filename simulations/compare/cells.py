@@ -26,7 +26,7 @@ from fedpriv.simulations.experiment.catalogue import EXACT, FRAME, inheriting, s
 from fedpriv.simulations.experiment.compare_section import EntrySection, at_budget
 from fedpriv.simulations.experiment.sections import StrategySection
 from fedpriv.simulations.refusals import refusals
-from fedpriv.simulations.run.files import read_json, write_json
+from fedpriv.simulations.run.files import CELLS, read_json, write_json
 from fedpriv.simulations.safe_path import safe_children
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ class Cell:
         named = (self.experiment.strategy.title, *map(str, self.point.values()))
         label = "-".join("".join(c if c.isalnum() else "-" for c in name) for name in named)
         return f"{label}-{self.experiment.config_hash[:16]}"
+
+    def file(self, directory: Path) -> Path:
+        """Where a comparison in this directory keeps its result."""
+        return directory / CELLS / f"{self.key}.json"
 
     @property
     def setting(self) -> tuple[str, float, int | None, str]:
@@ -171,9 +175,8 @@ def compute(
     In processes of their own if there are to be several workers. Every setting is first built, and
     refused with its reason if it cannot be, before any is run.
     """
-    folder = directory / "cells"
-    folder.mkdir(parents=True, exist_ok=True)
-    missing = [cell for cell in todo if not (folder / f"{cell.key}.json").exists()]
+    (directory / CELLS).mkdir(parents=True, exist_ok=True)
+    missing = [cell for cell in todo if not cell.file(directory).exists()]
     done = len(todo) - len(missing)
     if not missing:
         return True
@@ -181,7 +184,7 @@ def compute(
 
     def keep(cell: Cell, result: dict[str, Any]) -> None:
         nonlocal done
-        write_json(folder / f"{cell.key}.json", result)
+        write_json(cell.file(directory), result)
         done += 1
         on_cell(cell, done)
 
@@ -232,7 +235,7 @@ def collect(todo: Sequence[Cell], directory: Path) -> list[Row]:
     groups: dict[tuple[str, float, int | None, str], list[dict[str, Any]]] = {}
     at: dict[tuple[str, float, int | None, str], Point] = {}
     for cell in todo:
-        result = read_json(directory / "cells" / f"{cell.key}.json")
+        result = read_json(cell.file(directory))
         groups.setdefault(cell.setting, []).append(result)
         at[cell.setting] = cell.point
     labels = list(dict.fromkeys(cell.experiment.strategy.title for cell in todo))

@@ -21,6 +21,7 @@ from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.figures import new_figure
 from fedpriv.simulations.report.files import PAGE, leave_report
 from fedpriv.simulations.run.files import new_directory
+from fedpriv.simulations.run.progress import ProgressFile, forget_progress
 from fedpriv.simulations.signals import interruptible
 
 if TYPE_CHECKING:
@@ -126,12 +127,20 @@ def carry_out(
 ) -> Comparison | None:
     """Compute what is missing, and write the report; None if Ctrl-C stopped it, to be resumed."""
     todo, count = cells(study), workers or processors()
+    there = sum(cell.file(directory).exists() for cell in todo)
+    progress = ProgressFile(directory, unit="runs", done=there, total=len(todo))
+
+    def watch(cell: Cell, done: int) -> None:
+        progress.note(done)
+        on_cell(cell, done)
+
     with interruptible() as stop:
-        if not compute(todo, directory, workers=count, on_cell=on_cell, stop=stop):
+        if not compute(todo, directory, workers=count, on_cell=watch, stop=stop):
             return None
     comparison = _collected(study, directory)
     write_report(directory, comparison.rows, study, comparison.findings)
     leave_report(directory, simulated=True)
+    forget_progress(directory)
     return comparison
 
 
@@ -144,7 +153,7 @@ def read_comparison(directory: Path) -> Comparison:
     if not (directory / "config.toml").exists():
         raise ValueError(f"{str(directory)!r}: no comparison was started there.")
     study = read_experiment(directory / "config.toml")
-    missing = [c for c in cells(study) if not (directory / "cells" / f"{c.key}.json").exists()]
+    missing = [c for c in cells(study) if not c.file(directory).exists()]
     if missing:
         raise ValueError(
             f"{str(directory)!r}: {len(missing)} runs of the comparison are still to be computed. "

@@ -12,7 +12,7 @@ from fedpriv.simulations.report.details import AUDIT
 from fedpriv.simulations.report.machine import MACHINE, machine
 from fedpriv.simulations.report.of_runs import runs_document
 from fedpriv.simulations.report.results import RunFiles
-from fedpriv.simulations.run.files import read_json, write_json
+from fedpriv.simulations.run.files import CELLS, read_json, write_json
 from fedpriv.simulations.run.outcome import FILES, REPORT, sift
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def read_document(results: Sequence[Path]) -> Document:
     Raises:
         ValueError: Something is missing, or does not go on one page.
     """
-    compared = [path for path in results if (path / "cells").is_dir()]
+    compared = [path for path in results if (path / CELLS).is_dir()]
     if not compared:
         for path in results:
             if not (path / "result.json").exists():

@@ -5,6 +5,7 @@ directory itself. Beside them, for the owner alone:
 
 private/run.json         identity of the run: its id, config hash, whether it is real
 private/checkpoint.npz   the state to go on from; gone when the run is complete
+private/progress.json    how far it has come, while it goes on
 private/costs.json       seconds, bytes and exchanges, which depend on the records
 private/loading.json     rows dropped, values filled or moved to their bounds, in reading a table
 private/failure.txt      why there is no result
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 RESULTS = Path("results")
 PRIVATE = "private"
+CELLS = "cells"  # of a comparison: its runs' results
 _STATE = "state"
 _COSTS = "costs.json"
 

@@ -56,6 +56,7 @@ from fedpriv.simulations.run.prepare import (
     serving,
     train,
 )
+from fedpriv.simulations.run.progress import ProgressFile, forget_progress
 from fedpriv.simulations.run.release_rules import require_releasable
 from fedpriv.simulations.run.statements import write_statement
 from fedpriv.simulations.run.streams import streams
@@ -247,12 +248,16 @@ def carry_on(
     # A real release saves every round: its ledger waits for the disk anyway.
     pause = 0.0 if identity.release else prepared.experiment.run.checkpoint_seconds
     saved, last = perf_counter(), strategy.round
+    progress = ProgressFile(directory, unit="rounds", done=record.made, total=rounds)
 
     def watch(query: Query, answer: Sum) -> bool:
         nonlocal saved, last
         if (told := record.add(query, answer)) is not None:
             on_round(record, told)
         stopping = stop()
+        if told is not None:
+            facts = {"epsilon": told.epsilon, "accuracy": told.accuracy, "loss": told.loss}
+            progress.note(told.round, total=strategy.rounds, now=stopping, **facts)
         # Only what has been released can be taken up again; a joint fit starts anew.
         if strategy.round > last and (stopping or perf_counter() - saved >= pause):
             rows, head = (None, None) if real is None else mark_of(real)
@@ -337,6 +342,7 @@ def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
 def _tidy(session: Session) -> None:
     """Forget what a finished run needs no more, and leave its page, unless that was done before."""
     (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
+    forget_progress(session.directory)
     forget_secret(session.directory)
     if not session.prepared.experiment.describing:
         from fedpriv.simulations.report.files import NUMBERS, leave_report  # slow to import

@@ -75,33 +75,14 @@ def recover(
 def _shown(folder: ServerFolder | PartyFolder, *, as_json: bool) -> Status:
     """How a member is, which was printed."""
     from fedpriv.simulations.deploy.health.status import member_status
+    from fedpriv.simulations.deploy.health.status_facts import facts, tolerance
 
-    found, tolerance = member_status(folder), _tolerance(folder)
+    found, tolerated = member_status(folder), tolerance(folder)
     if as_json:
-        print_json({**_facts(found), **tolerance})
+        print_json({**facts(found), **tolerated})
     else:
-        _print_status(found, tolerance)
+        _print_status(found, tolerated)
     return found
-
-
-def _facts(found: Status) -> dict[str, Any]:
-    """A status as JSON; the worker's heartbeat with its age."""
-    facts = asdict(found)
-    facts["runs"] = [{**asdict(run), "finished": run.finished} for run in found.runs]
-    for name, beat in (("worker", found.worker), ("server", found.server)):
-        if beat is not None:
-            facts[name]["age"] = round(time.time() - beat.time, 1)
-    return {**facts, "sound": found.sound}
-
-
-def _tolerance(folder: ServerFolder | PartyFolder) -> dict[str, Any]:
-    """What the masks tolerate; nothing before the roster is there, or if no sum would be safe."""
-    from fedpriv.simulations.deploy.thresholds import thresholds
-
-    try:
-        return {"thresholds": thresholds(folder)}
-    except (ValueError, OSError):
-        return {}
 
 
 def _print_status(found: Status, tolerance: dict[str, Any]) -> None:

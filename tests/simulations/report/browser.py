@@ -78,7 +78,7 @@ class Browser:
         return [
             str(request["request"]["url"])
             for request in sent
-            if not str(request["documentURL"]).startswith("chrome://")
+            if not str(request["documentURL"]).startswith(("chrome:", "chrome-untrusted:"))
         ]
 
     def close(self) -> None:
