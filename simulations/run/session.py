@@ -327,10 +327,13 @@ def _alone(session: Session) -> dict[str, Any]:
 
 
 def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
-    """The result comes last: it says that everything else is there. The page is made from it."""
+    """The result comes last: it says that everything else is there. The page is made from it.
+
+    A secret goes before: what it drew was released, and a finished run is not looked at again.
+    """
+    forget_secret(session.directory)
     write_json(session.directory / "result.json", result)
     (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
-    forget_secret(session.directory)
     if not session.prepared.experiment.describing:
         from fedpriv.simulations.report.files import leave_report  # who only asks need not wait
 

@@ -286,6 +286,26 @@ def test_a_release_that_was_committed_is_found_in_the_ledger(file: Path) -> None
     np.testing.assert_array_equal(model(begun), released)
 
 
+def test_a_crash_before_the_result_leaves_no_secret_behind(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finished run is not looked at again: whoever had its secret could take the noise off."""
+
+    def crash(path: Path, values: Any) -> None:
+        write_json(path, values)
+        if path.name == "result.json":
+            raise KeyboardInterrupt
+
+    write_json = session.write_json
+    begun = begin(file, "crashed")
+    monkeypatch.setattr(session, "write_json", crash)
+    with pytest.raises(KeyboardInterrupt):
+        carry_through(begun)
+    monkeypatch.undo()
+    assert carry_through(open_session(None, resume=begun.directory, release=True)) is not None
+    assert not (begun.directory / "private" / "draw.secret").exists()
+
+
 def test_a_simulation_repeats_to_the_bit_and_its_hash_knows_the_grid(file: Path) -> None:
     experiment = read_experiment(file)
     one, two = simulate(experiment), simulate(experiment)
