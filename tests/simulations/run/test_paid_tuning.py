@@ -18,6 +18,7 @@ from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run import outcome, session
+from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.launch import carry_through, open_session
 from fedpriv.simulations.run.ledgers import open_ledger
 from fedpriv.simulations.run.prepare import build_strategy, prepare
@@ -296,7 +297,6 @@ def test_a_crash_before_the_result_leaves_no_secret_behind(
         if path.name == "result.json":
             raise KeyboardInterrupt
 
-    write_json = session.write_json
     begun = begin(file, "crashed")
     monkeypatch.setattr(session, "write_json", crash)
     with pytest.raises(KeyboardInterrupt):
