@@ -13,7 +13,6 @@ import pytest
 
 from fedpriv._toml import to_toml
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.simulations.attack import membership
 from fedpriv.simulations.attack.attack import allowed, attack_experiment, in_words
 from fedpriv.simulations.attack.figures import save_figures
 from fedpriv.simulations.attack.inversion import STAGES, Inversion, invert
@@ -91,14 +90,13 @@ def test_models_with_a_record_and_without_are_trained_on_neighbours(
 ) -> None:
     """One step apart: exchanged where the number is public, else there by a coin of its own."""
     trained: list[tuple[int, ...]] = []
-    prepare_one = membership.prepare
 
     def watched(experiment: Any, **facts: Any) -> Any:
-        prepared = prepare_one(experiment, **facts)
+        prepared = prepare(experiment, **facts)
         trained.append(tuple(np.diff(prepared.data.offsets).tolist()))
         return prepared
 
-    monkeypatch.setattr(membership, "prepare", watched)
+    monkeypatch.setattr("fedpriv.simulations.attack.membership.prepare", watched)
     declared = {"data": {**STUDY["data"], "records": 4000}}
     private = {"privacy": {**STUDY["privacy"], "adjacency": adjacency.value}}
     own = {} if adjacency is Adjacency.REPLACE_ONE else declared
