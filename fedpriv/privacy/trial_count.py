@@ -10,7 +10,7 @@ such law: whoever keeps the best of K fixed ones pays for all K (Papernot and St
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, expm1, log
+from math import exp, expm1, inf, log
 from typing import TYPE_CHECKING
 
 from fedpriv._validate import require_above, require_open_unit
@@ -23,6 +23,7 @@ MOST_EXPECTED = 1000.0
 
 _ROUNDING = 1 + 1e-14  # many times what comparison of the mean with mpmath shows
 _LEAST_LOG_GAMMA = -30.0
+_LARGEST_POWER = 700.0
 _BYTES = 32  # of the uniform variable behind K: the law is within about 2^-256 of what is stated
 _DIGITS = 100
 
@@ -74,7 +75,8 @@ class TrialCount:
     @property
     def mean(self) -> float:
         """E K; rounded up."""
-        return _mean(self.eta, self.gamma) * _ROUNDING
+        grown = max(0.0, self.eta * log(self.gamma))  # an exponent, whose rounding γ^η multiplies
+        return _mean(self.eta, self.gamma) * (_ROUNDING + 2.0**-52 * grown)
 
     def draw(self, stream: RandomStream) -> int:
         """K, by inversion of its distribution in high precision.
@@ -103,6 +105,10 @@ def require_law(*, eta: float, gamma: float) -> None:
 
 
 def _mean(eta: float, gamma: float) -> float:
-    """E K, without the cancellation of 1 - γ^η."""
-    tail = log(1 / gamma) if eta == 0 else -expm1(eta * log(gamma)) / eta
+    """E K, without the cancellation of 1 - γ^η, and of ln(1/γ) where γ is near 1."""
+    spread = -log(gamma)
+    power = -eta * spread
+    if power > _LARGEST_POWER:  # of an η near -1 and a γ that is no choice of anybody's
+        return inf
+    tail = spread * (expm1(power) / power if power else 1.0)
     return (1 - gamma) / gamma / tail

@@ -99,7 +99,7 @@ def tuning_epsilon(*, mu: float, law: TrialCount, delta: float) -> float:
 
 def tuning_divergence(*, order: float, mu: float, law: TrialCount) -> float:
     """D_α by the Rényi form, with the best α̂."""
-    spread = log(1 / law.gamma)
+    spread = -log(law.gamma)
     helper = max(1.0, sqrt(2 * spread) / mu)
     moved = (helper - 1) * mu * mu / 2 + spread / helper
     total = order * mu * mu / 2 + (1 + law.eta) * moved + log(law.mean) / (order - 1)

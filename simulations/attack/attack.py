@@ -13,6 +13,7 @@ from fedpriv import __version__
 from fedpriv._validate import require_count
 from fedpriv.audit.membership import Roc
 from fedpriv.privacy.tradeoff import gaussian_tradeoff_curve, tradeoff_curve
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.attack.inversion import STAGES, Inversion, invert
 from fedpriv.simulations.attack.membership import Membership, infer_membership
 from fedpriv.simulations.audit.audit import require_auditable
@@ -47,8 +48,8 @@ class Attacks:
         delta: The same.
         unit: Of privacy.
         membership: What membership inference showed.
-        bound: The curve that the guarantee allows for one record; None for other units, whose
-            guarantee is about more than that and holds for a record as well.
+        bound: The curve that the guarantee allows for one record; None for other units, of which
+            a record more or less may be more than one step between neighbours.
         inversion: What gradient inversion showed, or why it was not tried.
     """
 
@@ -58,7 +59,7 @@ class Attacks:
     delta: float
     unit: str
     membership: Membership
-    bound: Roc
+    bound: Roc | None
     inversion: Inversion | str
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +77,7 @@ class Attacks:
                 "records": found.records,
                 "models": found.models,
                 "accuracy": found.accuracy,
-                "bound": _numbers(self.bound),
+                "bound": None if self.bound is None else _numbers(self.bound),
                 **{
                     f"{attack}, {_KINDS[kind]}": _numbers(curve)
                     for (kind, attack), curve in found.curves.items()
@@ -110,6 +111,11 @@ def attack_experiment(
     """
     require_count(records=records, models=models)
     require_auditable(checked(experiment), what="an attack")
+    if experiment.paid_tuning:
+        raise ValueError(
+            "an attack needs settings that are fixed, got tuning.on = 'private': attack the "
+            "strategy with the setting that the tuning chose."
+        )
     wanted = tuned(experiment)
     own = prepare(wanted)
     strategy = check(own)
@@ -125,7 +131,7 @@ def attack_experiment(
         membership=infer_membership(
             wanted, records=records, models=models, seed=seed, on_model=on_model
         ),
-        bound=allowed(plan),
+        bound=allowed(plan) if plan.unit is Unit.RECORD else None,
         inversion=invert(own, seed=seed),
     )
 
@@ -162,7 +168,8 @@ def in_words(found: Attacks) -> list[str]:
     ]
     for (kind, attack), curve in shown.curves.items():
         lines.append(_row(f"  {_ATTACKS[attack]}, {_KINDS[kind]}", curve))
-    lines.append(_row("  what the guarantee allows at most", found.bound))
+    if found.bound is not None:
+        lines.append(_row("  what the guarantee allows at most", found.bound))
     if isinstance(found.inversion, str):
         lines.append(f"{found.inversion}.")
         return lines

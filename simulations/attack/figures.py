@@ -52,15 +52,15 @@ def save_figures(found: Attacks, directory: Path) -> list[Path]:
 
 
 def _curves(axes: Axes, found: Attacks) -> None:
-    bound = found.bound
-    axes.fill_between(
-        bound.false_positives,
-        bound.true_positives,
-        1,
-        color="0.92",
-        label="ruled out by the guarantee",
-    )
-    axes.plot(bound.false_positives, bound.true_positives, color="0.4", lw=1)
+    if (bound := found.bound) is not None:
+        axes.fill_between(
+            bound.false_positives,
+            bound.true_positives,
+            1,
+            color="0.92",
+            label="ruled out by the guarantee",
+        )
+        axes.plot(bound.false_positives, bound.true_positives, color="0.4", lw=1)
     axes.plot([_LEAST / 10, 1], [_LEAST / 10, 1], color="0.7", lw=1, ls=":", label="guessing")
     for key, curve in found.membership.curves.items():
         color, dash, label = _STYLES[key]

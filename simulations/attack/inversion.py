@@ -78,7 +78,8 @@ def invert(own: Prepared, *, records: int = 4, seed: int = 0) -> Inversion | str
             steps = np.rint(clipped / query.grid.step).astype(np.int64)
             noisy = mechanism.release(steps, step=query.grid.step, stream=stream)
         for stage, seen in zip(STAGES, (raw, clipped, noisy, everybody), strict=True):
-            found[stage].append(read_record(seen, outputs=outputs))
+            # Adaptive clipping adds a count to the gradient.
+            found[stage].append(read_record(seen[: own.task.dimension], outputs=outputs))
     truth = np.asarray(train.X[chosen], dtype=np.float64)
     read = {stage: np.array(rows) for stage, rows in found.items()}
     return Inversion(

@@ -3,6 +3,11 @@
 A pool of the experiment's own records is drawn, and every model is trained on a random half of it
 by the strategy as it is. Members and others are then of one kind: what tells them apart is what
 the model kept of its own.
+
+What a guarantee says of one record is said of neighbours, so with and without it must be neighbours
+here. Under replace-one adjacency a half has a fixed size: who is not in it has another in its
+place. Under add-remove adjacency each record is in it by a coin of its own, at a party that was
+drawn before; with a fixed size there would be two steps from one to the other, not one.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import numpy as np
 import torch
 
 from fedpriv.audit.membership import Roc, lira_scores, roc
+from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.simulations.experiment.records.data import every_record
 from fedpriv.simulations.experiment.records.stand_in import StandIn
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
@@ -35,7 +41,8 @@ class Membership:
     """What two attacks show, without protection and with it.
 
     Attributes:
-        records: Members of every model, and as many others.
+        records: Members of every model, and as many others; under add-remove adjacency, in
+            the mean.
         models: Of each kind.
         curves: By protection and attack: ("none", "loss"), ("planned", "lira"), …
         accuracy: Of the models on their others, by protection; None for a regression.
@@ -59,7 +66,8 @@ def infer_membership(
     rng = np.random.default_rng(seed)
     pool = _pool(every_record(experiment), 2 * records, rng)
     size = len(pool.train) // 2
-    members = np.array([rng.permutation(len(pool.train)) < size for _ in range(models)])
+    exchanged = experiment.privacy.adjacency == Adjacency.REPLACE_ONE.value
+    members = np.array([_members(len(pool.train), rng, exchanged) for _ in range(models)])
     curves, accuracy = {}, {}
     for kind, wanted in (("none", _unprotected(experiment)), ("planned", experiment)):
         losses, right = [], []
@@ -77,6 +85,11 @@ def infer_membership(
         known_right = [each for each in right if each is not None]
         accuracy[kind] = float(np.mean(known_right)) if known_right else None
     return Membership(records=size, models=models, curves=curves, accuracy=accuracy)
+
+
+def _members(pool: int, rng: np.random.Generator, exchanged: bool) -> NDArray[np.bool_]:
+    """A random half: of a fixed size if records are exchanged, else by a coin for each."""
+    return rng.permutation(pool) < pool // 2 if exchanged else rng.random(pool) < 0.5
 
 
 def _unprotected(experiment: Experiment) -> Experiment:
@@ -110,8 +123,11 @@ def _losses(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Of every record of the pool: its loss under a model of the members, and if it is wrong."""
     train_on = pool.train.take(members)
-    parties = _parties(experiment, len(train_on))
-    dealt = rng.permutation(np.arange(len(train_on)) % parties)
+    parties = _parties(experiment, len(pool.train) // 2)
+    if experiment.privacy.adjacency == Adjacency.REPLACE_ONE.value:
+        dealt = rng.permutation(np.arange(len(train_on)) % parties)
+    else:
+        dealt = rng.permutation(np.arange(len(pool.train)) % parties)[members]
     hashed = experiment.data.partition == "hashed"
     dataset = replace(
         pool,

@@ -31,10 +31,10 @@ from fedpriv.federation.queries.kinds import (
     MomentsQuery,
     RiskGradientQuery,
 )
+from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.privacy.mechanisms import L2LaplaceMechanism, LaplaceMechanism
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
-from fedpriv.strategies.objective_perturbation import ObjectivePerturbation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ def adversary(first: Side, second: Side, *, model_only: bool = False) -> Adversa
     """The strongest that is known for a strategy; or the one who sees the model alone."""
     if model_only:
         return OfModel(first, second)
-    if isinstance(first.pristine, ObjectivePerturbation):
+    if perturbs_the_objective(first):
         return OfObjective(first, second)
     return OfReleases(first, second) if sums_are_released(first) else OfModel(first, second)
 
@@ -74,7 +74,17 @@ def sums_are_released(side: Side) -> bool:
     """Whether every release is a noisy sum, with noise that is fixed beforehand."""
     query, plan = side.first_query(), side.plan
     additive = isinstance(query, _SUMS) or (isinstance(query, ErmQuery) and query.objective is None)
-    return additive and 0 < len(plan.mechanisms) == plan.rounds
+    # The exchanges of a tuning are those of its trials, of which none is released.
+    shown = not side.pristine.concealed
+    return additive and shown and 0 < len(plan.mechanisms) == plan.rounds
+
+
+def perturbs_the_objective(side: Side) -> bool:
+    """Whether one minimiser of all records is released, of an objective with a random term."""
+    mechanisms = side.plan.mechanisms
+    return isinstance(side.pristine, JointStrategy) and isinstance(
+        mechanisms[0], ObjectiveMechanism
+    )
 
 
 class OfReleases:

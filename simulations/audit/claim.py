@@ -9,7 +9,8 @@ without anything being wrong. So what is measured is held against the curve, and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from math import hypot
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
@@ -25,6 +26,7 @@ from fedpriv.privacy.mechanisms import (
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.objective_profile import ObjectiveProfile, jacobian_cost
 from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
+from fedpriv.privacy.planning.objective.objective_fit import ObjectiveFitMechanism
 from fedpriv.privacy.tradeoff import tradeoff_curve
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.federation.task import Task
-    from fedpriv.privacy.mechanisms import Mechanism
     from fedpriv.privacy.planning.plan import Plan
 
 _BULK = np.linspace(0.02, 0.98, 97)  # false-alarm rates where enough runs lie to test a law
@@ -110,8 +111,7 @@ def _more(plan: Plan, task: Task) -> Iterator[tuple[float, float]]:
     if isinstance(mechanism, ObjectiveMechanism):
         profile = _profile(mechanism, task, plan)
         if profile is not None:
-            output = mechanism.output
-            beside = output.sensitivity / output.stddev if _is_gaussian(output) else 0.0
+            beside = _beside(mechanism)
             for share in _EPSILONS:
                 epsilon = float(share) * plan.epsilon
                 if (delta := profile.delta_beside(epsilon, mu=beside)) < 1:
@@ -126,8 +126,11 @@ def _more(plan: Plan, task: Task) -> Iterator[tuple[float, float]]:
             yield proved, delta
 
 
-def _is_gaussian(mechanism: Mechanism) -> TypeGuard[GaussianMechanism]:
-    return isinstance(mechanism, GaussianMechanism)
+def _beside(mechanism: ObjectiveMechanism) -> float:
+    """μ of the Gaussian noise on whatever is released with a minimiser, and on itself."""
+    hessian = mechanism.hessian if isinstance(mechanism, ObjectiveFitMechanism) else None
+    parts = (mechanism.output, hessian)
+    return hypot(*(p.sensitivity / p.stddev for p in parts if isinstance(p, GaussianMechanism)))
 
 
 def _profile(mechanism: ObjectiveMechanism, task: Task, plan: Plan) -> ObjectiveProfile | None:

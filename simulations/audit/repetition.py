@@ -10,8 +10,10 @@ repetition.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.strategy.base import Run
@@ -22,7 +24,6 @@ from fedpriv.simulations.run.prepare import check
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from fedpriv.federation.federation import Federation, Sum
@@ -138,7 +139,7 @@ class Side:
 
     def _summed(self, federation: Federation, query: Query) -> Sum:
         """The sum: once for a question, and once and for all if nothing in it changes."""
-        if hasattr(query, "theta") or query.sampling_rate < 1:
+        if _follows(query) or query.sampling_rate < 1:
             if self._latest is None or self._latest[0] is not query:
                 self._latest = query, federation.sum(query)
             return self._latest[1]
@@ -164,3 +165,8 @@ class Side:
             dropouts=dropouts(self.prepared) if leaving else None,
             apart=True,
         )
+
+
+def _follows(query: Query) -> bool:
+    """Whether a question follows from what was released before: it has a point, or several."""
+    return any(isinstance(getattr(query, each.name), np.ndarray) for each in fields(query))

@@ -14,6 +14,7 @@ from fedpriv.audit.canaries import ANGLES, LENGTHS, clipped_scenes, minimiser_sc
 from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.simulations.audit.adversaries import (
     noise_of,
+    perturbs_the_objective,
     risk_gradients,
     sums_are_released,
     unsampled,
@@ -21,8 +22,6 @@ from fedpriv.simulations.audit.adversaries import (
 from fedpriv.simulations.audit.neighbours import neighbours
 from fedpriv.simulations.audit.repetition import Dice, Side
 from fedpriv.simulations.run.prepare import check
-from fedpriv.strategies.objective_perturbation import ObjectivePerturbation
-from fedpriv.strategies.second_order import SecondOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +46,7 @@ def worst_neighbours(own: Prepared) -> Neighbours:
     strategy = check(own)
     if strategy is None or strategy.plan is None:
         raise ValueError(f"{own.info.name!r} makes no promise that could be audited.")
-    if own.info.convex_only and not isinstance(strategy, SecondOrder):
+    if own.info.minimises:
         return _worst_minimisers(own, joint=isinstance(strategy, JointStrategy))
     sampled = strategy.plan.least_rate < 1
     place = own.task.parties - 1 if sampled else 0
@@ -115,7 +114,7 @@ def exact_shift(pair: Neighbours) -> tuple[float, bool]:
         Side(prepared, dice=dice, name="search") for prepared in (pair.first, pair.second)
     )
     task, plan = first.pristine.task, first.plan
-    if isinstance(first.pristine, ObjectivePerturbation):  # at a minimiser, with some b
+    if perturbs_the_objective(first):  # at a minimiser, with some b
         at = risk_gradients(_model(second), task, first)
         return _apart(first, second, at) / plan.mechanisms[0].noise_stddev, True
     if isinstance(first.pristine, JointStrategy):  # with equal noise

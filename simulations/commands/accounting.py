@@ -108,8 +108,8 @@ def account(
     noise = _noise(noise_multiplier, schedule)
     releases = events(noise, rounds, sampling_rate, adjacency, mechanism.value)
     count = sum(n for _, n in releases)
-    if expected_trials is not None:
-        releases = tuning_releases(releases, TrialCount.with_mean(expected_trials, eta=eta))
+    if (law := _law(expected_trials, eta, mechanism, sampling_rate)) is not None:
+        releases = tuning_releases(releases, law)
     chosen = accountants.account(releases, delta=delta, accountant=accountant)
     reports = accountants.account_all(releases, delta=delta) if every else []
     if as_json:
@@ -168,7 +168,8 @@ def calibrate(
     from fedpriv.privacy.planning import calibration
     from fedpriv.privacy.planning.tuning.trials import calibrate_trials
 
-    if expected_trials is None:
+    law = _law(expected_trials, eta, mechanism, sampling_rate)
+    if law is None:
         calibrated = calibration.calibrate(
             epsilon=epsilon,
             delta=delta,
@@ -180,11 +181,9 @@ def calibrate(
             accountant=accountant,
         )
     else:
-        if mechanism is not Mechanism.GAUSSIAN or sampling_rate != 1:
-            raise ValueError("--expected-trials needs Gaussian noise on full batches.")
         calibrated = calibrate_trials(
             budget=Budget(epsilon=epsilon, delta=delta),
-            law=TrialCount.with_mean(expected_trials, eta=eta),
+            law=law,
             rounds=rounds,
             adjacency=adjacency,
             unit=unit,
@@ -241,6 +240,19 @@ def _read_schedule(path: Path) -> list[float]:
             f"schedule {str(path)!r} must be a JSON list of noise multipliers, one per round."
         )
     return values
+
+
+def _law(
+    expected: float | None, eta: float, mechanism: Mechanism, sampling_rate: float
+) -> TrialCount | None:
+    """Of the number of trials; None if there is no tuning."""
+    if expected is None:
+        if eta:
+            raise ValueError(f"--eta needs --expected-trials, got {eta:g} alone.")
+        return None
+    if mechanism is not Mechanism.GAUSSIAN or sampling_rate != 1:
+        raise ValueError("--expected-trials needs Gaussian noise on full batches.")
+    return TrialCount.with_mean(expected, eta=eta)
 
 
 def _trials(expected: float | None, eta: float) -> dict[str, float]:

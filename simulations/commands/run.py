@@ -92,6 +92,13 @@ def run(
             "that fits the run: a full budget, for people of whom nothing was ever released.",
         ),
     ] = False,
+    audit: Annotated[
+        Path | None,
+        typer.Option(
+            help="What `fedpriv audit` of this experiment wrote, for the statement and the page: a "
+            "lower bound on epsilon beside the one that is proved."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train one model as an experiment says; a simulation unless --release is given.
@@ -118,6 +125,7 @@ def run(
             release=release,
             ledger=ledger,
             new_ledger=new_ledger,
+            audit=audit,
         )
         require_learning(session.prepared.experiment)
         on_ray = session.prepared.experiment.run.engine == "ray"

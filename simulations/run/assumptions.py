@@ -126,7 +126,8 @@ def paid_sentence(plan: Plan, chosen: Mapping[str, Any]) -> str:
     return (
         f"on the private records themselves, paid for in the stated epsilon: {settings} is the "
         f"best, by its noisy score, of a random number of trials, each with one of "
-        f"{len(plan.trials)} settings, drawn with replacement, and each mu-GDP with mu = "
+        f"{len(plan.trials)} settings, declared beforehand and drawn with replacement, and each "
+        "mu-GDP with mu = "
         f"{rounded_up(best.base_mu, 6)}; their number is truncated negative binomial with eta = "
         f"{best.law.eta:g} and gamma = {best.law.gamma:.6g}, {best.law.mean:.4g} in the mean; "
         "neither that number nor anything of the other trials is published, and how long the run "

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedpriv.data.store.manifest import Manifest
 from fedpriv.data.tables.release_rules import require_releasable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fedpriv.data.tables.schema import Schema
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.prepare import Prepared
@@ -91,3 +91,14 @@ def experiment_digest(experiment: Experiment) -> str:
 def schema_digest(schema: Schema | None) -> str | None:
     """SHA-256 of what a schema says, not of how it is written; None for built-in data."""
     return None if schema is None else sha256(schema.model_dump_json().encode()).hexdigest()
+
+
+def records_digest(prepared: Prepared) -> str:
+    """SHA-256 of the records of a simulation."""
+    store = prepared.experiment.data.store
+    if store is not None:  # which has hashes of all of them
+        return Manifest.read(Path(store)).digest
+    digest, dataset = sha256(), prepared.data.dataset
+    for array in (dataset.train.X, dataset.train.y, dataset.test.X, dataset.test.y):
+        digest.update(array.data)
+    return digest.hexdigest()

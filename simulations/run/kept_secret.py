@@ -48,5 +48,5 @@ def secret_streams(directory: Path, purpose: str) -> Callable[[int], RandomStrea
 
 
 def forget_secret(directory: Path) -> None:
-    """Remove the secret of a run whose result is there."""
+    """Remove the secret of a run whose release was made: nothing is drawn any more."""
     (private(directory) / _FILE).unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from fedpriv.simulations.experiment.budgets import NO_RELEASE
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.public.tuning import tuned
 from fedpriv.simulations.run import ledgers, session
+from fedpriv.simulations.run.audited import keep_audit, read_audit
 from fedpriv.simulations.run.files import new_directory
 from fedpriv.simulations.run.prepare import check, prepare
 from fedpriv.simulations.run.release_rules import require_releasable
@@ -40,10 +41,12 @@ def open_session(
     release: bool = False,
     ledger: Path | None = None,
     new_ledger: bool = False,
+    audit: Path | None = None,
 ) -> Session:
     """A new run of ``experiment``, or the one in ``resume``; refused before a record is read.
 
-    A release needs a ledger that exists, or ``new_ledger``, and one that can pay for it.
+    A release needs a ledger that exists, or ``new_ledger``, and one that can pay for it. What an
+    ``audit`` of the same experiment found goes into its statement.
     """
     if resume is not None and out is not None:
         raise ValueError("--resume continues in its own directory: give no --out.")
@@ -52,6 +55,8 @@ def open_session(
             "--new-ledger is for the first --release on a data set, with --ledger PATH. A "
             "simulation spends nothing; a run that is resumed goes on with its own ledger."
         )
+    if resume is not None and audit is not None:
+        raise ValueError("--audit is for a new run: one that is resumed has what it began with.")
     if resume is not None and experiment is None:
         return session.reopen(resume, release=release, ledger=ledger)
     if experiment is None:
@@ -79,9 +84,12 @@ def open_session(
     plan = None if strategy is None else strategy.plan
     if release and ledger is not None and not new_ledger:
         ledgers.require_affordable(ledger, prepared.experiment, plan)
+    audited = None if audit is None else read_audit(audit, prepared, plan)
     directory = new_directory(prepared.experiment.name, prepared.experiment.config_hash, out=out)
     if new_ledger and ledger is not None:
         ledgers.make_ledger(ledger, prepared.experiment, plan).close()
+    if audited is not None:
+        keep_audit(directory, audited, release=release)
     return session.start(
         prepared, directory, strategy=strategy, source=source, release=release, ledger=ledger
     )

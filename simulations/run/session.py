@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._durable import replace_file
 from fedpriv._toml import read_toml, to_toml
 from fedpriv.data import read_schema
-from fedpriv.data.store.manifest import Manifest
 from fedpriv.federation.strategy.base import Run
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.describe.files import write_statistics
@@ -33,6 +31,7 @@ from fedpriv.simulations.run.history import Record
 from fedpriv.simulations.run.identity import (
     Identity,
     experiment_digest,
+    records_digest,
     require_read_by_the_rules,
     require_same_experiment,
     require_same_schema,
@@ -130,7 +129,7 @@ def start(
         ledger=None if ledger is None else str(ledger.resolve()),
         ledger_rows=rows,
         ledger_head=head,
-        data=None if release else _digest(prepared),
+        data=None if release else records_digest(prepared),
         schema=schema_digest(prepared.data.dataset.schema),
         experiment=experiment_digest(prepared.experiment),
     )
@@ -177,7 +176,7 @@ def reopen(
     require_same_schema(prepared.data.dataset.schema, identity, directory)
     if expected is not None and checked(expected).config_hash != identity.config_hash:
         raise ValueError(f"--resume {str(directory)!r}: this is a run of another experiment.")
-    if identity.data is not None and _digest(prepared) != identity.data:
+    if identity.data is not None and records_digest(prepared) != identity.data:
         raise ValueError(
             f"the records of {prepared.experiment.data.title!r} were changed since the run in "
             f"{str(directory)!r} started: start a new one."
@@ -333,7 +332,11 @@ def _alone(session: Session) -> dict[str, Any]:
 
 
 def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
-    """The result comes last: it says that everything else is there. The page is made from it."""
+    """The result comes last: it says that everything else is there. The page is made from it.
+
+    A secret goes before: what it drew was released, and a finished run is not looked at again.
+    """
+    forget_secret(session.directory)
     write_json(session.directory / "result.json", result)
     _tidy(session)
     return result
@@ -343,7 +346,6 @@ def _tidy(session: Session) -> None:
     """Forget what a finished run needs no more, and leave its page, unless that was done before."""
     (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
     forget_progress(session.directory)
-    forget_secret(session.directory)
     if not session.prepared.experiment.describing:
         from fedpriv.simulations.report.files import NUMBERS, leave_report  # slow to import
 
@@ -358,13 +360,3 @@ def _summary(result: dict[str, Any]) -> dict[str, Any]:
         "parties",
     )  # fmt: skip
     return {key: result[key] for key in keys}
-
-
-def _digest(prepared: Prepared) -> str:
-    store = prepared.experiment.data.store
-    if store is not None:  # which has hashes of all of them
-        return Manifest.read(Path(store)).digest
-    digest, dataset = sha256(), prepared.data.dataset
-    for array in (dataset.train.X, dataset.train.y, dataset.test.X, dataset.test.y):
-        digest.update(array.data)
-    return digest.hexdigest()

@@ -27,6 +27,7 @@ from fedpriv.simulations.run.assumptions import (
     paid_sentence,
     tuning_sentence,
 )
+from fedpriv.simulations.run.audited import audited_epsilon
 from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.ledgers import names_of
 from fedpriv.simulations.run.outcome import (
@@ -75,6 +76,7 @@ def write_statement(
         _write_nothing(directory, prepared, run)
         return
     facts = _facts(prepared, plan, run=run, simulated=ledger is None, made=made)
+    facts = replace(facts, audit_epsilon=audited_epsilon(directory))
     if chosen is not None:
         facts = replace(facts, tuning=paid_sentence(plan, chosen))
     statement = make_statement(

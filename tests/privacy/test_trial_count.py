@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import mpmath
@@ -10,6 +11,7 @@ import pytest
 
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.trial_count import TrialCount
+from fedpriv.privacy.tuning_profile import tuning_delta, tuning_divergence, tuning_epsilon
 from tests.statistical import assert_counts_follow
 
 LAWS = [(0.0, 0.0269), (0.0, 0.97), (1.0, 0.1), (-0.5, 0.02), (3.0, 0.3), (1e-9, 0.01)]
@@ -46,6 +48,28 @@ def test_the_mean_is_that_of_the_law_and_never_below_it(eta: float, gamma: float
             now *= (1 - mpmath.mpf(gamma)) * (count + mpmath.mpf(eta)) / (count + 1)
         mean = TrialCount(eta=eta, gamma=gamma).mean
         assert terms <= mean <= terms * (1 + mpmath.mpf(10) ** -13)
+
+
+@pytest.mark.parametrize("gamma", [1e-300, 0.999, 1 - 1e-8, 1 - 1e-12, 1 - 2.0**-53])
+@pytest.mark.parametrize("eta", [-0.9, -1e-17, 0.0, 1e-300, 1.0, 1e12])
+def test_a_mean_next_to_one_and_a_vast_one_are_not_below_the_law(eta: float, gamma: float) -> None:
+    """At γ = 1 - 1e-16 it was a half, where the law has more than one trial."""
+    with mpmath.workdps(60):
+        spread = -mpmath.log(gamma)
+        tail = spread if eta == 0 else -mpmath.expm1(-mpmath.mpf(eta) * spread) / eta
+        exact = (1 - mpmath.mpf(gamma)) / gamma / tail
+        mean = TrialCount(eta=eta, gamma=gamma).mean
+        assert exact <= mean
+        assert mean == math.inf or mean <= exact * (1 + mpmath.mpf(10) ** -12)
+
+
+def test_a_law_beyond_floats_has_an_infinite_price_and_no_error() -> None:
+    for eta in (-0.999, 0.0, 1e300):
+        law = TrialCount(eta=eta, gamma=5e-324)
+        assert law.mean == math.inf
+        assert tuning_epsilon(mu=1.0, law=law, delta=1e-6) == math.inf
+        assert tuning_delta(mu=1.0, law=law, epsilon=9.0) == 1.0
+        assert tuning_divergence(order=2.0, mu=1.0, law=law) == math.inf
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,10 @@ def _guarantee(statement: Statement) -> list[str]:
     if statement.zcdp_rho is not None:
         lines.append(f"rho-zCDP with rho = {rounded_up(statement.zcdp_rho, 6)}")
     if facts.audit_epsilon is not None:
-        lines.append(f"an audit of this implementation found epsilon >= {facts.audit_epsilon:g}")
+        lines.append(
+            f"measured: an audit of this implementation found epsilon >= {facts.audit_epsilon:g}, "
+            "with a confidence of 95 % or more; a lower bound, which proves a fault or nothing"
+        )
     return lines
 
 

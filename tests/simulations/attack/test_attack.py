@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 from fedpriv._toml import to_toml
-from fedpriv.simulations.attack.attack import allowed, attack_experiment
+from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.simulations.attack.attack import allowed, attack_experiment, in_words
+from fedpriv.simulations.attack.figures import save_figures
 from fedpriv.simulations.attack.inversion import STAGES, Inversion, invert
+from fedpriv.simulations.attack.membership import infer_membership
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.prepare import check, prepare
 
@@ -37,6 +40,7 @@ def test_digits_are_remembered_and_read_without_protection_and_not_with_it() -> 
     curves = found.membership.curves
     assert curves["none", "lira"].area > 0.68
     assert curves["none", "loss"].area > 0.56
+    assert found.bound is not None
     assert curves["none", "lira"].advantage > found.bound.advantage + 0.05
     for attack in ("loss", "lira"):
         assert curves["planned", attack].area < min(0.57, curves["none", attack].area - 0.02)
@@ -49,9 +53,16 @@ def test_digits_are_remembered_and_read_without_protection_and_not_with_it() -> 
     assert read.likeness["secure sum"].max() < 0.7
 
 
-@pytest.mark.parametrize("model", ["logistic", "huber-svm"])
-def test_a_gradient_of_a_table_is_read_as_well(model: str) -> None:
-    own = prepare(read_experiment({**STUDY, "model": {"name": model}}))
+ADAPTIVE = {"strategy": {"name": "adaptive-clipping", "rounds": 20}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"model": {"name": "logistic"}}, {"model": {"name": "huber-svm"}}, ADAPTIVE],
+    ids=["logistic", "huber-svm", "adaptive clipping"],
+)
+def test_a_gradient_of_a_table_is_read_as_well(change: dict[str, Any]) -> None:
+    own = prepare(read_experiment({**STUDY, **change}))
     read = invert(own, records=3)
     assert isinstance(read, Inversion)
     medians = [float(np.median(read.likeness[stage])) for stage in STAGES]
@@ -73,6 +84,45 @@ def test_the_bound_is_that_of_the_plan() -> None:
     assert allowed(strategy.plan).advantage == pytest.approx(erf(mu / sqrt(8)), abs=1e-3)
 
 
+@pytest.mark.parametrize("adjacency", list(Adjacency), ids=lambda each: each.value)
+def test_models_with_a_record_and_without_are_trained_on_neighbours(
+    adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One step apart: exchanged where the number is public, else there by a coin of its own."""
+    trained: list[tuple[int, ...]] = []
+
+    def watched(experiment: Any, **facts: Any) -> Any:
+        prepared = prepare(experiment, **facts)
+        trained.append(tuple(np.diff(prepared.data.offsets).tolist()))
+        return prepared
+
+    monkeypatch.setattr("fedpriv.simulations.attack.membership.prepare", watched)
+    declared = {"data": {**STUDY["data"], "records": 4000}}
+    private = {"privacy": {**STUDY["privacy"], "adjacency": adjacency.value}}
+    own = {} if adjacency is Adjacency.REPLACE_ONE else declared
+    study = {**STUDY, "strategy": {"name": "gradient-perturbation", "rounds": 1}, **private, **own}
+    infer_membership(read_experiment(study), records=40, models=4)
+    if adjacency is Adjacency.REPLACE_ONE:
+        assert {*trained} == {(10, 10, 10, 10)}
+    else:
+        assert len({sum(sizes) for sizes in trained}) > 2
+
+
+def test_no_bound_on_a_record_is_drawn_for_another_unit(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    study = {
+        **STUDY,
+        "strategy": {"name": "federated-averaging", "rounds": 1, "allow_swamped": True},
+        "data": {**STUDY["data"], "parties": 20, "records": 4000},
+        "privacy": {**STUDY["privacy"], "unit": "party", "adjacency": "add-remove"},
+    }
+    found = attack_experiment(read_experiment(study), records=40, models=4)
+    assert found.bound is None
+    assert found.to_dict()["membership"]["bound"] is None
+    assert not any("allows" in line for line in in_words(found))
+    assert len(save_figures(found, tmp_path)) == 2
+
+
 def test_the_command_writes_numbers_and_pictures(fedpriv: Command, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path, out = tmp_path / "study.toml", tmp_path / "out"
@@ -87,6 +137,12 @@ def test_the_command_writes_numbers_and_pictures(fedpriv: Command, tmp_path: Pat
     assert {
         f"{name}.{end}" for name in ("membership", "inversion") for end in ("png", "svg")
     } < names
+
+
+def test_a_tuning_is_refused_with_what_to_attack_instead() -> None:
+    tuning = {"tuning": {"on": "private", "grid": {"strategy.clip": [0.1, 1.0]}}}
+    with pytest.raises(ValueError, match="with the setting that the tuning chose"):
+        attack_experiment(read_experiment({**STUDY, **tuning}))
 
 
 def test_a_release_is_not_attacked(fedpriv: Command, tmp_path: Path) -> None:

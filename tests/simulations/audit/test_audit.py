@@ -13,6 +13,7 @@ import pytest
 
 from fedpriv.simulations.audit.audit import audit_experiment
 from fedpriv.simulations.audit.claim import claim_of
+from fedpriv.simulations.audit.repetition import Dice, Side
 from fedpriv.simulations.audit.result import in_words
 from fedpriv.simulations.audit.search import exact_shift, worst_neighbours
 from fedpriv.simulations.run.prepare import check, prepare
@@ -28,6 +29,15 @@ PARTIES: dict[str, dict[str, Any]] = {
     "data": {"parties": 20, "records": 4000},
     "privacy": {"unit": "party", "adjacency": "add-remove"},
 }
+TUNED: dict[str, dict[str, Any]] = {
+    "tuning": {
+        "on": "private",
+        "score": "loss",
+        "expected_trials": 2,
+        "grid": {"strategy.clip": [0.1, 0.5]},
+    }
+}
+INFERENCE: dict[str, dict[str, Any]] = {"strategy": {"name": "inference"}}
 SHARES = {"privacy": {"noise_at": "parties"}}
 PURE = {"privacy": {"delta": 0.0}}
 LOCAL = {"run": {"engine": "local"}, "strategy": {"rounds": 1, "clip": 0.1}}
@@ -111,6 +121,50 @@ def test_the_profile_of_a_perturbed_objective_is_the_limit_and_not_its_budget() 
     assert claim.limit > 1.05 * claim.mu
     assert claim.allows(true_positives=0.55, false_positives=0.5)
     assert not claim.allows(true_positives=0.99, false_positives=0.5)
+
+
+@pytest.mark.parametrize("changes", [OBJECTIVE, INFERENCE], ids=["objective", "inference"])
+def test_all_that_is_released_with_a_minimiser_is_in_what_is_claimed(
+    changes: dict[str, Any],
+) -> None:
+    """At ε the profile has the δ of the budget: noise beside b, on a Hessian as well, is paid."""
+    strategy = check(prepare(study(changes)))
+    assert strategy is not None
+    assert strategy.plan is not None
+    claim = claim_of(strategy.plan, strategy.task)
+    last = max(claim.points[1:])
+    assert last[0] == claim.epsilon
+    assert last[1] == pytest.approx(claim.delta, rel=0.02)
+
+
+def test_inference_is_audited_by_its_random_term() -> None:
+    found = audit_experiment(study(INFERENCE), runs=20, confidence=0.999)
+    assert found.passed
+    assert found.sees == "the released minimiser"
+    assert found.reach is not None
+    assert found.claimed.mu is not None
+    assert 0.7 < found.reach / found.claimed.mu < 1.001
+
+
+LINE_SEARCH = {"strategy": {"name": "agd"}}
+
+
+@pytest.mark.parametrize("changes", [LINE_SEARCH, TUNED], ids=["agd", "tuning"])
+def test_what_one_repetition_asks_is_not_answered_by_another(changes: dict[str, Any]) -> None:
+    """Sums of losses at points that differ from run to run were those of the first run."""
+    prepared = prepare(study(changes))
+    dice = Dice(seed=3)
+    both, second = (Side(prepared, dice=dice, name="side") for _ in range(2))
+    both.run(0, lambda _seen: None)
+    model = second.run(1, lambda _seen: None)
+    np.testing.assert_array_equal(both.run(1, lambda _seen: None), model)
+
+
+def test_a_tuning_is_audited_by_its_model() -> None:
+    """Its exchanges are those of trials, of which none is released."""
+    found = audit_experiment(study(TUNED), runs=20, confidence=0.999)
+    assert found.passed
+    assert (found.sees, found.method) == ("the last model", "threshold")
 
 
 def test_neighbours_differ_in_the_canary_alone() -> None:

@@ -189,6 +189,25 @@ def test_a_tuning_is_priced_and_calibrated() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
+        (("--expected-trials", "9", "--mechanism", "laplace"), "needs Gaussian noise on full"),
+        (("--expected-trials", "9", "--sampling-rate", "0.5"), "needs Gaussian noise on full"),
+        (("--eta", "1"), "--eta needs --expected-trials, got 1 alone"),
+    ],
+)
+def test_a_law_of_trials_goes_with_what_it_is_a_price_for(
+    more: tuple[str, ...], message: str
+) -> None:
+    spent = ("account", "--noise-multiplier", "30", "--rounds", "9")
+    bought = ("calibrate", "--epsilon", "1", "--rounds", "9")
+    for command in (spent, bought):
+        done = fedpriv(*command, "--delta", "1e-6", "--adjacency", "add-remove", *more)
+        assert done.returncode == 2
+        assert message in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
         (("10", "--mechanism", "laplace"), "needs Gaussian noise on full batches"),
         (("10", "--accountant", "pld"), "accountant must be one of auto, basic, rdp"),
     ],

@@ -6,7 +6,8 @@ import json
 import re
 import secrets
 from hashlib import sha256
-from itertools import count
+from itertools import count, product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run import outcome, session
+from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.launch import carry_through, open_session
 from fedpriv.simulations.run.ledgers import open_ledger
 from fedpriv.simulations.run.prepare import build_strategy, prepare
@@ -26,7 +28,6 @@ from fedpriv.strategies.tuned import Tuned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from fedpriv.simulations.run.session import Session
 
@@ -125,7 +126,7 @@ def test_a_release_is_charged_once_and_says_what_was_chosen_by_which_rule(
     for told in (
         "on the private records themselves, paid for in the stated epsilon",
         f"strategy.clip = {result['tuned']['strategy.clip']:g}",
-        "each with one of 4 settings, drawn with replacement",
+        "each with one of 4 settings, declared beforehand and drawn with replacement",
         "truncated negative binomial with eta = 0 and gamma = ",
         "3 in the mean",
         "how long the run took, which tells something of it, is not hidden",
@@ -284,6 +285,73 @@ def test_a_release_that_was_committed_is_found_in_the_ledger(file: Path) -> None
     assert again is not None
     assert again["tuned"] == first["tuned"]
     np.testing.assert_array_equal(model(begun), released)
+
+
+def test_a_crash_before_the_result_leaves_no_secret_behind(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finished run is not looked at again: whoever had its secret could take the noise off."""
+
+    def crash(path: Path, values: Any) -> None:
+        write_json(path, values)
+        if path.name == "result.json":
+            raise KeyboardInterrupt
+
+    begun = begin(file, "crashed")
+    monkeypatch.setattr(session, "write_json", crash)
+    with pytest.raises(KeyboardInterrupt):
+        carry_through(begun)
+    monkeypatch.undo()
+    assert carry_through(open_session(None, resume=begun.directory, release=True)) is not None
+    assert not (begun.directory / "private" / "draw.secret").exists()
+
+
+@pytest.mark.deep
+def test_a_crash_at_any_write_changes_nothing_and_leaves_no_secret(
+    file: Path, repeated: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right before a file is replaced, and right after it: one charge, one draw, one release."""
+    put, writes, fatal = Path.replace, 0, (0, False)
+
+    def replaced(source: Path, target: Path) -> Path:
+        nonlocal writes
+        writes += 1
+        if fatal == (writes, False):
+            raise KeyboardInterrupt
+        done = put(source, target)
+        if fatal == (writes, True):
+            raise KeyboardInterrupt
+        return done
+
+    def carried(name: str) -> Session | None:
+        nonlocal writes
+        writes = 0
+        repeated()
+        try:
+            carry_through(begin(file, name))
+        except KeyboardInterrupt:
+            if not session.started(file.parent / name):
+                return None
+        begun = open_session(None, resume=file.parent / name, release=True)
+        carry_through(begun)
+        return begun
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    whole, last = carried("whole"), writes
+    assert whole is not None
+    assert last > 10
+    resumed = 0
+    for fatal in product(range(1, last + 1), (False, True)):
+        name = f"crash-{fatal[0]}-{fatal[1]}"
+        begun, book = carried(name), kinds(file.parent / f"{name}.ledger")
+        if begun is None:  # then nothing was paid for
+            assert Kind.DECLARED not in book
+            continue
+        resumed += 1
+        np.testing.assert_array_equal(model(begun), model(whole))
+        assert book == kinds(file.parent / "whole.ledger")
+        assert not (begun.directory / "private" / "draw.secret").exists()
+    assert resumed > last
 
 
 def test_a_simulation_repeats_to_the_bit_and_its_hash_knows_the_grid(file: Path) -> None:
