@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.events import Event
+    from fedpriv.privacy.planning.shares import Sharing
 
 
 _EVENTS_OF_SHARES: tuple[type[Event], ...] = (
@@ -99,6 +100,7 @@ class Engagement:
         budget: (ε, δ) that the run says it may cost.
         shown: What the experiment is known by that the party was shown: all that it says, which is
             more than the name of the run covers, but for where files lie.
+        sharing: Who brings shares of the noise, if the parties add it.
     """
 
     strategy: str
@@ -109,6 +111,7 @@ class Engagement:
     roster: bytes
     budget: Budget
     shown: bytes
+    sharing: Sharing | None = None
 
     @property
     def describes(self) -> bool:
@@ -163,7 +166,8 @@ def check_terms(
     check_engagement(engagement, policy)
     _check_run(query.run, engagement)
     _check_number(query.round, policy)
-    guard = Policy(queries=policy.queries, colluding=policy.colluding)
+    sharing, colluding = engagement.sharing, policy.colluding
+    guard = Policy(queries=policy.queries, colluding=colluding, sharing=sharing)
     check_query(query, engagement.task, guard)
     event = query.event
     if event is None:

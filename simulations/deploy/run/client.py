@@ -30,6 +30,7 @@ from fedpriv.federation.protocol.instruction import Place
 from fedpriv.federation.strategy.joint import HESSIANS_SEEN, JointStrategy
 from fedpriv.learning.losses import Logistic
 from fedpriv.privacy.ledger.storage.chain import canonical_json
+from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
@@ -163,6 +164,7 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
                 protection=engagement.protection,
                 experiment=sha256(config.encode()).hexdigest(),
                 budget=engagement.budget,
+                sharing=engagement.sharing,
                 people=People(
                     records_per_person=experiment.data.records_per_person,
                     person_records=experiment.persons.records,
@@ -190,6 +192,14 @@ def _experiment(config: str) -> Experiment:
 
 
 def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engagement:
+    privacy, sharing = experiment.privacy, None
+    if privacy.noise_at == "parties":
+        sharing = Sharing(
+            parties=len(roster.sizes),
+            dropout=experiment.run.dropout,
+            colluding=privacy.colluding,
+            law=privacy.share_law,
+        )
     return Engagement(
         strategy=experiment.strategy.name,
         run=experiment.run_name,
@@ -197,7 +207,8 @@ def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engag
         bounds=bounds_of(experiment),
         protection=protection(experiment),
         roster=roster.digest,
-        budget=experiment.privacy.budget,
+        budget=privacy.budget,
+        sharing=sharing,
         shown=bytes.fromhex(experiment_digest(experiment)),
     )
 
