@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv._collusion import colluders_of
 from fedpriv.data import bound
+from fedpriv.federation.deployed.asked import require_asked
 from fedpriv.federation.deployed.stated_plan import rate_of
 from fedpriv.federation.party.guard import (
     Policy,
@@ -101,6 +102,7 @@ class Engagement:
         shown: What the experiment is known by that the party was shown: all that it says, which is
             more than the name of the run covers, but for where files lie.
         sharing: Who brings shares of the noise, if the parties add it.
+        kinds: Which kinds of query it puts (`kinds_of`); None if any.
     """
 
     strategy: str
@@ -112,6 +114,7 @@ class Engagement:
     budget: Budget
     shown: bytes
     sharing: Sharing | None = None
+    kinds: frozenset[str] | None = None
 
     @property
     def describes(self) -> bool:
@@ -165,6 +168,7 @@ def check_terms(
     """What the answer to ``query`` costs this party; `QueryRefused` if its policy forbids it."""
     check_engagement(engagement, policy)
     _check_run(query.run, engagement)
+    require_asked(query, engagement)
     _check_number(query.round, policy)
     sharing, colluding = engagement.sharing, policy.colluding
     guard = Policy(queries=policy.queries, colluding=colluding, sharing=sharing)

@@ -39,7 +39,7 @@ from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from fedpriv.secagg.errors import WrongRound
-from tests.federation.deployed.deployments import FOUR, SIZES, Deployment
+from tests.federation.deployed.deployments import FOUR, SIZES, Deployment, take_any_kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -281,7 +281,11 @@ def test_sampled_releases_are_charged_one_by_one(tmp_path: Path) -> None:
         assert ledger.spent().guarantee.epsilon > 1.5
 
 
-def test_a_joint_fit_pays_once_for_all_its_exchanges(clear: Deployment) -> None:
+def test_a_joint_fit_pays_once_for_all_its_exchanges(
+    clear: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_any_kind(monkeypatch)
+
     def exchange(number: int) -> RiskGradientQuery:
         base = query(clear)
         return RiskGradientQuery(

@@ -116,7 +116,8 @@ def test_no_party_adds_a_share_for_smaller_sums_than_its_experiment_says(tmp_pat
         sizes=deployment.roster.sizes,
     )
     query = build_strategy(prepared, run=f"{prepared.experiment.run_name}-0a").ask()
-    assert query is not None and query.share is not None
+    assert query is not None
+    assert query.share is not None
     assert (query.share.minimum, query.share.colluders) == (5, 1)
     # One honest share fewer, and each of a larger variance: the same noise, at the same price.
     more = query.share.parameter * 4 / 3

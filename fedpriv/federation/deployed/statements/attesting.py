@@ -39,6 +39,7 @@ from dataclasses import asdict, dataclass
 from math import isclose
 from typing import TYPE_CHECKING
 
+from fedpriv.federation.deployed.asked import is_evaluation
 from fedpriv.federation.deployed.stated_plan import digest_of_releases
 from fedpriv.federation.deployed.statements.stated_epsilon import SLACK, Unsound
 from fedpriv.federation.deployed.statements.stated_releases import made_of, releases_of
@@ -194,6 +195,8 @@ def require_experiment(document: Mapping[str, Any], signatory: Signatory) -> Non
     except (Unsound, KeyError, TypeError):
         raise QueryRefused("the statement does not say how answers were protected.") from None
     own_run = name == signatory.run or name.startswith(f"{signatory.run}-")
+    if is_evaluation(name, of=signatory.run):
+        raise QueryRefused("a private evaluation has no statement: it released no model.")
     if not own_run or document.get("experiment") != signatory.experiment:
         raise QueryRefused("the statement is of another experiment than this party is shown.")
     own = signatory.protection
