@@ -49,16 +49,30 @@ def deployed(folder: Path, *, dropout: float, law: str = "auto") -> Deployment:
     )
 
 
-def sized_for(document: Mapping[str, Any], *, minimum: int, colluders: int) -> dict[str, Any]:
-    """A statement in which the shares, and all that follows from them, are of other numbers."""
+def sized_for(
+    document: Mapping[str, Any], *, minimum: int, colluders: int, told: bool = True
+) -> dict[str, Any]:
+    """A statement in which the shares, and all that follows from them, are of other numbers.
+
+    Or in which nothing is ``told`` of them: as if the noise of each party were enough.
+    """
     found = deepcopy(dict(document))
     statement, masks = found["statement"], found["masks"]
     plan, trust, guarantee = statement["plan"], statement["trust"], statement["guarantee"]
+    share: NoiseShare | None = None
     for mechanism in plan["mechanisms"]:
         mechanism["share"] |= {"minimum": minimum, "colluders": colluders}
-    share = NoiseShare(**plan["mechanisms"][0]["share"])
-    numbers = {"minimum": minimum, "colluders": colluders, "n_min": share.honest}
-    found["noise_shares"] = numbers
+        share = NoiseShare(**mechanism["share"])
+    assert share is not None
+    found["noise_shares"] = {"minimum": minimum, "colluders": colluders, "n_min": share.honest}
+    if not told:
+        kept = ("count", "adjacency", "unit", "l1_sensitivity", "l2_sensitivity")
+        variance = share.honest * share.parameter
+        plan["mechanisms"] = [
+            {"name": "skellam", "variance": variance, **{name: each[name] for name in kept}}
+            for each in plan["mechanisms"]
+        ]
+        found["noise_shares"], share = None, None
     protection = Protection(**{each.name: masks[each.name] for each in fields(Protection)})
     opened = protection.parameters(plan["parties"], minimum=minimum)
     masks |= {"minimum": opened.minimum, "missing": opened.missing}
@@ -68,7 +82,7 @@ def sized_for(document: Mapping[str, Any], *, minimum: int, colluders: int) -> d
         mode=masks["level"],
         colluders=masks["colluders"],
         minimum=opened.minimum,
-        shares=share.honest,
+        shares=None if share is None else share.honest,
     )
     model = TrustModel(**{each.name: trust[each.name] for each in fields(TrustModel)})
     known = {"parties": plan["parties"], "noise_at": plan["noise_at"], "share": share}
@@ -103,6 +117,12 @@ def test_no_party_signs_for_more_colluders_than_its_noise_was_for(
     assert "even if 2 of them" in " ".join(lie["statement"]["trust"]["sees"])
     reply = asked(deployment, out, text, lie, hand=hand)
     assert "tells of shares of noise for" in reply.refusal
+    assert not reply.messages
+    lie = sized_for(true, minimum=4, colluders=1, told=False)
+    wrong = [each.words for each in recomputed(lie) if not each.passed]
+    assert wrong == ["the parties added the noise, and it does not say in what shares."]
+    reply = asked(deployment, out, text, lie, hand=hand)
+    assert "tells of shares of noise for None" in reply.refusal
     assert not reply.messages
     again = sized_for(true, minimum=4, colluders=1)
     assert asked(deployment, out, text, again, hand=hand).messages

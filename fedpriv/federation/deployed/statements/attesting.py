@@ -227,10 +227,7 @@ def _require_noise(document: Mapping[str, Any], signatory: Signatory) -> None:
 
 def _require_shares(document: Mapping[str, Any], own: Sharing | None) -> None:
     """Refuse shares of noise for other sums, or other colluders, than the experiment's."""
-    stated = document.get("noise_shares")
-    if stated is None:
-        return
-    numbers = None
+    stated, numbers = document.get("noise_shares"), None
     if own is not None:
         numbers = {"minimum": own.minimum, "colluders": own.colluders, "n_min": own.honest}
     if stated != numbers:
