@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import fields, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -552,8 +552,8 @@ def test_a_party_that_answers_nonsense_keeps_nobody_else_from_signing(
     attest = Errands._attest
 
     def lying(self: Errands, errand: Attest) -> Attested:
-        said = attest(self, errand)
-        return replace(said, **{what: 2**64 - 1}) if self.signatory.name == "east" else said
+        said, lie = attest(self, errand), cast("dict[str, Any]", {what: 2**64 - 1})
+        return replace(said, **lie) if self.signatory.name == "east" else said
 
     monkeypatch.setattr(Errands, "_attest", lying)
     words = done("attest", deployment, out)
