@@ -561,3 +561,25 @@ def test_a_party_that_answers_nonsense_keeps_nobody_else_from_signing(
     assert set(words.values()) == {"signed"}
     assert set(done("handover", deployment, out).values()) == {"has it"}
     assert verified(out)[1]["missing"] == ["east"]
+
+
+def test_a_party_signs_one_statement_of_a_run_and_takes_over_its_model(tmp_path: Path) -> None:
+    """A server had two statements signed by everybody: one run, two models, both complete."""
+    deployment, out = Deployment(folder=tmp_path, **CLEAR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    assert set(done("attest", deployment, out).values()) == {"signed"}
+    key, text = read_identity(deployment.server / "identity.key"), (out / "config.toml").read_text()
+    signed = read_signed((out / SIGNED).read_bytes())
+    other = (out / "model.npz").read_bytes() + b"\0"  # which is an archive still
+    document = {**signed.document, "model": sha256(other).hexdigest()}
+    second = sign_as_server(document, key).to_text().encode()
+    for message in (
+        Attest(run=RUN, **ROUND, statement=second),
+        HandOver(run=RUN, **ROUND, statement=second, model=other),
+    ):
+        reply = handled(deployment, "north", message, config=text)
+        assert "has signed another statement of this run" in reply.refusal
+        assert not reply.messages
+    again = Attest(run=RUN, **ROUND, statement=signed.to_text().encode())
+    assert handled(deployment, "north", again, config=text).messages
+    assert set(done("handover", deployment, out).values()) == {"has it"}
