@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -52,7 +52,11 @@ def verify(
     from fedpriv.federation.deployed.statements.verifying import verify as verified
     from fedpriv.privacy.ledger import Ledger, LedgerError
     from fedpriv.privacy.statement.signed import NotCanonical
-    from fedpriv.simulations.deploy.run.jobs.statement_file import pinned, read_statement
+    from fedpriv.simulations.deploy.run.jobs.statement_file import (
+        files_beside,
+        pinned,
+        read_statement,
+    )
 
     trusted = None if roster is None else pinned(roster)
     try:
@@ -63,6 +67,9 @@ def verify(
                 book = stack.enter_context(Ledger.open(ledger, read_only=True))
                 book.verify()
             verdict = verified(signed, roster=trusted, ledger=book)
+        if statement.is_dir():
+            beside = files_beside(statement, signed)
+            verdict = replace(verdict, findings=(*verdict.findings, beside))
     except (NotCanonical, LedgerError) as error:
         _fail(str(error), as_json=as_json)
     sound = verdict.sound and not (complete and verdict.missing)

@@ -11,6 +11,10 @@ the budget, and the statement would tell of less than the run had cost.
 Nor is a run attested that was left when a backup was put back: what was answered after the backup
 is in no ledger, and the signature would tell of fewer releases than there were.
 
+**One statement.** Nothing tells a party that the model whose digest is in a statement is the one
+that was computed. But it signs one statement of a run, and takes no other model over: a server that
+shows two models has two signed statements of one run for nobody.
+
 **One experiment.** The name of a run has a hash of what decides its numbers, and not of all that a
 statement repeats of its experiment: where hyper-parameters came from, which test records are called
 public. So a statement is signed under the experiment that the run was first answered under.
@@ -112,7 +116,8 @@ class Errands:
                 raise QueryRefused(
                     "this party has not answered the run under the experiment that it is shown now."
                 )
-            self.journal.attest(run)  # before the signature leaves
+            self._require_only(signed)
+            self.journal.attest(run, bytes.fromhex(signed.digest))  # before the signature leaves
         return Attested(
             run=errand.run,
             round=errand.round,
@@ -130,12 +135,19 @@ class Errands:
         require_experiment(signed.document, self.signatory)
         require_recomputed(signed.document)
         self._require_own(signed)
+        self._require_only(signed)
         with self.party.account() as ledger:
             require_paid(signed.document, ledger)
             digest = keep_model(self.models, run_of(signed.document), signed, errand.model)
         return HandedOver(
             run=errand.run, round=errand.round, party=self.signatory.number, model=digest
         )
+
+    def _require_only(self, signed: SignedStatement) -> None:
+        """Refuse another statement of a run than the one that was signed: of another model, say."""
+        known = self.journal.statement(run_of(signed.document))
+        if known not in (None, bytes.fromhex(signed.digest)):
+            raise QueryRefused("this party has signed another statement of this run.")
 
     def _require_own(self, signed: SignedStatement) -> None:
         """Refuse what is told of another roster than the run's; of this one, of other people."""

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv._collusion import colluders_of
 from fedpriv.data import bound
+from fedpriv.federation.deployed.asked import require_asked
 from fedpriv.federation.deployed.stated_plan import rate_of
 from fedpriv.federation.party.guard import (
     Policy,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.events import Event
+    from fedpriv.privacy.planning.shares import Sharing
 
 
 _EVENTS_OF_SHARES: tuple[type[Event], ...] = (
@@ -99,6 +101,8 @@ class Engagement:
         budget: (ε, δ) that the run says it may cost.
         shown: What the experiment is known by that the party was shown: all that it says, which is
             more than the name of the run covers, but for where files lie.
+        sharing: Who brings shares of the noise, if the parties add it.
+        kinds: Which kinds of query it puts (`kinds_of`); None if any.
     """
 
     strategy: str
@@ -109,6 +113,8 @@ class Engagement:
     roster: bytes
     budget: Budget
     shown: bytes
+    sharing: Sharing | None = None
+    kinds: frozenset[str] | None = None
 
     @property
     def describes(self) -> bool:
@@ -162,8 +168,10 @@ def check_terms(
     """What the answer to ``query`` costs this party; `QueryRefused` if its policy forbids it."""
     check_engagement(engagement, policy)
     _check_run(query.run, engagement)
+    require_asked(query, engagement)
     _check_number(query.round, policy)
-    guard = Policy(queries=policy.queries, colluding=policy.colluding)
+    sharing, colluding = engagement.sharing, policy.colluding
+    guard = Policy(queries=policy.queries, colluding=colluding, sharing=sharing)
     check_query(query, engagement.task, guard)
     event = query.event
     if event is None:

@@ -11,7 +11,7 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
     answers/RUN         the latest release of a run: the secret of its draw, then the answer
     heard/RUN           the latest instruction of a run: its number and digest
     cancelled/RUN       a run that was cancelled: its name
-    attested/RUN        a run whose statement was signed, and which is over: its name
+    attested/RUN        a run whose statement was signed, and which is over: the statement's digest
     planned/RUN         a run that was first answered under a plan: what its releases are known by
     shown/RUN           what the experiment is known by that a run was first answered under
     noised/RUN          a run of which every answer has noise of the party's: its name, else nothing
@@ -227,11 +227,15 @@ class Journal:
         """Whether the statement of the run that queries call ``name`` was signed."""
         return (self._attested / _key(name)).exists()
 
-    def attest(self, name: str) -> None:
-        """Remember that the statement of a run is signed: no query of it is answered any more."""
+    def statement(self, name: str) -> bytes | None:
+        """The digest of the one statement of a run that was signed; None if none was."""
+        return _read(self._attested / _key(name))
+
+    def attest(self, name: str, statement: bytes) -> None:
+        """Remember what is signed of a run: no query of it is answered any more."""
         _make(self._attested)
         if not self.attested(name):
-            _write(self._attested / _key(name), name.encode())
+            _write(self._attested / _key(name), statement)
 
     def planned(self, name: str) -> bytes | None:
         """What the plan is known by under which a run began; None if none was stated then."""

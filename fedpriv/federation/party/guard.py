@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
+    from fedpriv.privacy.planning.shares import Sharing
 
 
 class QueryRefused(ValueError):
@@ -43,12 +44,15 @@ class Policy:
             counts on more is refused. None if that is not for the party to decide: in simulation.
         colluding: The fraction of the parties that it believes may collude with the server; a share
             of noise that counts on fewer is refused.
+        sharing: Who brings shares of the noise, as the experiment says; a share that counts on
+            other numbers is refused. None if that is not for the party to decide.
     """
 
     queries: tuple[str, ...] = tuple(QUERIES)
     unpaid: bool = False
     minimum: int | None = None
     colluding: float = DEFAULT_COLLUDING
+    sharing: Sharing | None = None
 
     def __post_init__(self) -> None:
         require_choice(QUERIES, **{f"queries[{i}]": kind for i, kind in enumerate(self.queries)})
@@ -140,6 +144,12 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
             f"the shares of noise are sized for {share.colluders} colluders; this party counts "
             f"the fraction {policy.colluding:g} of the parties, and one at least: every party "
             "knows its own share."
+        )
+    own = policy.sharing
+    if own is not None and (share.minimum, share.colluders) != (own.minimum, own.colluders):
+        raise QueryRefused(
+            f"the shares of noise are sized for sums of {share.minimum} parties, {share.colluders} "
+            f"of them colluding, and those of the experiment for {own.minimum} and {own.colluders}."
         )
     mechanism = share_mechanism(query, task)
     with _refusing():  # a law whose amplification is not known

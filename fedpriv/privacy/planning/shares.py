@@ -49,7 +49,7 @@ class Sharing:
         require_count(parties=self.parties)
         require_delta(dropout=self.dropout, colluding=self.colluding)
         require_choice(("auto", *SHARE_LAWS), law=self.law)
-        if self.minimum - self.colluders < 1:
+        if self.honest < 1:
             raise ValueError(
                 f"dropout = {self.dropout:g} and colluding = {self.colluding:g} must leave at "
                 f"least one honest party of {self.parties} in every sum; they leave none."
@@ -64,6 +64,11 @@ class Sharing:
     def colluders(self) -> int:
         """How many shares the worst observer knows; one at least, because a party knows its own."""
         return known_shares(self.colluding, self.parties)
+
+    @property
+    def honest(self) -> int:
+        """n_min: how many shares the worst observer does not know."""
+        return self.minimum - self.colluders
 
     def law_for(self, delta: float) -> ShareLaw:
         """The law, checked against what the budget allows."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._toml import parse_toml
 from fedpriv._validate import require_choice
 from fedpriv.data import Files, require_releasable
+from fedpriv.federation.deployed.asked import kinds_of
 from fedpriv.federation.deployed.errands import Errands
 from fedpriv.federation.deployed.guard import Engagement
 from fedpriv.federation.deployed.host import DeployedHost
@@ -30,6 +31,7 @@ from fedpriv.federation.protocol.instruction import Place
 from fedpriv.federation.strategy.joint import HESSIANS_SEEN, JointStrategy
 from fedpriv.learning.losses import Logistic
 from fedpriv.privacy.ledger.storage.chain import canonical_json
+from fedpriv.privacy.planning.shares import Sharing
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.simulations.deploy.certificates import fingerprint, read_certificate
 from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_open
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
     from fedpriv.data import Schema
     from fedpriv.federation.deployed.policy import PartyFile
+    from fedpriv.federation.task import Task
     from fedpriv.simulations.deploy.members.roster import Roster
     from fedpriv.simulations.experiment.file import Experiment
 
@@ -163,6 +166,7 @@ def _opened(own: _Own, config: str, files: Files) -> DeployedHost:
                 protection=engagement.protection,
                 experiment=sha256(config.encode()).hexdigest(),
                 budget=engagement.budget,
+                sharing=engagement.sharing,
                 people=People(
                     records_per_person=experiment.data.records_per_person,
                     person_records=experiment.persons.records,
@@ -190,35 +194,56 @@ def _experiment(config: str) -> Experiment:
 
 
 def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engagement:
+    privacy, sharing = experiment.privacy, None
+    if privacy.noise_at == "parties":
+        sharing = Sharing(
+            parties=len(roster.sizes),
+            dropout=experiment.run.dropout,
+            colluding=privacy.colluding,
+            law=privacy.share_law,
+        )
+    task = public_task(experiment, schema, sizes=roster.sizes)
+    joint, hessian = _joint(experiment, task)
     return Engagement(
         strategy=experiment.strategy.name,
+        kinds=kinds_of(experiment.strategy.name, joint=joint, hessian=hessian),
         run=experiment.run_name,
-        task=public_task(experiment, schema, sizes=roster.sizes),
+        task=task,
         bounds=bounds_of(experiment),
         protection=protection(experiment),
         roster=roster.digest,
-        budget=experiment.privacy.budget,
+        budget=privacy.budget,
+        sharing=sharing,
         shown=bytes.fromhex(experiment_digest(experiment)),
     )
 
 
 def _told(experiment: Experiment, engagement: Engagement) -> dict[str, dict[str, Any]]:
-    """What the experiment decides of a statement, in words; who adds up gradients sees their sums.
+    """What the experiment decides of a statement, in words, and what its server sees on the way."""
+    info = strategy_info(experiment.strategy.name, experiment.guests)
+    seen = ""
+    match _joint(experiment, engagement.task):
+        case (True, True):
+            seen = HESSIANS_SEEN
+        case (True, False):
+            seen = JointStrategy.server_also_sees
+    return {
+        "run": deployed_words(experiment, info, loss=engagement.task.loss),
+        "plan": {"strategy": experiment.strategy.name},
+        "trust": {"server_also_sees": seen},
+    }
 
-    A joint fit is all that makes `JointStrategy`: objective perturbation, ``fit = "joint"``, and a
+
+def _joint(experiment: Experiment, task: Task) -> tuple[bool, bool]:
+    """Whether a run fits one model to all records together, and whether with a Hessian.
+
+    That is all that makes `JointStrategy`: objective perturbation, ``fit = "joint"``, and a
     logistic fit with intervals.
     """
     name, options = experiment.strategy.name, experiment.strategy.options
-    info = strategy_info(name, experiment.guests)
+    hessian = name == "inference" and isinstance(task.loss, Logistic)
     joint = name == "objective-perturbation" or options.get("fit") == "joint"
-    seen = JointStrategy.server_also_sees if joint else ""
-    if name == "inference" and isinstance(engagement.task.loss, Logistic):
-        seen = HESSIANS_SEEN
-    return {
-        "run": deployed_words(experiment, info, loss=engagement.task.loss),
-        "plan": {"strategy": name},
-        "trust": {"server_also_sees": seen},
-    }
+    return joint or hessian, hessian
 
 
 def _noise(experiment: Experiment, engagement: Engagement) -> list[dict[str, Any]]:

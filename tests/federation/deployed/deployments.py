@@ -14,6 +14,7 @@ from fedpriv._toml import to_toml
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.local import FIRST_NODE, LocalGrid
 from fedpriv.federation.party.client_app import client_app
+from fedpriv.federation.queries.kinds import QUERIES
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.certificates import fingerprint, new_authority, read_certificate
 from fedpriv.simulations.deploy.keys import (
@@ -31,6 +32,7 @@ from fedpriv.simulations.deploy.members.roster import (
     identity_fingerprint,
     write_roster,
 )
+from fedpriv.simulations.deploy.run import client
 from fedpriv.simulations.deploy.run.client import open_signed
 from fedpriv.simulations.deploy.run.server import open_session, seal_of, serve
 from fedpriv.simulations.run.files import read_costs, write_json
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    import pytest
     from flwr.app import Context
 
     from fedpriv.federation.deployed.host import DeployedHost
@@ -264,6 +267,11 @@ class Deployment:
                 for row in ledger.rows()
                 if row.kind == "reserved"
             ]
+
+
+def take_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have parties answer all kinds of query in one run, which tests put by hand."""
+    monkeypatch.setattr(client, "kinds_of", lambda *_, **__: frozenset(QUERIES))
 
 
 def _records(count: int, *, seed: int) -> str:

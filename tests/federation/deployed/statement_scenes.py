@@ -41,6 +41,7 @@ TOLD: dict[str, dict[str, Any]] = {
     "plan": {"strategy": "gradient-perturbation"},
     "trust": {"server_also_sees": ""},
 }
+SHARING = Sharing(parties=len(NAMES), dropout=0.2)
 PEOPLE = People(
     records_per_person=2, person_records=None, person_parties=1, records=500, smallest_party=100
 )
@@ -67,7 +68,7 @@ def shares_plan(epsilon: float = 1.0) -> FixedPlan:
     plan = gaussian_plan(epsilon)
     mechanisms = shared_noise(
         budget=plan.budget,
-        sharing=Sharing(parties=len(NAMES), dropout=0.2),
+        sharing=SHARING,
         l1_sensitivity=2.0**17 * sqrt(5) + 5,
         l2_sensitivity=2.0**17 + sqrt(5),
         dimension=5,
@@ -181,6 +182,7 @@ class Scene:
             budget=self.plan.budget,
             people=PEOPLE,
             told=TOLD,
+            sharing=SHARING if self.plan.noise_at == "parties" else None,
         )
 
     def ledger(

@@ -358,7 +358,7 @@ def test_a_party_that_gave_exact_answers_does_not_sign_that_the_parties_added_th
     tmp_path: Path,
 ) -> None:
     """The events are the same, and the document holds together: only the party can know."""
-    scene = Scene.make(replace(gaussian_plan(), noise_at="parties"))
+    scene = Scene.make()
     signed, told = scene.signed(), digest_of_releases([(scene.plan.event(0), ROUNDS)])
     assert "nobody sees a sum without noise" in str(signed.document)
     assert verify(signed).sound

@@ -188,7 +188,7 @@ def test_a_model_is_not_asked_for_statistics(tmp_path: Path) -> None:
     values = {name: getattr(query, name) for name in ("round", "grid", "event", "design")}
     party = host.party
     assert isinstance(party, DeployedParty)
-    with party._journal.held(), pytest.raises(QueryRefused, match="learn a model"):
+    with party._journal.held(), pytest.raises(QueryRefused, match="asks for gradient"):
         party.answer(StatisticsQuery(run=f"{host.engagement.run}-1", **values))
 
 

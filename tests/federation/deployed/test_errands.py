@@ -8,16 +8,17 @@ import sqlite3
 from contextlib import closing
 from dataclasses import fields, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from typer.testing import CliRunner
 
 from fedpriv._toml import parse_toml, to_toml
+from fedpriv.federation.deployed.errands import Errands
 from fedpriv.federation.deployed.journal import Journal, LedgerMark
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.grid import RoundFailed
-from fedpriv.federation.protocol.errands import Attest, Cancel, Cancelled, HandOver
+from fedpriv.federation.protocol.errands import Attest, Attested, Cancel, Cancelled, HandOver
 from fedpriv.federation.protocol.wire import Reply, Request
 from fedpriv.privacy.statement.facts import TrustModel
 from fedpriv.privacy.statement.signed import read_signed, sign_as_server
@@ -464,6 +465,16 @@ def test_a_changed_file_fails_and_a_missing_one_is_no_input(tmp_path: Path) -> N
     for place in range(0, len(data), 97):
         changed.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         assert verified(changed)[0] == 1
+    for name in ("model.npz", "statement.json", "config.toml"):  # what people read beside it
+        own = (out / name).read_bytes()
+        (out / name).write_bytes(own.replace(b"0", b"1", 1))
+        status, said = verified(out)
+        assert status == 1
+        assert [each["words"] for each in said["findings"] if each["passed"] is False] == [
+            f"{name} beside it: not what was signed."
+        ]
+        (out / name).write_bytes(own)
+    assert verified(out)[0] == 0
     tampered = deployment.home("north") / "north.ledger"
     with closing(sqlite3.connect(tampered)) as database:
         database.executescript("DROP TRIGGER fixed; UPDATE rows SET time = 0;")
@@ -529,3 +540,46 @@ def test_who_joined_the_federation_later_gets_nothing_of_a_run_before(tmp_path: 
     write_roster(out / "private" / "roster.toml", replace(deployment.roster, members=began))
     assert done("handover", deployment, out) == dict.fromkeys(NAMES[:-1], "has it")
     assert not (deployment.home(NAMES[-1]) / "models").exists()
+
+
+@pytest.mark.parametrize("what", ["rows", "releases"])
+def test_a_party_that_answers_nonsense_keeps_nobody_else_from_signing(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that no statement can have ended the job, and all other signatures were lost."""
+    deployment, out = Deployment(folder=tmp_path, **CLEAR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    attest = Errands._attest
+
+    def lying(self: Errands, errand: Attest) -> Attested:
+        said, lie = attest(self, errand), cast("dict[str, Any]", {what: 2**64 - 1})
+        return replace(said, **lie) if self.signatory.name == "east" else said
+
+    monkeypatch.setattr(Errands, "_attest", lying)
+    words = done("attest", deployment, out)
+    assert words.pop("east") == "sent a false signature"
+    assert set(words.values()) == {"signed"}
+    assert set(done("handover", deployment, out).values()) == {"has it"}
+    assert verified(out)[1]["missing"] == ["east"]
+
+
+def test_a_party_signs_one_statement_of_a_run_and_takes_over_its_model(tmp_path: Path) -> None:
+    """A server had two statements signed by everybody: one run, two models, both complete."""
+    deployment, out = Deployment(folder=tmp_path, **CLEAR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    assert set(done("attest", deployment, out).values()) == {"signed"}
+    key, text = read_identity(deployment.server / "identity.key"), (out / "config.toml").read_text()
+    signed = read_signed((out / SIGNED).read_bytes())
+    other = (out / "model.npz").read_bytes() + b"\0"  # which is an archive still
+    document = {**signed.document, "model": sha256(other).hexdigest()}
+    second = sign_as_server(document, key).to_text().encode()
+    for message in (
+        Attest(run=RUN, **ROUND, statement=second),
+        HandOver(run=RUN, **ROUND, statement=second, model=other),
+    ):
+        reply = handled(deployment, "north", message, config=text)
+        assert "has signed another statement of this run" in reply.refusal
+        assert not reply.messages
+    again = Attest(run=RUN, **ROUND, statement=signed.to_text().encode())
+    assert handled(deployment, "north", again, config=text).messages
+    assert set(done("handover", deployment, out).values()) == {"has it"}

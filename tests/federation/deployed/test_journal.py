@@ -137,7 +137,7 @@ def test_the_owner_alone_reads_the_journal_whatever_the_umask(umask: int, tmp_pa
         with journal.held():
             journal.note("a", first=True, shown=bytes(32), plan=b"p", own_noise=True)
             journal.give("a", answer(0))
-            journal.attest("a")
+            journal.attest("a", bytes(32))
             journal.cancel("a", [])
     finally:
         os.umask(before)
@@ -160,8 +160,8 @@ def test_the_name_of_a_new_directory_is_on_the_disk_before_what_is_in_it_counts(
     with journal.held():
         monkeypatch.setattr(journals, "synchronise", noted)
         monkeypatch.setattr(_durable, "synchronise", noted)
-        journal.attest("a")
+        journal.attest("a", bytes(32))
         assert synchronised == ["state", "attested"]
         synchronised.clear()
-        journal.attest("b")
+        journal.attest("b", bytes(32))
         assert synchronised == ["attested"]

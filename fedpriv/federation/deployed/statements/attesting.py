@@ -12,6 +12,8 @@ A party believes nothing here that it can check. It signs a document if
   looks at);
 - what it says of the people behind the records, on whom a person's ε rests, is what the experiment
   says (`People`), and the public number of records is the roster's;
+- how many parties it says must be in a sum that has enough noise, and how many of them may collude,
+  is what its experiment says: the events have the difference of the two alone;
 - the noise of a perturbed objective, whose cost follows from no number in the document, is what
   the experiment and the roster imply (``noise``);
 - what it says in words of the run, its data, outcome, tuning and assumptions, and whether the
@@ -37,6 +39,7 @@ from dataclasses import asdict, dataclass
 from math import isclose
 from typing import TYPE_CHECKING
 
+from fedpriv.federation.deployed.asked import is_evaluation
 from fedpriv.federation.deployed.stated_plan import digest_of_releases
 from fedpriv.federation.deployed.statements.stated_epsilon import SLACK, Unsound
 from fedpriv.federation.deployed.statements.stated_releases import made_of, releases_of
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from fedpriv.privacy.ledger.view import LedgerView
+    from fedpriv.privacy.planning.shares import Sharing
     from fedpriv.privacy.statement.signed import SignedStatement
 
 
@@ -102,6 +106,7 @@ class Signatory:
         budget: (ε, δ) that it states.
         people: What it declares of the people behind the records.
         told: What else it decides of a statement, by part and key.
+        sharing: Who brings shares of the noise by that experiment, if the parties add it.
         noise: Works out the noise of its releases, as a written plan has it: asked where that
             perturbs an objective.
     """
@@ -118,6 +123,7 @@ class Signatory:
     budget: Budget
     people: People
     told: Mapping[str, Mapping[str, Any]]
+    sharing: Sharing | None = None
     noise: Callable[[], Sequence[Mapping[str, Any]]] = tuple
 
 
@@ -189,11 +195,14 @@ def require_experiment(document: Mapping[str, Any], signatory: Signatory) -> Non
     except (Unsound, KeyError, TypeError):
         raise QueryRefused("the statement does not say how answers were protected.") from None
     own_run = name == signatory.run or name.startswith(f"{signatory.run}-")
+    if is_evaluation(name, of=signatory.run):
+        raise QueryRefused("a private evaluation has no statement: it released no model.")
     if not own_run or document.get("experiment") != signatory.experiment:
         raise QueryRefused("the statement is of another experiment than this party is shown.")
     own = signatory.protection
     if stated != (asdict(own) if own.masked else None):
         raise QueryRefused("the statement tells of other masks than those of its experiment.")
+    _require_shares(document, signatory.sharing)
     _require_told(document, signatory.told)
 
 
@@ -214,6 +223,18 @@ def _require_noise(document: Mapping[str, Any], signatory: Signatory) -> None:
     stated = stated_noise(document["statement"]["plan"])
     if stated and not _close(stated, list(signatory.noise())):
         raise QueryRefused("the noise of the statement is not what its experiment implies.")
+
+
+def _require_shares(document: Mapping[str, Any], own: Sharing | None) -> None:
+    """Refuse shares of noise for other sums, or other colluders, than the experiment's."""
+    stated, numbers = document.get("noise_shares"), None
+    if own is not None:
+        numbers = {"minimum": own.minimum, "colluders": own.colluders, "n_min": own.honest}
+    if stated != numbers:
+        raise QueryRefused(
+            f"the statement tells of shares of noise for {stated}, and the experiment of this "
+            f"party for {numbers}."
+        )
 
 
 def _close(one: Any, other: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
 from fedpriv.federation.strategy.joint import HESSIANS_SEEN, JointStrategy
 from fedpriv.privacy.planning.plan import sampler_of
-from fedpriv.privacy.planning.written_plan import least_rate_of
+from fedpriv.privacy.planning.written_plan import least_rate_of, releases_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,7 @@ _MATRIX = re.compile(
     rf"gradients, {_MODELS}"
 )
 _SECOND_ORDER = "second-order"
+_LOCAL = "local-"  # whose parties add noise that is enough by itself
 _VERSION = r"[0-9A-Za-z.+!-]{1,40}"
 
 
@@ -70,6 +71,7 @@ def require_known_words(statement: Mapping[str, Any]) -> None:
     if not known and not (form is not None and form.fullmatch(released)):
         raise Unsound(f"what it says was released is nothing that {strategy!r} releases.")
     _require_matrix(plan)
+    _require_noise_of_a_party(plan)
     if trust["server_also_sees"] != also_sees(released):
         raise Unsound("what it says the server saw on the way does not follow from its releases.")
     fixed = {
@@ -91,6 +93,13 @@ def require_accounted_by(method: str, said: str) -> None:
     """Raise `Unsound` unless a statement says this method, its version, and nothing else."""
     if not re.fullmatch(rf"{re.escape(method)}, (fedpriv|dp-accounting) {_VERSION}", said):
         raise Unsound(f"it was accounted for by {method!r}, and says otherwise.")
+
+
+def _require_noise_of_a_party(plan: Mapping[str, Any]) -> None:
+    """Refuse noise of the parties that is not told of as shares, and is not enough by itself."""
+    shared = any("share" in written for written, _ in releases_of(plan))
+    if plan["noise_at"] == "parties" and not shared and not plan["strategy"].startswith(_LOCAL):
+        raise Unsound("the parties added the noise, and it does not say in what shares.")
 
 
 def _require_matrix(plan: Mapping[str, Any]) -> None:

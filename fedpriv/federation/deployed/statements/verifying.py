@@ -72,13 +72,14 @@ def verify(
             findings=(Finding(check="statement", passed=False, words=str(error)),), missing=()
         )
     there = {each.number for each in signed.parties}
+    found = recomputed(signed.document)
     return Verdict(
         findings=(
             _roster(signed, members, roster),
             _server(signed, roster),
             *_parties(signed, members),
-            *recomputed(signed.document),
-            _ledger(signed, ledger),
+            *found,
+            _ledger(signed, ledger, whole=all(each.passed for each in found)),
             Finding(
                 check="not covered",
                 passed=None,
@@ -154,14 +155,20 @@ def _made(signed: SignedStatement) -> int:
         return 0
 
 
-def _ledger(signed: SignedStatement, ledger: LedgerView | None) -> Finding:
-    """Whether a ledger is one whose head was signed, as it was then or with rows added since."""
+def _ledger(signed: SignedStatement, ledger: LedgerView | None, *, whole: bool) -> Finding:
+    """Whether a ledger is one whose head was signed, as it was then or with rows added since.
+
+    A ledger is held against a ``whole`` statement only: of another one no part need be what it is.
+    """
     if ledger is None:
         return Finding(
             check="ledger",
             passed=None,
             words="what the ledgers hold: only their heads are here. Give --ledger.",
         )
+    if not whole:
+        words = "the ledger was not looked at: the statement is wrong by itself."
+        return Finding(check="ledger", passed=None, words=words)
     heads = {each.name: (each.rows, each.head) for each in signed.parties}
     at_server = signed.document["statement"].get("ledger")
     if at_server is not None:

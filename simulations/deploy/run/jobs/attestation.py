@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 from fedpriv._toml import read_toml
 from fedpriv.federation.deployed.statements.statement_document import make_document, members_of
 from fedpriv.federation.protocol.errands import Attest, Attested
-from fedpriv.privacy.statement.signed import PartySignature, SignedStatement, sign_as_server
+from fedpriv.privacy.statement.signed import (
+    NotCanonical,
+    PartySignature,
+    SignedStatement,
+    sign_as_server,
+)
 from fedpriv.simulations.deploy.keys import identity_public
 from fedpriv.simulations.deploy.run.jobs.errands import PATIENCE, send
 from fedpriv.simulations.deploy.run.jobs.statement_file import (
@@ -115,16 +120,12 @@ def collect(
     grown = _longest_ledgers(directory.parent)
     words = {name: "signed" if name in done else said for name, said in outcome.words.items()}
     for number, said in outcome.results.items():
-        signature = PartySignature(
-            number=number,
-            name=names[number],
-            head=said.head.hex(),
-            rows=said.rows,
-            releases=said.releases,
-            signature=said.signature,
-        )
-        member = known.get(names[number])
-        if member is None or not signed.signed_by_party(signature, member.identity):
+        signature, member = _signature(number, names[number], said), known.get(names[number])
+        if (
+            signature is None
+            or member is None
+            or not signed.signed_by_party(signature, member.identity)
+        ):
             words[names[number]] = "sent a false signature"
         elif _went_back(signature, grown.get(member.identity)):
             words[names[number]] = (
@@ -136,6 +137,21 @@ def collect(
             words[names[number]] = "signed"
     write_statement_file(directory, signed)
     return words
+
+
+def _signature(number: int, name: str, said: Attested) -> PartySignature | None:
+    """What a party has sent; None if no statement can have it, which is no other party's fault."""
+    try:
+        return PartySignature(
+            number=number,
+            name=name,
+            head=said.head.hex(),
+            rows=said.rows,
+            releases=said.releases,
+            signature=said.signature,
+        )
+    except NotCanonical:
+        return None
 
 
 def _longest_ledgers(runs: Path) -> dict[bytes, PartySignature]:

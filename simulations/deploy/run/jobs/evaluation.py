@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv._toml import read_toml
+from fedpriv.federation.deployed.asked import EVALUATION as MARK
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger import Ledger
@@ -106,7 +107,7 @@ def propose(
     if begun is not None and (begun.epsilon, begun.delta, begun.roster) == (epsilon, share, roster):
         return begun
     name = read_json(private(directory) / "run.json")["run"]
-    run = f"{name}-evaluation-{secrets.token_hex(_TOKEN_BYTES)}"
+    run = f"{name}{MARK}{secrets.token_hex(_TOKEN_BYTES)}"
     terms = Terms(run=run, epsilon=epsilon, delta=share, roster=roster)
     plan = _strategy(prepared, terms, directory).plan
     with Ledger.open(ledger_path(folder), read_only=True) as ledger:

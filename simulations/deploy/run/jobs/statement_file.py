@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from fedpriv._durable import replace_file
-from fedpriv.federation.deployed.statements.statement_document import Member
+from fedpriv.federation.deployed.statements.statement_document import Finding, Member
 from fedpriv.federation.deployed.statements.verifying import Pinned
+from fedpriv.privacy.ledger.storage.chain import canonical_json
 from fedpriv.privacy.statement.signed import NotCanonical, read_signed
 from fedpriv.simulations.deploy.members.roster import read_roster
+from fedpriv.simulations.describe.files import STATISTICS_FILE
+from fedpriv.simulations.run.files import read_json
+from fedpriv.simulations.run.model_file import NAME
 from fedpriv.simulations.run.outcome import SIGNED
 
 if TYPE_CHECKING:
@@ -37,6 +42,34 @@ def read_statement(path: Path) -> SignedStatement:
             f"{str(path)!r} is not a signed statement: {error} A deployed run leaves one as "
             f"{SIGNED}; statement.json beside it is not signed."
         ) from None
+
+
+def files_beside(folder: Path, signed: SignedStatement) -> Finding:
+    """Whether the files in the directory of a statement are those that it is about."""
+    document = signed.document
+    stated = {
+        NAME: document.get("model"),
+        STATISTICS_FILE: document.get("model"),
+        "config.toml": document.get("experiment"),
+    }
+    found = [name for name in stated if (folder / name).exists()]
+    wrong = [
+        name for name in found if sha256((folder / name).read_bytes()).hexdigest() != stated[name]
+    ]
+    unsigned = folder / "statement.json"
+    if unsigned.exists():
+        found.append(unsigned.name)
+        try:
+            same = canonical_json(read_json(unsigned)) == canonical_json(document.get("statement"))
+        except ValueError:
+            same = False
+        wrong += [] if same else [unsigned.name]
+    words = f"{', '.join(wrong or found)} beside it: "
+    if wrong:
+        return Finding(check="files", passed=False, words=f"{words}not what was signed.")
+    if not found:
+        return Finding(check="files", passed=None, words="there are none beside it.")
+    return Finding(check="files", passed=True, words=f"{words}as they were signed.")
 
 
 def write_statement_file(directory: Path, signed: SignedStatement) -> None:

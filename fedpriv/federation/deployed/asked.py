@@ -1,0 +1,79 @@
+"""Asked: which kinds of query a run puts to its parties, by the strategy that its name has.
+
+A statement says what a run released, by its strategy. So a party that is asked for anything else in
+a run of that name does not answer, whatever its policy allows in others: it would sign that noisy
+gradients had left it where it had sent second moments, or that peers saw the release alone where
+they were shown the points of a joint fit.
+
+A private evaluation is a run of its own, with a name that says so, and has no statement.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.queries.accuracy import AccuracyQuery
+
+if TYPE_CHECKING:
+    from fedpriv.federation.deployed.guard import Engagement
+    from fedpriv.federation.queries.base import Query
+
+EVALUATION = "-evaluation-"
+"""In the name of a private evaluation, after the name of the run whose model it is of."""
+
+_OF_MINIMISERS = frozenset({"erm"})
+_OF_GRADIENTS = frozenset({"gradient"})
+_KINDS: dict[str, frozenset[str]] = {
+    "gradient-perturbation": _OF_GRADIENTS,
+    "local-gradient-perturbation": _OF_GRADIENTS,
+    "adaptive-clipping": _OF_GRADIENTS,
+    "learned-protection": _OF_GRADIENTS,
+    "agd": _OF_GRADIENTS | {"loss"},
+    "second-order": _OF_GRADIENTS | {"moments"},
+    "federated-averaging": frozenset({"local-training"}),
+    "scaffold": frozenset({"local-training"}),
+    "output-perturbation": _OF_MINIMISERS,
+    "pathak": _OF_MINIMISERS,
+    "local-output-perturbation": _OF_MINIMISERS,
+    "local-objective-perturbation": _OF_MINIMISERS,
+    "inference": frozenset({"moments"}),
+    "describe": frozenset({"statistics"}),
+}
+_OF_JOINT_FITS = frozenset({"risk-gradient"})
+
+
+def kinds_of(strategy: str, *, joint: bool, hessian: bool = False) -> frozenset[str]:
+    """What a run of a strategy asks for; nothing, if the strategy is not known.
+
+    Args:
+        strategy: Its name.
+        joint: Whether it fits one model to all records together.
+        hessian: Whether such a fit ends with a Hessian.
+    """
+    if joint:
+        return _OF_JOINT_FITS | ({"hessian"} if hessian else frozenset())
+    return _KINDS.get(strategy, frozenset())
+
+
+def is_evaluation(run: str, *, of: str) -> bool:
+    """Whether a run is a private evaluation, by its name; ``of`` is how names of runs begin."""
+    return EVALUATION in run.removeprefix(of)
+
+
+def require_asked(query: Query, engagement: Engagement) -> None:
+    """Refuse a query of a kind that a run of its name does not put.
+
+    Raises:
+        QueryRefused: It is for another strategy, or a private evaluation is no run of its own.
+    """
+    kinds = engagement.kinds
+    if kinds is None:
+        return
+    if is_evaluation(query.run, of=engagement.run):
+        kinds = frozenset({AccuracyQuery.kind})
+    if query.kind not in kinds:
+        raise QueryRefused(
+            f"a run of {engagement.strategy!r} that is named {query.run!r} asks for "
+            f"{', '.join(sorted(kinds)) or 'nothing'}, and this query is of kind {query.kind!r}."
+        )

@@ -1,0 +1,86 @@
+"""What a run may ask for: the kinds of query of its strategy, whatever else a policy allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fedpriv._toml import parse_toml
+from fedpriv.federation.deployed.asked import EVALUATION, kinds_of
+from fedpriv.federation.deployed.statements.attesting import require_experiment
+from fedpriv.federation.deployed.statements.stated_words import _RELEASED
+from fedpriv.federation.engines.grid import RoundFailed
+from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.queries.accuracy import AccuracyQuery
+from fedpriv.federation.queries.bounds import grid_of
+from fedpriv.federation.queries.kinds import QUERIES, MomentsQuery, RiskGradientQuery
+from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
+from fedpriv.simulations.deploy.run.server import deployed_federation
+from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.run.prepare import build_strategy
+from tests.federation.deployed.deployments import FOUR, PATIENCE, Deployment
+from tests.federation.deployed.statement_scenes import RUN, Scene
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("kind", [MomentsQuery, RiskGradientQuery, AccuracyQuery])
+def test_a_run_of_one_strategy_puts_no_query_of_another(
+    kind: type[MomentsQuery | RiskGradientQuery | AccuracyQuery], tmp_path: Path
+) -> None:
+    """It was answered, at the price of a gradient, and the statement told of noisy gradients."""
+    allowed = {"queries": ["gradient", "moments", "risk-gradient", "accuracy"], "max_clip": 8.0}
+    deployment = Deployment(folder=tmp_path, **FOUR, policy=allowed)
+    prepared = prepare_deployed(
+        parse_experiment(parse_toml(deployment.config(), "experiment")),
+        sizes=deployment.roster.sizes,
+    )
+    name = f"{prepared.experiment.run_name}-0a"
+    honest = build_strategy(prepared, run=name).ask()
+    assert honest is not None
+    parties = len(prepared.task.sizes)
+    point: dict[str, Any] = {"theta": np.zeros(prepared.task.dimension)}
+    more: dict[Any, dict[str, Any]] = {
+        MomentsQuery: {},
+        RiskGradientQuery: {**point, "exchange": 0},
+        AccuracyQuery: point,
+    }
+    query = kind(
+        run=name,
+        round=0,
+        grid=grid_of(step=2.0**-10, bound=2.0**30, parties=parties),
+        event=honest.event,
+        **more[kind],
+    )
+    federation = deployed_federation(
+        prepared,
+        deployment.roster,
+        deployment.grid(),
+        seal=deployment.seal(),
+        patience=PATIENCE,
+    )
+    with pytest.raises(RoundFailed, match="asks for gradient, and this query is of kind"):
+        federation.sum(query)
+    assert len(federation.sum(honest).sizes) == parties
+
+
+def test_a_private_evaluation_has_no_statement() -> None:
+    """Its parties had counted right answers, and would have signed that it released a model."""
+    scene = Scene.make()
+    document = scene.document()
+    document["statement"]["run"]["run"] = f"{RUN}{EVALUATION}00ff00ff"
+    with pytest.raises(QueryRefused, match="a private evaluation has no statement"):
+        require_experiment(document, scene.signatory())
+
+
+def test_every_strategy_that_has_a_statement_asks_for_something() -> None:
+    strategies = {*_RELEASED, "learned-protection", "second-order"} - {"objective-perturbation"}
+    for strategy in strategies:
+        assert kinds_of(strategy, joint=False) <= QUERIES.keys()
+        assert kinds_of(strategy, joint=False)
+    assert kinds_of("objective-perturbation", joint=True) == {"risk-gradient"}
+    assert kinds_of("inference", joint=True, hessian=True) == {"risk-gradient", "hessian"}
+    assert not kinds_of("somebody's", joint=False)
