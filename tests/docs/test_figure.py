@@ -34,7 +34,7 @@ def test_a_comparison_becomes_a_figure_and_a_table(fedpriv: Command, tmp_path: P
     assert done.code == 0, done.err
     report, rows = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("report", "rows"))
     drawing = figure.figure(report)
-    names = [node.text for node in ET.fromstring(drawing).iter() if "name" in _classes(node)]  # noqa: S314
+    names = [str(node.text) for node in ET.fromstring(drawing).iter() if "name" in _classes(node)]  # noqa: S314
     assert sorted(names) == ["gradient-perturbation", "non-private", "party-alone"]
     assert "prefers-color-scheme: dark" in drawing
     lines = figure.table(rows).splitlines()

@@ -40,8 +40,16 @@ def run_in_one_process(experiment: str | Path, *, server: Path, parties: Path) -
         experiment: The experiment's file.
         server: The server's directory, as `fedpriv deploy init` made it; no process of it runs.
         parties: The folder that has every party's directory, by its name.
+
+    Raises:
+        ValueError: The federation has been started for real: its parties belong to others.
     """
     folder = server_folder(server)
+    if any(folder.nodes.glob("*.json")):
+        raise ValueError(
+            f"{str(folder.root)!r} has registered nodes: it is a real federation, whose runs are "
+            "those of `fedpriv deploy run`. Found another one, with invented records."
+        )
     directory = new_run(read_experiment(experiment), folder)
     config = {
         "config": (directory / "config.toml").read_text(encoding="utf-8"),
