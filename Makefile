@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO := $(VENV)/.demo
 # On two cores: one of the three waits for real processes, most of the time.
 WORKERS ?= 3
 
@@ -14,7 +15,7 @@ export OMP_WAIT_POLICY := PASSIVE
 # Tests start hundreds of processes: where nothing may be kept, each would compile fedpriv anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test lint format kernels check suite stress flower-next bench clean
+.PHONY: help install demo docs figure test lint format kernels check suite stress flower-next bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -24,12 +25,27 @@ install: $(STAMP) ## the virtual environment, with every extra
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@ $(DEMO)
+
+# What the demo needs, and no more: neither Ray nor the tools of the tests.
+$(DEMO): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo]'
 	touch $@
 
-demo: $(STAMP) ## compare the main strategies on the pupils of 131 education authorities
+demo: $(DEMO) ## compare the main strategies on the pupils of 131 education authorities
 	$(BIN)/fedpriv compare simulations/experiments/chem97.toml
 
-test: ## all that continuous integration runs: lint, types, tests, doctests, README
+docs: $(STAMP) ## the documentation as a site, in build/docs; a broken link is an error
+	$(BIN)/sphinx-build -q -W --keep-going -c docs/site docs build/docs
+	@echo "open build/docs/index.html"
+
+figure: $(STAMP) ## the figure and the numbers of the README, from a comparison of its own
+	rm -rf build/chem97
+	$(BIN)/fedpriv compare chem97 --out build/chem97
+	$(BIN)/python docs/site/figure.py build/chem97
+
+test: ## all that continuous integration runs: lint, types, tests, doctests, documentation
 	$(MAKE) --jobs=2 --output-sync=target lint kernels
 	$(MAKE) suite
 

@@ -58,7 +58,8 @@ def run(
             ``strategy={"name": "output-perturbation"}``, ``run={"seed": 1, "engine": "local"}``.
 
     Raises:
-        ValueError: If the experiment or the ledger refuses, with the message of the command line.
+        ValueError: If the experiment refuses, with the message of the command line.
+        BudgetExceeded: If the ledger does not pay for it; nothing was spent.
         KeyboardInterrupt: If it was stopped; ``fedpriv run --resume DIR`` goes on.
     """
     wanted = read_experiment(experiment, overrides(tables))

@@ -21,6 +21,7 @@ from fedpriv.simulations.compare.words import CLOSE, above, at, below, budgets, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from fedpriv.simulations.compare.intervals import Interval
     from fedpriv.simulations.compare.rows import Row
 
 LOCAL = "local-"
@@ -79,8 +80,8 @@ def against_non_private(study: Study) -> Iterator[str]:
         if near:
             parts.append(
                 f"is within 1 point of non-private averaging ({percent(reference)}) at "
-                f"{budgets(near, gaps)} ({at(near[0], near)}it loses "
-                f"{points(-gaps[near[0]])})"
+                f"{budgets(near, gaps)} ({at(near[0], near)}it "
+                f"{_change(gaps[near[0]])})"
             )
         if far:
             whom = "it" if near else f"non-private averaging ({percent(reference)})"
@@ -90,6 +91,11 @@ def against_non_private(study: Study) -> Iterator[str]:
             )
         if parts:
             yield f"{setting.label} {' and '.join(parts)}."
+
+
+def _change(gap: Interval) -> str:
+    """A difference as a loss, or as a gain where it is one in print."""
+    return f"gains {points(gap)}" if round(gap.mean, 4) > 0 else f"loses {points(-gap)}"
 
 
 def against_local(study: Study) -> Iterator[str]:

@@ -51,7 +51,9 @@ def _verdict(scored: dict[str, tuple[float, ...]], *, said: str) -> str:
     ahead = f"{_listed([best, *alike])} cannot be told apart"
     if len(alike) == len(others):
         return ahead
-    return f"{ahead}, and {best} is ahead of the other {len(others) - len(alike)}"
+    behind = [label for label in others if label not in alike]
+    rest = behind[0] if len(behind) == 1 else f"the other {len(behind)}"
+    return f"{ahead}, and {best} is ahead of {rest}"
 
 
 def _next(others: list[str]) -> str:

@@ -112,8 +112,10 @@ def test_the_best_strategy_of_a_budget_is_named_with_its_lead_over_the_next() ->
     assert decided == "At ε = 1 own is ahead of rival, the next of 2, by 2.00 points."
     close = [*rows[:1], row("rival", GOOD[::-1], epsilon=1.0), rows[2]]
     assert findings(close)[0] == (
-        "At ε = 1 own and rival cannot be told apart, and own is ahead of the other 1."
+        "At ε = 1 own and rival cannot be told apart, and own is ahead of noisy."
     )
+    fourth = [*close, row("noisier", NOISY, epsilon=1.0)]
+    assert findings(fourth)[0].endswith("and own is ahead of the other 2.")
     assert not any("ahead" in finding for finding in findings(rows[:1]))
 
 
@@ -140,6 +142,15 @@ def test_close_to_non_private_is_said_with_the_interval_of_the_loss() -> None:
     losses = [100 * (0.776 - value) for value in GOOD]
     expected = stats.t.interval(0.95, 4, loc=np.mean(losses), scale=stats.sem(losses))
     assert (low, high) == pytest.approx(expected, abs=0.005)
+
+
+def test_what_is_better_than_without_noise_gains_and_loses_nothing_negative() -> None:
+    better = [value + 0.005 for value in GOOD]
+    sentences = findings([EXACT, row("gradient-perturbation", better, epsilon=1.0)])
+    (sentence,) = [f for f in sentences if "within 1 point" in f]
+    gain = 100 * (np.mean(better) - 0.776)
+    assert f"(it gains {gain:.2f} points" in sentence
+    assert "loses" not in sentence
 
 
 def test_close_is_not_said_when_the_seeds_leave_it_open() -> None:
