@@ -22,6 +22,7 @@ from fedpriv.simulations.commands import (
     data,
     describe,
     doctor,
+    dossier,
     fit,
     ledger,
     listing,
@@ -63,6 +64,7 @@ describe.register(app)
 data.register(app)
 predict.register(app)
 report.register(app)
+dossier.register(app)
 listing.register(app)
 ledger.register(app)
 deploy.register(app)
