@@ -18,6 +18,7 @@ from fedpriv.simulations.commands import (
     accounting,
     attack,
     audit,
+    check,
     compare,
     data,
     describe,
@@ -60,6 +61,7 @@ fit.register(app)
 compare.register(app)
 audit.register(app)
 attack.register(app)
+check.register(app)
 describe.register(app)
 data.register(app)
 predict.register(app)
