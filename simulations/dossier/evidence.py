@@ -129,7 +129,10 @@ class Evidence:
             signed=_signed(files[SIGNED]) if SIGNED in files else None,
             audit=_json(files, AUDIT) if AUDIT in files else None,
         )
-        evidence._require_one_run()
+        try:
+            evidence._require_one_run()
+        except (KeyError, TypeError, AttributeError):
+            raise ValueError("the files lack a part: they were changed or damaged.") from None
         return evidence
 
     def _require_one_run(self) -> None:
@@ -140,6 +143,11 @@ class Evidence:
             raise ValueError("plan.json is not the plan of statement.json.")
         if self.signed is not None and self.signed.document.get("statement") != self.statement:
             raise ValueError(f"{SIGNED} is of another statement than statement.json.")
+        if self.deployed and self.signed is None:
+            raise ValueError(
+                f"a deployed run has a {SIGNED}, and there is none: `fedpriv deploy attest` "
+                f"signs it."
+            )
         if self.audit is None:
             return
         guarantee = self.statement["guarantee"]
@@ -210,9 +218,12 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
 
 
 def _yaml(data: bytes) -> dict[str, Any]:
+    text = _text(data, "statement.yaml")
     try:
-        values = yaml.safe_load(_text(data, "statement.yaml"))
-    except yaml.YAMLError:
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+            raise ValueError("statement.yaml must have no aliases: they may stand for any length.")
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError):
         values = None
     if not isinstance(values, dict) or "deployment" not in values:
         raise ValueError("statement.yaml is no registry entry: the file was changed or damaged.")

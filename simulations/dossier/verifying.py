@@ -37,7 +37,14 @@ if TYPE_CHECKING:
 
 _KNOWN = {NUMBERS, PAGE, REGISTRY, *(f"{EVIDENCE}/{name}" for name in (*NEEDED, SIGNED, AUDIT))}
 _MOST_BYTES = 1 << 26
-_DAMAGED = (ValueError, LookupError, TypeError, AttributeError)
+_DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
+_TAKEN = Finding(
+    check="not covered",
+    passed=None,
+    words="that the evidence is what the run left, and that noise was drawn as stated: of a "
+    "release "
+    "in one place that is the signer's word.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +125,9 @@ def _files(folder: Path, signed: SignedFiles) -> tuple[dict[str, bytes], Finding
 
     if unknown := sorted(signed.files.keys() - _KNOWN):
         return wrong(f"no dossier has a file {unknown[0]!r}.")
-    there = {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()} - {MANIFEST}
+    there = {
+        str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()
+    } - {MANIFEST}
     if extra := sorted(there - signed.files.keys()):
         return wrong(f"{extra[0]!r} lies among the files, and is not signed for.")
     if missing := sorted(signed.files.keys() - there):
@@ -147,14 +156,12 @@ def _contents(
         if evidence.simulated:
             words = "it is of a simulation, which promises nothing."
             return [*findings, Finding(check="epsilon", passed=None, words=words)], ()
-        findings += recomputed_guarantee(evidence.statement)
         if evidence.signed is None:
-            return [*findings, _paid(evidence, ledger), *_left(signed, roster)], ()
+            findings += recomputed_guarantee(evidence.statement)
+            return [*findings, _paid(evidence, ledger), *_left(signed, roster), _TAKEN], ()
         verdict = verify_statement(evidence.signed, roster=roster, ledger=ledger)
-        known = {each.check for each in findings}
-        of_statement = [each for each in verdict.findings if each.check not in known]
         findings.append(_of_document(signed, evidence))
-        return [*findings, *of_statement, *_left(signed, None)], verdict.missing
+        return [*findings, *verdict.findings, *_left(signed, None)], verdict.missing
     except _DAMAGED as error:
         words = f"the dossier cannot be made from it: {error}"
         return [Finding(check="evidence", passed=False, words=words)], ()
@@ -238,6 +245,8 @@ def _left(signed: SignedFiles, roster: Pinned | None) -> Iterator[Finding]:
 
 def _bytes(path: Path) -> bytes:
     try:
+        if not path.is_file():
+            raise NotCanonical(f"{path.name!r} is no file.")
         if path.stat().st_size > _MOST_BYTES:
             raise NotCanonical(f"{path.name!r} must have at most {_MOST_BYTES} bytes.")
         return path.read_bytes()

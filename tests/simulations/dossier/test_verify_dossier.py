@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -221,3 +222,53 @@ def test_a_manifest_of_something_else_is_refused(tmp_path: Path, fedpriv: Comman
     done = fedpriv("verify", tmp_path, "--signer", "00" * 32)
     assert done.code == 2
     assert "--signer is for a dossier" in done.message
+
+
+def test_a_deployed_run_without_its_signed_statement_is_refused(tmp_path: Path) -> None:
+    """Or who leaves it out would have a dossier that nobody's signature stands behind."""
+    run = deployed(Scene.make(), tmp_path / "run")
+    out = bundled(run, tmp_path / "out")
+    (run / "statement.signed.json").unlink()
+    with pytest.raises(ValueError, match="a deployed run has a statement"):
+        Evidence.of_run(run)
+    (out / "evidence" / "statement.signed.json").unlink()
+    signed = read_signed_files((out / MANIFEST).read_bytes())
+    names = signed.files.keys() - {"evidence/statement.signed.json"}
+    files = {name: (out / name).read_bytes() for name in names}
+    again = sign_files(files, Ed25519PrivateKey.generate(), about=signed.about)
+    (out / MANIFEST).write_text(again.to_text())
+    assert checks(out)["evidence"].passed is False
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("statement.json", b'{"status": "real", "guarantee": {}}'),
+        ("statement.json", b"[" * 100_000),
+        ("statement.yaml", b"deployment: &a [x]\nb: [*a, *a]\n"),
+        ("statement.yaml", b"deployment: 1\n"),
+        ("result.json", b'{"run": "x", "secret": 1}'),
+        ("plan.json", b"\xff"),
+        ("config.toml", b"= ="),
+    ],
+)
+def test_evidence_that_makes_no_dossier_is_a_finding_and_no_trace(
+    fedpriv: Command, tmp_path: Path, name: str, data: bytes
+) -> None:
+    out = bundled(released(fedpriv, tmp_path), tmp_path / "out")
+    signed_again(out, {f"evidence/{name}": data})
+    done = fedpriv("verify", out)
+    assert done.code == 1
+    assert "FAILED" in done.out
+
+
+def test_what_is_no_file_is_not_waited_for(fedpriv: Command, tmp_path: Path) -> None:
+    out = bundled(released(fedpriv, tmp_path), tmp_path / "out")
+    (out / "dossier.json").unlink()
+    os.mkfifo(out / "dossier.json")
+    done = fedpriv("verify", out)
+    assert done.code == 1
+    assert "is no file" in done.out
+    (out / "dossier.json").unlink()
+    (out / "dossier.json").symlink_to(tmp_path)
+    assert fedpriv("verify", out).code == 1
