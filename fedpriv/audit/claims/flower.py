@@ -46,6 +46,11 @@ _NOTES = (
         "sees every update in both cases unless answers are masked"
     ),
 )
+_ALL_REPLY = (
+    "all sampled clients are taken to reply: of fewer, Flower goes on with the noise that it "
+    "planned, "
+    "on an average and a fraction that vary more"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +160,8 @@ class FlowerAdaptive(FlowerClaim):
     Of a round with a noisy fraction f of clipped updates, the update had norm C and gets noise for
     C·exp(−rate·(f − quantile)), the norm of the next round: it is drawn after the norm has moved.
     The count of clipped updates, from which f follows, gets noise of ``count_stddev``, and one
-    client moves it by 1; the split of the noise counts it as ½.
+    client moves it by 1; the split of the noise counts it as ½. ``clients`` is not used: nothing is
+    amplified.
 
     Proof of the bound. f is published with the round, before the noise of its update is drawn,
     hence a round is at most μ-GDP with μ² = moved²·exp(2·rate·(f − quantile)) / z_Δ² + 1 /
@@ -214,7 +220,7 @@ class FlowerAdaptive(FlowerClaim):
             unit=UNIT,
             method=f"{method}, in the worst course",
             reason=reason,
-            notes=_NOTES,
+            notes=(*_NOTES, _ALL_REPLY),
             at_least=0.0,
         )
 

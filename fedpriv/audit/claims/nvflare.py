@@ -20,6 +20,10 @@ _FLOATS = (
     "noise is double precision from NumPy's global generator, which is no cryptographic one: the "
     "last digits of Laplace noise in floating point can betray what it hides"
 )
+_STEPS = (
+    "what is sent is multiplied by the number of local steps, which is taken to be public and the "
+    "same for both of two neighbours"
+)
 _CLEANSERS = {
     "min-count": "It leaves out what has too few records, and sends the rest exactly.",
     "histogram-bins": "It limits how many bins a histogram has, and sends their counts exactly.",
@@ -143,7 +147,7 @@ class NvflareSvt(Claim):
 
     def judged(self) -> Verdict:
         """By what a call really pays for, added up over the rounds."""
-        notes = (_FLOATS,)
+        notes = (_FLOATS, _STEPS)
         if self.scalars:
             reason = "Parameters that are single numbers are sent as they are, without noise."
             return self.not_private(unit=UNIT, reason=reason, notes=notes)

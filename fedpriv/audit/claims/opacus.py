@@ -18,6 +18,10 @@ from fedpriv.audit.claims.verdict import Claim, Verdict
 _LIMIT_THEOREM = (
     "The accountant 'gdp' is a limit theorem, no bound: it may print less than is spent."
 )
+_SIZE = (
+    "how many records there are, of which rate and divisor follow, is taken to be public and the "
+    "same for both of two neighbours"
+)
 _ACCOUNTANTS = ("prv", "rdp", "gdp")
 
 
@@ -67,7 +71,7 @@ class OpacusClaim(Claim):
         reason = found.reason
         if self.accountant == "gdp":
             reason += f" {_LIMIT_THEOREM}"
-        notes = []
+        notes = [_SIZE]
         if not self.secure_mode:
             notes.append(
                 "without secure_mode noise is of PyTorch's own generator, which is no "
