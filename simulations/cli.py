@@ -18,11 +18,13 @@ from fedpriv.simulations.commands import (
     accounting,
     attack,
     audit,
+    check,
     compare,
     dashboard,
     data,
     describe,
     doctor,
+    dossier,
     fit,
     ledger,
     listing,
@@ -60,11 +62,13 @@ fit.register(app)
 compare.register(app)
 audit.register(app)
 attack.register(app)
+check.register(app)
 describe.register(app)
 data.register(app)
 predict.register(app)
 report.register(app)
 dashboard.register(app)
+dossier.register(app)
 listing.register(app)
 ledger.register(app)
 deploy.register(app)

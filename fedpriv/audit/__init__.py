@@ -3,6 +3,6 @@
 Pure statistics and records, no runs: `fedpriv.simulations.audit` repeats an experiment and asks
 them. Start with `gaussian_shift` (μ, where the noise is Gaussian) and `threshold` (μ and ε, where
 nothing is assumed); `likelihood_ratio` audits a mechanism alone. `canaries` has the records that
-move a release the most, `membership` and `inversion` the attacks. May import everything of the
-library.
+move a release the most, `membership` and `inversion` the attacks. `claims` judges settings of other
+systems. May import everything of the library.
 """

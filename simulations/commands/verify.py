@@ -1,4 +1,4 @@
-"""`fedpriv verify`: a signed statement, checked without a network."""
+"""`fedpriv verify`: a signed statement, or a dossier, checked without a network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def verify(
     statement: Annotated[
         Path,
         typer.Argument(
-            metavar="STATEMENT", help="statement.signed.json, or the directory that it is in."
+            metavar="STATEMENT",
+            help="statement.signed.json, or the directory that it is in; or the folder of a "
+            "dossier.",
         ),
     ],
     roster: Annotated[
@@ -36,14 +38,18 @@ def verify(
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger of a member, held against its signed head.")
     ] = None,
+    signer: Annotated[
+        str | None, typer.Option(help="Public key, in hexadecimal digits, that signed a dossier.")
+    ] = None,
     complete: Annotated[
         bool, typer.Option("--complete", help="Fail unless every party has signed.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify a signed statement: signatures, epsilon, threshold and n_min. Exit 1 if one fails.
+    """Verify a signed statement, or a dossier: signatures, epsilon, threshold and n_min.
 
-    Needs no network: what the releases cost is computed again from their events.
+    Needs no network: what the releases cost is computed again from their events. A dossier is made
+    again from its evidence, to the byte. Exit status 1 if anything fails.
 
     [bold]Example[/]:
 
@@ -52,24 +58,33 @@ def verify(
     from fedpriv.federation.deployed.statements.verifying import verify as verified
     from fedpriv.privacy.ledger import Ledger, LedgerError
     from fedpriv.privacy.statement.signed import NotCanonical
-    from fedpriv.simulations.deploy.run.jobs.statement_file import (
-        files_beside,
-        pinned,
-        read_statement,
-    )
+    from fedpriv.simulations.deploy.run.jobs.statement_file import pinned, read_statement
+    from fedpriv.simulations.dossier.verifying import manifest_of, verify_bundle
 
     trusted = None if roster is None else pinned(roster)
+    manifest = manifest_of(statement)
+    if manifest is None and signer is not None:
+        raise ValueError(
+            f"--signer is for a dossier, and {str(statement)!r} is none. Leave it out: the keys "
+            f"of a "
+            "statement are those of --roster."
+        )
     try:
-        signed = read_statement(statement)
         with ExitStack() as stack:
             book = None
             if ledger is not None:
                 book = stack.enter_context(Ledger.open(ledger, read_only=True))
                 book.verify()
-            verdict = verified(signed, roster=trusted, ledger=book)
-        if statement.is_dir():
-            beside = files_beside(statement, signed)
-            verdict = replace(verdict, findings=(*verdict.findings, beside))
+            if manifest is not None:
+                bundle = verify_bundle(manifest, signer=signer, roster=trusted, ledger=book)
+                what, digest, verdict = "dossier", bundle.digest, bundle.verdict
+            else:
+                signed = read_statement(statement)
+                what, digest = "statement", signed.digest
+                verdict = verified(signed, roster=trusted, ledger=book)
+                if statement.is_dir():
+                    beside = files_beside(statement, signed)
+                    verdict = replace(verdict, findings=(*verdict.findings, beside))
     except (NotCanonical, LedgerError) as error:
         _fail(str(error), as_json=as_json)
     sound = verdict.sound and not (complete and verdict.missing)
@@ -77,13 +92,13 @@ def verify(
         print_json(
             {
                 "sound": sound,
-                "statement": signed.digest,
+                what: digest,
                 "missing": list(verdict.missing),
                 "findings": [asdict(finding) for finding in verdict.findings],
             }
         )
     else:
-        _print(verdict, signed.digest, sound=sound)
+        _print(verdict, what, digest, sound=sound)
     if not sound:
         raise typer.Exit(1)
 
@@ -97,13 +112,13 @@ def _fail(why: str, *, as_json: bool) -> NoReturn:
     raise typer.Exit(1)
 
 
-def _print(verdict: Verdict, digest: str, *, sound: bool) -> None:
-    typer.echo(f"{'statement':<14} {digest}")
+def _print(verdict: Verdict, what: str, digest: str, *, sound: bool) -> None:
+    typer.echo(f"{what:<14} {digest}")
     for finding in verdict.findings:
         _say(finding.check, f"{_WORDS[finding.passed]}: {finding.words}")
     for name in verdict.missing:
         _say(f"party {name}", "MISSING: it has not signed.")
-    typer.echo("The statement holds." if sound else "The statement does NOT hold.")
+    typer.echo(f"The {what} holds." if sound else f"The {what} does NOT hold.")
 
 
 def _say(what: str, words: str) -> None:

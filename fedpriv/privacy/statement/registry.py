@@ -20,8 +20,11 @@ from fedpriv.privacy.unit import Unit, neighbours_in_words
 if TYPE_CHECKING:
     from fedpriv.privacy.statement.statement import Statement
 
-_BLANK = "TO BE FILLED IN"
+BLANK = "TO BE FILLED IN"
+"""For a person to fill in."""
+
 _NO_DATE = "1900-01-01"  # the registry's own blank, which must be a date
+_DESCRIPTION = "describe"  # the strategy that learns no model
 _TIER = 3  # everything is disclosed that the registry asks for
 _ADJACENT = {
     Adjacency.REPLACE_ONE: "change-one distance 1",
@@ -56,8 +59,9 @@ def _slug(name: str, curators: list[str], date: str) -> str:
 
 
 def _entry(statement: Statement) -> dict[str, Any]:
-    facts, curators = statement.facts, [_BLANK]
+    facts, curators = statement.facts, [BLANK]
     date = facts.date or _NO_DATE
+    described = statement.plan.strategy == _DESCRIPTION
     return {
         "url_slug": _slug(facts.data, curators, date),
         "status": "Draft",
@@ -66,11 +70,15 @@ def _entry(statement: Statement) -> dict[str, Any]:
             "basic": {
                 "name": facts.data,
                 "data_curators": curators,
-                "intended_use": _BLANK,
-                "data_product_type": "Machine learning model",
-                "data_product_region": _BLANK,
+                "intended_use": BLANK,
+                "data_product_type": "Summary statistics"
+                if described
+                else "Machine learning model",
+                "data_product_region": BLANK,
                 "description": (
-                    f"A model learned by {statement.plan.parties} parties with "
+                    f"Statistics of a table held by {statement.plan.parties} parties."
+                    if described
+                    else f"A model learned by {statement.plan.parties} parties with "
                     f"{statement.plan.strategy}."
                 ),
                 "publication_date": date,
@@ -86,7 +94,10 @@ def _entry(statement: Statement) -> dict[str, Any]:
             "privacy_loss": _privacy_loss(statement),
             "deployment_model": _deployment_model(statement),
             "accounting": {
-                "post_processing": "The model is computed from the releases alone.",
+                "post_processing": (
+                    f"The {'statistics are' if described else 'model is'} computed from the "
+                    "releases alone."
+                ),
                 "composition": f"{statement.plan.accountant}: {statement.accountant_version}",
             },
             "implementation": {
@@ -98,7 +109,7 @@ def _entry(statement: Statement) -> dict[str, Any]:
             },
             "administrative": {
                 "sources": f"fedpriv {statement.version}, run {facts.run}",
-                "registry_authors": [_BLANK],
+                "registry_authors": [BLANK],
             },
         },
     }

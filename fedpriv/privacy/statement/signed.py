@@ -75,7 +75,7 @@ class PartySignature:
                 raise NotCanonical(f"{name} of a party's signature must be a whole number.")
         if not isinstance(self.name, str):
             raise NotCanonical("name of a party's signature must be text.")
-        _from_hex(self.head, _HASH_BYTES)
+        from_hex(self.head, _HASH_BYTES)
         if len(self.signature) != _SIGNATURE_BYTES:
             raise NotCanonical(f"a signature must have {_SIGNATURE_BYTES} bytes.")
 
@@ -127,11 +127,11 @@ class SignedStatement:
 
     def signed_by_server(self, key: bytes) -> bool:
         """Whether the owner of the public ``key`` signed as the server."""
-        return _signed(key, self.server, _by_server(self.document))
+        return is_signed(key, self.server, _by_server(self.document))
 
     def signed_by_party(self, party: PartySignature, key: bytes) -> bool:
         """Whether the owner of the public ``key`` signed all that ``party`` says."""
-        return _signed(key, party.signature, _by_party(self.document, party))
+        return is_signed(key, party.signature, _by_party(self.document, party))
 
     def to_text(self) -> str:
         """The one text of this value; `read_signed` inverts it."""
@@ -195,7 +195,7 @@ def read_signed(data: bytes) -> SignedStatement:
             raise NotCanonical("the document of a signed statement must be a table.")
         found = SignedStatement(
             document=values.pop("document"),
-            server=_from_hex(signatures.pop("server"), _SIGNATURE_BYTES),
+            server=from_hex(signatures.pop("server"), _SIGNATURE_BYTES),
             parties=tuple(map(_read_party, signatures.pop("parties"))),
         )
     except (KeyError, TypeError, AttributeError):
@@ -241,7 +241,8 @@ def _by_party(document: Mapping[str, Any], party: PartySignature) -> bytes:
     return _PARTY + canonical_json(signed).encode()
 
 
-def _signed(key: bytes, signature: bytes, data: bytes) -> bool:
+def is_signed(key: bytes, signature: bytes, data: bytes) -> bool:
+    """Whether the owner of the public Ed25519 ``key`` signed ``data``."""
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, data)
     except (InvalidSignature, ValueError):
@@ -256,11 +257,12 @@ def _read_party(values: Any) -> PartySignature:
         head=values["ledger"]["head"],
         rows=values["ledger"]["rows"],
         releases=values["releases"],
-        signature=_from_hex(values["signature"], _SIGNATURE_BYTES),
+        signature=from_hex(values["signature"], _SIGNATURE_BYTES),
     )
 
 
-def _from_hex(text: Any, size: int) -> bytes:
+def from_hex(text: Any, size: int) -> bytes:
+    """So many bytes, from lower-case hexadecimal digits and no other text."""
     try:
         data = bytes.fromhex(text)
     except (ValueError, TypeError):

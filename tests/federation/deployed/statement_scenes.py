@@ -29,6 +29,7 @@ from fedpriv.privacy.written_events import event_from_dict
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fedpriv.privacy.statement import Statement
     from fedpriv.privacy.statement.signed import SignedStatement
 
 NAMES = ("north", "east", "south", "west", "centre")
@@ -127,9 +128,21 @@ class Scene:
 
     def document(self) -> dict[str, Any]:
         """As it is read from a file, so that a test may change it in place."""
-        protection = Protection(level="active")
-        masks = protection.parameters(len(NAMES), minimum=4)
-        statement = make_statement(
+        document = make_document(
+            self.statement().to_dict(),
+            protection=Protection(level="active"),
+            parties=self.members,
+            roster=ROSTER,
+            server=self.server.public_key().public_bytes_raw(),
+            experiment=EXPERIMENT,
+            model="ef" * 32,
+        )
+        return read_canonical(canonical_json(document).encode())
+
+    def statement(self) -> Statement:
+        """What the run guarantees."""
+        masks = Protection(level="active").parameters(len(NAMES), minimum=4)
+        return make_statement(
             self.plan,
             facts=RunFacts(
                 run=RUN,
@@ -154,16 +167,6 @@ class Scene:
                 rows=9,
             ),
         )
-        document = make_document(
-            statement.to_dict(),
-            protection=protection,
-            parties=self.members,
-            roster=ROSTER,
-            server=self.server.public_key().public_bytes_raw(),
-            experiment=EXPERIMENT,
-            model="ef" * 32,
-        )
-        return read_canonical(canonical_json(document).encode())
 
     def signed(self, document: dict[str, Any] | None = None) -> SignedStatement:
         return sign_as_server(self.document() if document is None else document, self.server)

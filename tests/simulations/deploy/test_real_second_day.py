@@ -113,6 +113,21 @@ class Day:
         assert verdict["missing"] == []
         return verdict
 
+    def filed(self, directory: Path, *, epoch: int) -> dict[str, Any]:
+        """The verdict on a dossier that the server signs, from files alone."""
+        server = self.live.server
+        out = self.live.root / "dossiers" / directory.name
+        told = self._fedpriv("dossier", directory, "--key", server.identity, "--out", out, "--json")
+        signer = ("--signer", told.json()["signer"])
+        roster = server.rosters / f"{epoch:04}.toml"
+        ledger = self.books()["server"]
+        given = ("--roster", roster, "--ledger", ledger, "--complete", "--json")
+        verdict: dict[str, Any] = self._fedpriv("verify", out, *signer, *given).json()
+        passed = {each["check"]: each["passed"] for each in verdict["findings"]}
+        assert passed["signed for"] is passed["dossier"] is passed["roster"] is True
+        assert passed["ledger"] is passed["threshold"] is passed["epsilon"] is True
+        return verdict
+
     def books(self) -> dict[str, Path]:
         """Every ledger of the federation."""
         parties = {name: read_party(home.policy).ledger for name, home in self.homes.items()}
@@ -135,6 +150,7 @@ def test_the_second_day(live: Standing, fedpriv: Command) -> None:
     assert result["records"] == pytest.approx(sum(SIZES), abs=10)
     for directory in (first, second, adaptive, learned):
         assert day.verified(directory, epoch=epoch)["sound"]
+        assert day.filed(directory, epoch=epoch)["sound"]
     spent = {name: require_right_to_the_digit(path).total for name, path in day.books().items()}
     assert len({total.amount for total in spent.values()}) == 1  # everybody pays the same
     assert {len(charged(path)) for path in day.books().values()} == {1 + 1 + 2 + 2 + 1}

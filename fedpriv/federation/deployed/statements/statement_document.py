@@ -150,6 +150,20 @@ def recomputed(document: Mapping[str, Any]) -> tuple[Finding, ...]:
     return tuple(_found(name, check, document) for name, check in checks.items())
 
 
+def recomputed_guarantee(statement: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """What follows from the releases of any real statement, deployed or not, computed again."""
+    document = {"statement": statement}
+    with suppress(*_FAULTS):
+        if events_of(statement["plan"]) is None:
+            words = "its plan does not tell which noise goes with which sampling rate."
+            unknown = Finding(check="releases", passed=None, words=words)
+            return unknown, *(_found(name, check, document) for name, check in _OF_EPSILON)
+    return (
+        _found("releases", _check_releases, document),
+        *(_found(name, check, document) for name, check in _OF_EPSILON),
+    )
+
+
 def _found(
     name: str, check: Callable[[Mapping[str, Any]], str], document: Mapping[str, Any]
 ) -> Finding:
@@ -229,6 +243,12 @@ def _check_forms(document: Mapping[str, Any]) -> str:
     if why := understated(document["statement"], releases_of(document), slack=SLACK):
         raise Unsound(why)
     return "mu, rho and an attacker's advantage, where they are stated, follow from the releases."
+
+
+_OF_EPSILON: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
+    ("epsilon", _check_epsilon),
+    ("other forms", _check_forms),
+)
 
 
 def _check_threshold(document: Mapping[str, Any]) -> str:
