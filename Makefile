@@ -15,7 +15,7 @@ export OMP_WAIT_POLICY := PASSIVE
 # Tests start hundreds of processes: where nothing may be kept, each would compile fedpriv anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo docs figure test lint format kernels check suite stress flower-next bench clean
+.PHONY: help install demo docs figure test lint format kernels check suite mutants stress flower-next bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -74,9 +74,13 @@ suite: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore=$(KILLS) --ignore=$(COMPILES)
 	$(BIN)/python -m pytest $(KILLS)
 
+mutants: $(STAMP) ## break the product on purpose, a line at a time: tests must notice; ten minutes
+	$(BIN)/python -m tests.mutants
+
 stress: $(STAMP) ## the deep form of the tests that have one: every way to make a release, and more; an hour
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/audit tests/simulations/audit tests/simulations/test_what_runs_where.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m deep
+	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist=worksteal tests/fuzz
 	FEDPRIV_LEDGER_KILLS=5000 $(BIN)/python -m pytest -q tests/privacy/ledger/test_ledger_kill.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/privacy/accountants/test_sampled_loss.py tests/test_wheel.py tests/simulations/engines/test_training_engines.py tests/simulations/engines/test_sharded_ray.py tests/simulations/experiment/test_own_docs.py
 	FEDPRIV_STRESS=1 $(BIN)/python -m pytest -q tests/simulations/deploy/test_real_network.py tests/simulations/deploy/test_real_delivery.py tests/simulations/deploy/test_ahead.py

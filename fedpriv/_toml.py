@@ -40,6 +40,8 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except ValueError as error:
         raise ValueError(f"{what} is not TOML: {error}.") from None
+    except RecursionError:
+        raise ValueError(f"{what} is nested too deeply.") from None
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

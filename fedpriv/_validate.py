@@ -5,12 +5,15 @@ Everything here refuses NaN: each check states what is allowed, and NaN satisfie
 
 from __future__ import annotations
 
+import sys
 from difflib import get_close_matches
 from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_MANY = 2**63  # what is counted fits 64 bits, and so a float
 
 
 def require_positive(**parameters: float) -> None:
@@ -39,6 +42,8 @@ def require_count(**parameters: int) -> None:
     for name, value in parameters.items():
         if not _is_integer(value) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+        if value >= _MANY:
+            raise ValueError(f"{name} must be below 2^63, got an integer that is larger.")
 
 
 def require_delta(**parameters: float) -> None:
@@ -77,4 +82,7 @@ def _is_integer(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether a float holds it: Python's integers have no end, and are finite beyond that."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max

@@ -58,7 +58,11 @@ def verify(
     from fedpriv.federation.deployed.statements.verifying import verify as verified
     from fedpriv.privacy.ledger import Ledger, LedgerError
     from fedpriv.privacy.statement.signed import NotCanonical
-    from fedpriv.simulations.deploy.run.jobs.statement_file import pinned, read_statement
+    from fedpriv.simulations.deploy.run.jobs.statement_file import (
+        files_beside,
+        pinned,
+        read_statement,
+    )
     from fedpriv.simulations.dossier.verifying import manifest_of, verify_bundle
 
     trusted = None if roster is None else pinned(roster)

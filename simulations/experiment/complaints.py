@@ -122,7 +122,7 @@ def _path(error: ErrorDetails, model: type[BaseModel]) -> list[int | str]:
         if isinstance(part, int) or part in _keys(model, path):
             path.append(part)
     unknown = error["type"] == "extra_forbidden"
-    if last != "" and (isinstance(last, int) or unknown or last in _keys(model, path)):
+    if isinstance(last, int) or unknown or (last and last in _keys(model, path)):
         path.append(last)
     return path
 

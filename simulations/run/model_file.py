@@ -17,6 +17,7 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 
+from fedpriv._json import parse_json
 from fedpriv._validate import require_choice
 from fedpriv.data import Bounds, Preprocessing, parse_schema
 from fedpriv.data.dataset import TASKS, Dataset, Task, no_records
@@ -150,7 +151,7 @@ def usable(path: Path) -> Iterator[None]:
         raise ValueError(
             f"{str(path)!r} cannot be read as a model: it is another file, or damaged."
         ) from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise ValueError(f"{str(path)!r} is not a model that can be used: {error}") from None
 
 
@@ -182,7 +183,7 @@ def _contents(arrays: dict[str, NDArray[Any]]) -> Contents:
     return Contents(
         theta=arrays["theta"],
         section=ModelSection.model_validate_json(_text(arrays["model_settings"])),
-        guests=json.loads(_text(arrays["guests"])),
+        guests=parse_json(_text(arrays["guests"])),
         seed=int(arrays["seed"]),
         preprocessing=Preprocessing(
             feature_names=_texts(arrays["features"]),
@@ -192,7 +193,7 @@ def _contents(arrays: dict[str, NDArray[Any]]) -> Contents:
                 intercept=float(arrays["intercept"]),
                 scaling=_text(arrays["scaling"]),  # type: ignore[arg-type]  # checked there
             ),
-            schema=parse_schema(json.loads(schema)) if schema else None,
+            schema=parse_schema(parse_json(schema)) if schema else None,
         ),
         task=task,
         classes=_texts(arrays["classes"]),

@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedpriv._json import parse_json
 from fedpriv.data.bounds import Bounds
 from fedpriv.data.errors import DataError
 from fedpriv.data.preprocessing import Preprocessing
@@ -66,7 +67,7 @@ class Manifest:
         """The manifest of the store in a folder."""
         path = folder / MANIFEST
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = parse_json(path.read_text(encoding="utf-8"))
             known = values.pop("digest")
             if values.pop("format") != FORMAT:
                 raise DataError(f"{path} is of another version of fedpriv: make the store anew.")
@@ -77,7 +78,7 @@ class Manifest:
             manifest = cls(arrays=arrays, **values)
         except OSError as error:
             raise DataError(f"{folder} is no store that can be read: {error.strerror}.") from None
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError, UnicodeDecodeError):
             raise DataError(f"{path} is not the manifest of a store.") from None
         if manifest.digest != known:
             raise DataError(f"{path} was changed since it was written: make the store anew.")

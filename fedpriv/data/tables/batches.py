@@ -14,6 +14,7 @@ from fedpriv.data.errors import DataError, import_optional
 from fedpriv.data.tables.csv_files import csv_header, csv_options, require_even
 from fedpriv.data.tables.readers import (
     Source,
+    damaged,
     decoded,
     parquet_header,
     require_table,
@@ -57,7 +58,7 @@ def _batches(
     reading = (_csv if path.suffix == ".csv" else _parquet)(path, wanted, delimiter)
     while True:
         found, ended = None, False
-        with suppress(pa.ArrowException, UnicodeDecodeError, csv.Error):
+        with suppress(pa.ArrowException, UnicodeDecodeError, csv.Error), damaged():
             found = next(reading, None)
             ended = found is None
         if found is None and not ended:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ from fedpriv.data.tables.csv_files import read_csv
 from fedpriv.data.tables.headers import check_header
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 _TABLE = "the table"  # in memory, for messages
@@ -101,7 +103,7 @@ def read_source(
     require_table(path)
     content = None
     # Raised outside the handler, so that no library error, which may quote cells, is chained to it.
-    with suppress(pa.ArrowException, UnicodeDecodeError, csv.Error):
+    with suppress(pa.ArrowException, UnicodeDecodeError, csv.Error), damaged():
         read = read_csv if path.suffix == ".csv" else _read_parquet
         content = read(path, wanted, delimiter)
     if content is None:
@@ -126,6 +128,18 @@ def require_table(path: Path) -> None:
         raise DataError(f"{path} does not exist.")
     if path.suffix not in (".csv", ".parquet"):
         raise DataError(f"{path.name}: the name of the file must end in .csv or .parquet.")
+
+
+@contextmanager
+def damaged() -> Iterator[None]:
+    """Damage that Arrow finds in a file, told as such: not as a fault of the disk."""
+    pa = import_optional("pyarrow", extra="data")
+    try:
+        yield
+    except OSError as error:  # the library's own have no number
+        if error.errno is not None:
+            raise
+        raise pa.ArrowInvalid("damaged") from None
 
 
 def unreadable(path: Path) -> DataError:

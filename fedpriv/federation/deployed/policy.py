@@ -36,12 +36,12 @@ The file is read on the party's machine and decides there, whatever a server ask
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from fedpriv._collusion import DEFAULT_COLLUDING
+from fedpriv._toml import read_toml
 from fedpriv._validate import (
     require_choice,
     require_count,
@@ -224,13 +224,7 @@ def read_party(path: Path) -> PartyFile:
     Raises:
         ValueError: names the key, its value, the rule and the remedy.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"party file {str(path)!r} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise ValueError(f"party file {str(path)!r} is not TOML: {error}.") from None
-    return parse_party(values, folder=path.parent.resolve())
+    return parse_party(read_toml(path, "party file"), folder=path.parent.resolve())
 
 
 def parse_party(values: dict[str, Any], *, folder: Path) -> PartyFile:

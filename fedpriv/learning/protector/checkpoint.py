@@ -12,6 +12,7 @@ from hashlib import sha256
 from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fedpriv._json import parse_json
 from fedpriv._validate import require_count, require_open_unit, require_positive
 from fedpriv.learning.protector.protector import Protector
 from fedpriv.learning.protector.tensors import from_text, to_text
@@ -138,7 +139,7 @@ def load(path: Path) -> Trained:
 
 def _parsed(data: bytes, source: str) -> dict[str, Any]:
     try:
-        values = json.loads(data)
+        values = parse_json(data)
     except ValueError:
         kind = " It looks like a pickle or an archive, which are never read here." * (
             data[:1] == b"\x80" or data[:2] == b"PK"

@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._durable import OWNER_ONLY, create_file, synchronise
+from fedpriv._json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,7 +92,7 @@ def read_archive(path: Path) -> Archive:
     try:
         with tarfile.open(path, mode="r:") as tar:
             found = {entry.name: _bytes(tar, entry) for entry in tar if entry.isreg()}
-        contents = json.loads(found.pop(_CONTENTS))
+        contents = parse_json(found.pop(_CONTENTS))
         hashes, version = contents["parts"], contents["version"]
         archive = Archive(
             role=contents["role"],

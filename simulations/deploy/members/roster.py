@@ -102,10 +102,10 @@ class Member:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Member:
         """Read a member; `ValueError` for anything that `to_dict` would not write."""
-        unknown = values.keys() - {"name", "identity", "node", "records", "expelled", "rotation"}
-        if unknown:
-            raise ValueError(f"{sorted(unknown)[0]!r} is not a known key of a party.")
+        known = {"name", "identity", "node", "records", "expelled", "rotation"}
         try:
+            if unknown := values.keys() - known:
+                raise ValueError(f"{sorted(unknown)[0]!r} is not a known key of a party.")
             stated = values.get("rotation")
             return cls(
                 name=values["name"],

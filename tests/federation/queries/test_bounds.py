@@ -26,6 +26,7 @@ from fedpriv.federation.queries.bounds import (
 )
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
 from fedpriv.federation.queries.local_noise import LocalNoise, rescaled, sensitivity_of
+from fedpriv.federation.task import WEIGHTS
 from fedpriv.learning.losses import Softmax, Squared
 from fedpriv.learning.models import LinearModel
 from fedpriv.learning.rounding_error import rounding_sensitivity
@@ -186,6 +187,20 @@ def test_equal_weights_leave_the_sensitivity_of_a_sum_of_gradients_as_it_is() ->
     assert [task.gradient_weight("equal", n) for n in task.sizes] == [1.0, 0.25]
     assert task.gradient_count("equal", task.sizes) == 20
     assert task.gradient_count("proportional", task.sizes) == 50
+    grid = FixedPoint(step=2.0**-20, bits=64)
+    alike, by_size = (
+        GradientQuery(
+            run="r",
+            round=0,
+            grid=grid,
+            event=EVENT,
+            theta=np.zeros(1),
+            clip_norm=1.0,
+            weights=weights,
+        ).sensitivity(task, sizes=task.sizes, adjacency=Adjacency.REPLACE_ONE)
+        for weights in WEIGHTS
+    )
+    assert alike == by_size
 
 
 @given(

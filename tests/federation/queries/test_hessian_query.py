@@ -104,3 +104,12 @@ def test_a_party_refuses_what_it_is_not_proved_for(
     check_query(QUERY, TASK, Policy())
     with pytest.raises(QueryRefused, match=reason):
         check_query(query, task, Policy())
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_rounding_to_the_grid_is_part_of_the_sensitivity(adjacency: Adjacency) -> None:
+    """√d·step, d being the six numbers of a symmetric matrix of three rows."""
+    fine, coarse = (
+        hessian_sensitivity(TASK, adjacency=adjacency, step=step) for step in (2.0**-60, 2.0**-4)
+    )
+    assert coarse - fine == pytest.approx(sqrt(6) * 2.0**-4, rel=1e-9)

@@ -255,3 +255,13 @@ def test_the_points_of_a_fit_tell_a_party_what_the_sums_were(name: str) -> None:
 
     assert missed(truth) < 1e-9
     assert missed(neighbour) > 1e-5
+
+
+def test_the_error_of_a_gradient_covers_the_grid_of_its_sum() -> None:
+    """Every party's answer may be rounded by half a step in every coordinate, all one way."""
+    task, step = linear_task(SIZES, WIDTH), 2.0**-3
+    off = len(SIZES) * np.full(WIDTH, step / 2) / sum(SIZES)
+    bound = joint._oracle_error(
+        task, headroom=1.0, strong_convexity=1.0, pull=0.0, tolerance=0.0, step=step
+    )
+    assert np.linalg.norm(off) <= bound <= 1.001 * float(np.linalg.norm(off))

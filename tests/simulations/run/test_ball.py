@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,3 +60,10 @@ def test_who_does_not_stay_in_it_refuses(strategy: dict[str, Any], reason: str) 
     values = {"data": {"name": "synthetic"}, "model": {"radius": 1.0}, "strategy": strategy}
     with pytest.raises(ValueError, match=reason):
         build_strategy(prepare(read_experiment(values)), run="one")
+
+
+def test_a_run_begins_in_its_ball() -> None:
+    section = {"name": "squared", "l2": 0.0, "radius": 1.5, "label_bound": 8.0}
+    task = prepare(read_experiment({"data": DATA, "model": section, "strategy": STEPS})).task
+    far = replace(task, start=np.full(task.dimension, 10.0))
+    assert np.linalg.norm(far.initial(0)) == pytest.approx(1.5)

@@ -1,0 +1,48 @@
+"""What once broke a reader: kept, so that it does not break it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.federation.deployed import test_party_policy as parties
+from tests.fuzz.readers import MODEL, READERS
+
+_DEEP = b"[" * 100_000
+"""Python's own readers of TOML and JSON give up with an error that is no `ValueError`."""
+
+
+def _with(values: dict[str, Any], *path: str, value: Any) -> dict[str, Any]:
+    first, *rest = path
+    return {**values, first: _with(values[first], *rest, value=value) if rest else value}
+
+
+def _written(reader: str, values: Any) -> bytes:
+    data = READERS[reader].written(values)
+    assert data is not None
+    return data
+
+
+FINDINGS: tuple[tuple[str, bytes], ...] = (
+    ("party file", b"version = " + _DEEP),
+    ("roster", b"version = " + _DEEP),
+    ("experiment", b"run = " + _DEEP),
+    ("schema", b"label = " + _DEEP),
+    ("experiment", b'[run]\n"" = 1\n'),
+    ("roster", _written("roster", {**READERS["roster"].values[0], "party": [2]})),
+    ("bundle", _written("bundle", {**READERS["bundle"].values[0], "party": 2})),
+    ("parquet", READERS["parquet"].seeds[0].replace(b"\x15\x00\x15", b"\x15\xff\x15", 1)),
+    *(
+        ("party file", _written("party file", _with(parties.file(), table, key, value=10**400)))
+        for table, key in (
+            ("budget", "epsilon"),
+            ("policy", "max_clip"),
+            ("policy", "min_noise"),
+            ("policy", "max_releases"),
+        )
+    ),
+    ("model", _written("model", {**MODEL, "guests": _DEEP.decode()})),
+    ("model", _written("model", {**MODEL, "schema": _DEEP.decode()})),
+    ("model", _written("model", {**MODEL, "seed": float("inf")})),
+    ("csv", b"y,x,c\na,0.5,u\nb,0.2\xff\n"),
+)
+"""Readers by name, and bytes."""
