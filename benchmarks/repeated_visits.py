@@ -84,7 +84,7 @@ JUDGED_ON = Study(
 )
 GRIDS: dict[str, dict[str, list[float]]] = {
     "gradient-perturbation": {
-        "strategy.clip": [0.1, 0.25, 0.5, 1.0],
+        "strategy.clip": [0.25, 0.5, 1.0, 2.0, 4.0],
         "strategy.learning_rate": [1.0, 4.0, 16.0],
     },
     "output-perturbation": {"model.l2": [0.003, 0.01, 0.03, 0.1, 0.3]},
