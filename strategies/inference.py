@@ -41,6 +41,7 @@ INFO = StrategyInfo(
     noise_by="server",
     convex_only=True,
     options=InferenceOptions,
+    shares=True,
     because={
         Unit.PERSON: (
             "standard errors are those of records that are drawn one by one, and the records of "

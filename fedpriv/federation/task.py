@@ -90,7 +90,7 @@ class Task:
             the other units.
         start: Parameters of a model that was trained before, (d,), public by assumption: where
             strategies that descend begin. None for `Model.initial`.
-        radius: R of the ball ‖θ‖ ≤ R that descent stays in; None for no such constraint.
+        radius: R of the ball ‖θ‖ ≤ R that every model lies in; None for no such constraint.
     """
 
     model: Model

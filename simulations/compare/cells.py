@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 # One thread per worker: the last bits of a sum may depend on the number of threads.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_START = ("model.start", "model.start_sha256")
 _PATIENCE = 0.5  # seconds until Ctrl-C is noticed
 
 
@@ -146,8 +147,10 @@ def _entries(
     own = EntrySection(**experiment.strategy.model_dump())
     listed = (axes.strategies if axes else ()) or (own,)
     names = {entry.name for entry in listed}
+    # A minimiser is the same from any start, and refuses one.
+    anywhere = {} if experiment.model.start is None else dict.fromkeys(_START)
     frame = tuple(
-        EntrySection(name=name)
+        EntrySection(name=name, override=anywhere)
         for name in (*FRAME, *([EXACT] if axes and INFINITE in axes.epsilons else []))
         if name not in names
     )

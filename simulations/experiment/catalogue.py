@@ -150,16 +150,16 @@ def _require_projecting(name: str, info: StrategyInfo) -> None:
     """Refuse a ball where nothing would stay in it, or no proof speaks of it."""
     from fedpriv.strategies.common.optimiser import OptimiserOptions
 
-    if info.minimises or name == PARTY_ALONE:
+    if name == INFERENCE:
         raise ValueError(
-            f"model.radius is for strategies that descend, got strategy.name = {name!r}: a "
-            "minimiser is certified by its gradient, which does not vanish where a ball ends. Its "
-            "length is bounded by model.l2 already."
+            "model.radius must not be given for inference, whose intervals are for coefficients "
+            "without a constraint: an estimate that a ball cuts off has another law."
         )
-    if not issubclass(info.options, OptimiserOptions):
+    if not (info.minimises or issubclass(info.options, OptimiserOptions)):
         raise ValueError(
-            f"model.radius is for strategies that step by a server optimiser, got strategy.name = "
-            f"{name!r}, which projects nothing. Use gradient-perturbation or adaptive-clipping."
+            f"model.radius is for minimisers, whose release is projected, and for strategies that "
+            f"step by a server optimiser, got strategy.name = {name!r}, which projects nothing. "
+            "Use gradient-perturbation or adaptive-clipping."
         )
 
 

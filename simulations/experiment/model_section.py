@@ -50,7 +50,7 @@ class ModelSection(Section):
             ``input_shape``, or else all features in a row.
         options: what a module of one's own is made with, besides features and classes.
         radius: R of a ball ‖θ‖ ≤ R that strategies which descend project every model into; with it
-            ``squared`` needs no ``l2``.
+            ``squared`` needs no ``l2``. Of minimisers, what is released is projected.
         start: a model.npz that fedpriv wrote, relative to the experiment file: where strategies
             that descend begin. It is taken to be public.
         start_sha256: of that file; filled in when the experiment is read.

@@ -50,6 +50,7 @@ def learner(
     dataset: Dataset,
     *,
     headroom: float = 1.0,
+    minimises: bool = False,
     seed: int = 0,
     pins: Mapping[str, str] | None = None,
 ) -> tuple[Model, Loss]:
@@ -58,12 +59,15 @@ def learner(
     Args:
         section: Of the experiment.
         dataset: Whose public facts decide the dimensions.
-        headroom: That of the task: how many times its size a party's records may be.
+        headroom: How many times its size a party's records may be, where a minimiser is of them.
+        minimises: Whether it is for minimisers, which are looked for everywhere: ``model.radius``
+            then bounds what is released, and no gradient.
         seed: Of the weights of a module of the user's own that are not trained.
         pins: The hashes that the experiment states for code of the user's own.
     """
     _require_fit("name", section.name, dataset)
-    loss = _loss(section, dataset, headroom, pins or {})
+    bounded = section.model_copy(update={"radius": None}) if minimises else section
+    loss = _loss(bounded, dataset, headroom, pins or {})
     return _model(section, dataset, loss.outputs, seed, pins or {}), loss
 
 

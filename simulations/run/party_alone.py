@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch.utils.dlpack import from_dlpack
 
 from fedpriv.learning.erm.problem import ErmProblem
 from fedpriv.learning.erm.solver import solve
+from fedpriv.learning.optimisers import project
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,6 +62,8 @@ def train_alone(data: PartitionedDataset, task: Task, evaluator: Evaluator) -> A
         feature_bound=task.feature_bound,
     )
     models = solve(problem, tolerance=TOLERANCE).theta.reshape(task.parties, -1)
+    if task.radius is not None:
+        models = torch.stack([torch.from_numpy(project(m.numpy(), task.radius)) for m in models])
     scores = [score for model in models if (score := evaluator.score(model.numpy()))]
     return Alone(
         models=models,

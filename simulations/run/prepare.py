@@ -94,7 +94,8 @@ def prepare(
     model, loss = learner(
         resolved.model,
         data.dataset,
-        headroom=holding.headroom if persons is None else HEADROOM * holding.headroom,
+        headroom=most_members(resolved, info, persons, headroom=holding.headroom),
+        minimises=info.minimises,
         seed=resolved.run.seed,
         pins=resolved.guests,
     )
@@ -144,6 +145,19 @@ def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | 
         return None
     section = experiment.persons
     return PersonBounds(records=section.records, parties=section.parties)
+
+
+def most_members(
+    experiment: Experiment, info: StrategyInfo, persons: PersonBounds | None, *, headroom: float
+) -> float:
+    """So many times their declared number the records, or persons, of a minimiser may be.
+
+    The ball in which the squared loss has its bound holds all of their minimisers. What descends
+    clips its gradients, and takes the smaller ball.
+    """
+    adjacency = Adjacency(experiment.privacy.adjacency)
+    joining = info.minimises and adjacency is Adjacency.ADD_REMOVE
+    return headroom if persons is None and not joining else HEADROOM * headroom
 
 
 def label_unit(dataset: Dataset) -> float:

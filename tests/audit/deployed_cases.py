@@ -270,16 +270,26 @@ def moments(task: Task, adjacency: Adjacency, **changes: Any) -> Case:
     return query, moved / GRID.step + sqrt(query.answer_width(task))
 
 
-def weighted_moments(task: Task, adjacency: Adjacency) -> Case:
+def weighted_moments(task: Task, adjacency: Adjacency, **changes: Any) -> Case:
     """With the label, and weights at a point."""
     at = np.array([0.3, -0.2, 0.1])
     return moments(
-        task, adjacency, label_scale=0.5, label_bound=1.0, weighting="logistic", theta=at
+        task,
+        adjacency,
+        label_scale=0.5,
+        label_bound=1.0,
+        weighting="logistic",
+        theta=at,
+        **changes,
     )
 
 
 def moments_with_a_share(task: Task, adjacency: Adjacency) -> Case:
     return with_a_share(task, adjacency, moments)
+
+
+def weighted_moments_with_a_share(task: Task, adjacency: Adjacency) -> Case:
+    return with_a_share(task, adjacency, weighted_moments)
 
 
 # How much of the sensitivity the worst of the neighbours takes up, at the least: a check
@@ -312,6 +322,8 @@ CASES: dict[str, tuple[Callable[[Task, Adjacency], Case], Adjacency, float]] = {
         (moments, R, 0.9),
         (weighted_moments, A, 0.8),
         (moments_with_a_share, R, 0.9),
+        (weighted_moments_with_a_share, R, 0.6),
+        (weighted_moments_with_a_share, A, 0.8),
         (minimiser, R, 0.3),
         (minimiser_with_own_noise, R, 0.3),
         (perturbed_minimiser, R, 0.05),

@@ -156,6 +156,19 @@ SAMPLE = [
         data={"test_fraction": 0.0},
     ),
     Case(
+        name="joint output of least squares, one more or less",
+        strategy={**OUTPUT, "fit": "joint"},
+        adjacency="add-remove",
+        model={"name": "squared", "l2": 1.0},
+    ),
+    Case(name="output in a ball", strategy=OUTPUT, model={"radius": 0.1}),
+    Case(
+        name="objective in a ball, one more or less",
+        strategy=OBJECTIVE,
+        adjacency="add-remove",
+        model={"radius": 0.1},
+    ),
+    Case(
         name="joint output, one more or less",
         strategy={**OUTPUT, "fit": "joint"},
         adjacency="add-remove",

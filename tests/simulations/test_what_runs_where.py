@@ -37,7 +37,25 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
     "joint": {"fit": "joint"},
     "coordinate": {"rule": "coordinate"},
     "quantile": {"rule": "quantile"},
+    "linear": {},
+    "logistic": {},
 }
+LINEAR = {"name": "squared", "label_bound": 8.0, "l2": 0.05}
+"""The model of the form "linear", whose labels are numbers: `inference` has two forms of noise."""
+NUMBER = """
+label = "dose"
+[columns.dose]
+kind = "number"
+min = -1
+max = 1
+[columns.age]
+kind = "number"
+min = 0
+max = 100
+[columns.sick]
+kind = "category"
+values = ["no", "yes"]
+"""
 SAMPLES = ("sampling_rate", "party_rate")
 REASONS = {
     "a": "strategy.sampling_rate is not a known key",
@@ -87,14 +105,24 @@ class Cell:
             values["noise_at"] = "parties"
         return values
 
+    @property
+    def model(self) -> dict[str, Any]:
+        """What is learned."""
+        return LINEAR if self.form == "linear" else {"l2": 0.05}
+
     def simulate(self, engine: str) -> None:
         """Train for two rounds on parties of this process; also with one missing, if asked to."""
         for missing in (0.0, 0.2) if self.column == "some missing" else (0.0,):
             prepared = prepare(
                 parse_experiment(
                     {
-                        "data": {"name": "synthetic", "partition": "iid", "parties": 5},
-                        "model": {"l2": 0.05},
+                        "data": {
+                            "name": "synthetic:squared" if self.form == "linear" else "synthetic",
+                            "partition": "iid",
+                            "parties": 5,
+                            "scaling": "divide" if self.strategy == "inference" else "clip",
+                        },
+                        "model": self.model,
                         "strategy": self.options,
                         "privacy": self.privacy,
                         "run": {"engine": engine, "dropout": missing},
@@ -131,8 +159,13 @@ class Cell:
                 "adjacency": self.privacy["adjacency"],
             },
         )
-        text = deployment.config(privacy=self.privacy, model={"l2": 0.05})
+        if self.form == "linear":
+            for path in (deployment.server, *map(deployment.home, deployment.names)):
+                (path / "schema.toml").write_text(NUMBER)
+        text = deployment.config(privacy=self.privacy, model=self.model)
         tables = {**tomllib.loads(text), "strategy": self.options}
+        if self.strategy == "inference":
+            tables["data"]["scaling"] = "divide"
         deployment.run(folder / "server" / "runs" / "a", config=to_toml(tables))
 
 

@@ -54,6 +54,8 @@ REASONS = {
     "e": "adjacency must be 'replace-one' for equal weights",
     "s": "adjacency must be 'add-remove' with Poisson sampling",
     "i": "inference needs the squared or the logistic loss",
+    "b": "noise_at must be 'server' for inference with the logistic loss",
+    "g": "noise that is nearly normal",
     "o": "pure shares are for a single release",
 }
 FORMS: dict[str, dict[str, Any]] = {

@@ -43,12 +43,12 @@ PLAIN = Coding.plain(WIDTH)
 KEYED = replace(PLAIN, constant=(2, 0.5))
 
 
-def world(strategy: SumStrategy) -> VectorizedFederation:
+def world(strategy: SumStrategy, seed: int = 0) -> VectorizedFederation:
     linear = isinstance(strategy, LinearInference)
     return VectorizedFederation(
         party_data(X, Y if linear else SIGNS, SIZES),
         task=strategy.task,
-        sampling=streams(0, "p"),
+        sampling=streams(seed, "p"),  # what parties draw: their shares of the noise
     )
 
 
@@ -61,7 +61,7 @@ def made(linear: bool, **options: Any) -> LinearInference | LogisticInference:
 
 def run(linear: bool, **options: Any) -> LinearInference | LogisticInference:
     strategy = made(linear, **options)
-    train(strategy, world(strategy))
+    train(strategy, world(strategy, options.get("seed", 0)))
     return strategy
 
 
@@ -77,12 +77,19 @@ def test_the_moments_get_the_least_noise_that_hides_a_record(adjacency: Adjacenc
     assert strategy.plan.epsilon <= 1.0
 
 
-def test_released_moments_have_their_noise_and_no_less() -> None:
-    """Σ noise²/σ² over 30 releases of 10 numbers, by the law of χ²; half the noise is caught."""
+SHARING = {"colluding": 0.4, "share_law": "skellam"}
+
+
+@pytest.mark.parametrize("sharing", [None, SHARING], ids=["server", "shares"])
+def test_released_moments_have_their_noise_and_no_less(sharing: dict[str, Any] | None) -> None:
+    """Σ noise²/σ² over 30 releases of 10 numbers, by the law of χ²; half the noise is caught.
+
+    Of shares it is the noise of all parties: that is what intervals must know of.
+    """
     z = np.column_stack([X, Y])
     exact, total, count, stddev = triangle(z.T @ z), 0.0, 0, 0.0
     for seed in range(30):
-        strategy = run(linear=True, seed=seed)
+        strategy = run(linear=True, seed=seed, sharing=sharing)
         assert isinstance(strategy, LinearInference)
         noise = strategy.checkpoint()["state.released"] - exact
         stddev = strategy.noise_stddev
@@ -91,6 +98,19 @@ def test_released_moments_have_their_noise_and_no_less() -> None:
     low, high = chi2.ppf(FALSE_FAILURE / 2, count), chi2.isf(FALSE_FAILURE / 2, count)
     assert low < total < high
     assert not low < total / 4 < high
+
+
+def test_shares_of_all_but_the_colluders_hide_a_record() -> None:
+    """Of three parties one may tell: the other two bring what a server would have to add."""
+    for adjacency in Adjacency:
+        shared = made(linear=True, adjacency=adjacency.value, sharing=SHARING)
+        central = made(linear=True, adjacency=adjacency.value)
+        assert isinstance(shared, LinearInference)
+        assert isinstance(central, LinearInference)
+        honest = shared.noise_stddev * sqrt(2 / 3)
+        assert 1 <= honest / central.noise_stddev < 1.07  # Rényi divergences of integer noise
+        assert shared.plan is not None
+        assert shared.plan.epsilon <= 4.0
 
 
 def test_the_hessian_is_that_at_the_released_point_with_its_noise() -> None:

@@ -86,9 +86,8 @@ class SumStrategy(FlowerStrategy):
         plan: Noise and cost of every release; None for a run that promises nothing: of a strategy
             without noise, or the `NoiseFree` twin of one with it.
         stopped: Why the run ended before its last round; empty if it did not.
-        cut_short: Whether the ledger refused a release of a fixed plan: what was left when the run
-            began was spent by another one since. Noise that is chosen on the way ends with the
-            budget, as planned.
+        cut_short: Whether the ledger refused a release of a fixed plan: another run had spent what
+            was left. Noise that is chosen on the way ends with the budget, as planned.
     """
 
     name: ClassVar[str]
@@ -297,10 +296,11 @@ class SumStrategy(FlowerStrategy):
         self._reservation = None
 
     def _moved(self) -> NDArray[np.float64]:
-        """The model that the round under way left, checked."""
+        """The model that the round under way left: checked, and in the ball of the task."""
         return moved_model(
             self._theta,
             dimension=self.task.dimension,
+            radius=self.task.radius,
             strategy=type(self).__name__ if self.plan is None else self.plan.strategy,
             owner=type(self).__name__,
             after=f"after round {self._round + 1} of {self.releases}",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.learning.optimisers import project
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -15,13 +17,16 @@ class Diverged(ValueError):
 
 
 def moved_model(
-    theta: Any, *, dimension: int, strategy: str, owner: str, after: str
+    theta: Any, *, dimension: int, radius: float | None, strategy: str, owner: str, after: str
 ) -> NDArray[np.float64]:
     """The model as a vector of finite numbers, one for each coordinate, or what is wrong with it.
+
+    Projected onto the ball of the task, if it has one: post-processing, whatever was released.
 
     Args:
         theta: What the strategy assigned.
         dimension: Of the model.
+        radius: R of the ball ‖θ‖ ≤ R; None for no such constraint.
         strategy: What the strategy is called.
         owner: The class whose `_update` assigned it.
         after: Which round that was, in words.
@@ -41,4 +46,4 @@ def moved_model(
             f"{strategy}: the model is not finite {after}: its steps grew without bound. Use a "
             "smaller learning rate."
         )
-    return vector
+    return vector if radius is None else project(vector, radius)

@@ -26,7 +26,7 @@ from fedpriv.data.dataset import no_records
 from fedpriv.data.tables.columns import codes_norm, described_columns
 from fedpriv.data.tables.schema import CategoryColumn
 from fedpriv.federation.table_task import TableTask, table_task
-from fedpriv.federation.task import HEADROOM, Task
+from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Squared
 from fedpriv.simulations.experiment.catalogue import checked, strategy_info
 from fedpriv.simulations.experiment.models import learner
@@ -34,6 +34,7 @@ from fedpriv.simulations.run.evaluation import Evaluator
 from fedpriv.simulations.run.prepare import (
     Prepared,
     label_unit,
+    most_members,
     person_bounds,
     with_public_table,
 )
@@ -147,9 +148,10 @@ def bounds_of(experiment: Experiment) -> Bounds:
 
 
 def _task(experiment: Experiment, dataset: Dataset, sizes: tuple[int, ...]) -> Task:
-    persons = person_bounds(experiment, strategy_info(experiment.strategy.name, experiment.guests))
-    headroom = 1.0 if persons is None else HEADROOM
-    model, loss = learner(experiment.model, dataset, headroom=headroom)
+    info = strategy_info(experiment.strategy.name, experiment.guests)
+    persons = person_bounds(experiment, info)
+    headroom = most_members(experiment, info, persons, headroom=1.0)
+    model, loss = learner(experiment.model, dataset, headroom=headroom, minimises=info.minimises)
     if isinstance(loss, Squared) and loss.label_bound < 1:
         raise ValueError(
             f"model.label_bound must be at least 1 in a deployment, got {loss.label_bound!r}: "

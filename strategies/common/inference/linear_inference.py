@@ -16,9 +16,10 @@ from fedpriv.inference.noisy_matrix import NoisyMatrix
 from fedpriv.learning import moments
 from fedpriv.learning.losses import Squared
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.single import single_plan
-from fedpriv.strategies.common.plans.sharing import noisy_sum
+from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach, with_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.inference.coding import Coding
     from fedpriv.inference.estimate import Estimate
+    from fedpriv.privacy.mechanisms import Mechanism
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
     from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.secagg import FixedPoint
     from fedpriv.strategies.common.building import Setup
 
     Vector = NDArray[np.float64]
@@ -51,13 +55,16 @@ class LinearInference(SumStrategy):
         self.width = moments.width(task.dimension + 1)
         super().__init__(task=task, plan=plan, run=run)
         self._step, self._mechanism = plan.step, plan.mechanisms[0]
+        self._grid = _grid(task, self._mechanism, self._step)
         # Where neighbours have as many records, and none is held out by a hash, N is a fact.
         self._counted = adjacency is Adjacency.REPLACE_ONE and task.in_place
         self._released = np.zeros(self.width)
 
     @property
     def noise_stddev(self) -> float:
-        """σ, of an entry of the diagonal."""
+        """σ, of an entry of the diagonal: with shares, of all that the parties bring."""
+        if isinstance(self._mechanism, SharedNoise):
+            return self._mechanism.stddev_of(self.task.parties)
         return 0.0 if self._mechanism is None else self._mechanism.noise_stddev
 
     def estimate(self, coding: Coding) -> Estimate:
@@ -85,20 +92,19 @@ class LinearInference(SumStrategy):
         return NoisyMatrix.released(moments.symmetric(self._released), stddev=self.noise_stddev)
 
     def _query(self) -> MomentsQuery:
-        task = self.task
-        bound = task.records * 2 * task.feature_bound**2 * moments.SLACK**2
         return MomentsQuery(
             run=self._run.name,
             round=self._round,
-            grid=grid_of(step=self._step, bound=bound, parties=task.parties),
+            grid=self._grid,
             event=self._event(),
+            share=share_of(self._mechanism),
             label_scale=self._scale,
             label_bound=self._loss.label_bound,
         )
 
     def _release(self, answer: Sum) -> Vector:
         require_everybody(self.task, answer)
-        return noisy_sum(self._mechanism, answer.total, step=answer.step, stream=self._stream())
+        return released(self._mechanism, answer, self._stream)
 
     def _update(self, release: Vector) -> None:
         self._released = np.array(release)
@@ -115,27 +121,45 @@ def plan_linear(setup: Setup) -> LinearInference:
     """The strategy, planned within its budget; without noise the moments are exact."""
     task, adjacency = setup.task, setup.adjacency
     radius, width = sqrt(2) * task.feature_bound, moments.width(task.dimension + 1)
-    plan: Plan | NoiseFree
+    plan: FixedPlan | NoiseFree
     if setup.noise_free:
         bound = task.records * radius**2 * moments.SLACK**2
         plan = NoiseFree(step=finest_grid(bound=bound).step)
     else:
+        if setup.sharing is not None and setup.sharing.law == "polya":
+            raise ValueError(
+                "share_law must be 'auto', 'skellam' or 'discrete-gaussian' for inference, got "
+                "'polya': an interval is known to hold for noise that is nearly normal."
+            )
         step = fine_step(radius**2, width)
+        moved = moment_sensitivity(task, radius=radius, width=width, adjacency=adjacency, step=step)
         plan = single_plan(
             strategy=NAME,
             query="the sum over its records of all products of features and label",
             released="the second moments of features and label over all parties, with noise",
             budget=setup.budget,
-            sensitivity=moment_sensitivity(
-                task, radius=radius, width=width, adjacency=adjacency, step=step
-            ),
+            sensitivity=moved,
             width=width,
             sizes=task.sizes,
             step=step,
             adjacency=adjacency,
             unit=setup.unit,
         )
+        if setup.sharing is not None:
+            bound = _bound(task)
+            plan = with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
     return LinearInference(task=task, plan=plan, adjacency=adjacency, run=setup.run)
+
+
+def _bound(task: Task) -> float:
+    """The largest |coordinate| of the sum: n·2B² on the diagonal."""
+    return task.records * 2 * task.feature_bound**2 * moments.SLACK**2
+
+
+def _grid(task: Task, mechanism: Mechanism | None, step: float) -> FixedPoint:
+    """A grid with room for the sum of all parties and for their shares of the noise."""
+    bound = _bound(task) + share_reach(mechanism, task)
+    return grid_of(step=step, bound=bound, parties=task.parties)
 
 
 def fine_step(moved: float, width: int) -> float:

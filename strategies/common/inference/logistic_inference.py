@@ -162,6 +162,12 @@ class LogisticInference(JointStrategy):
 def plan_logistic(setup: Setup, options: InferenceOptions) -> LogisticInference:
     """The strategy, planned within its budget; without noise it is maximum likelihood, nearly."""
     task, adjacency = setup.task, setup.adjacency
+    if setup.sharing is not None:
+        raise ValueError(
+            "noise_at must be 'server' for inference with the logistic loss, got 'parties': its "
+            "noise is in the objective that is minimised, of which the server sees exact sums. "
+            "That of the squared loss can be brought in shares."
+        )
     if setup.noise_free:
         certain = certain_joint_tolerance(task, adjacency=adjacency)
         return LogisticInference(

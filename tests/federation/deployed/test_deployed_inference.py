@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fedpriv.privacy.events import ApproximateEvent, GaussianEvent
+from fedpriv.privacy.events import ApproximateEvent, Event, GaussianEvent, SkellamEvent
 from fedpriv.privacy.planning.written_plan import events_of
 from tests.federation.deployed.deployments import FOUR, Deployment
 
@@ -31,7 +31,9 @@ values = ["no", "yes"]
 EPSILON = 40.0
 
 
-def deployed(folder: Path, queries: list[str], *, linear: bool = False) -> Deployment:
+def deployed(
+    folder: Path, queries: list[str], *, linear: bool = False, noise_at: str = "server"
+) -> Deployment:
     folder.chmod(0o700)
     deployment = Deployment(
         folder=folder,
@@ -41,6 +43,7 @@ def deployed(folder: Path, queries: list[str], *, linear: bool = False) -> Deplo
             "queries": queries,
             "max_clip": 2.0,
             "min_noise": 0.001,
+            "noise_at": noise_at,
             "secure_aggregation": "active" if linear else "off",  # a fit has many exchanges
         },
         budget={"epsilon": EPSILON},
@@ -48,7 +51,7 @@ def deployed(folder: Path, queries: list[str], *, linear: bool = False) -> Deplo
             "data": {"scaling": "divide"},
             "model": {"name": "squared" if linear else "logistic"},
             "strategy": {"name": "inference", "tolerance": "auto" if linear else 1e-3},
-            "privacy": {"epsilon": EPSILON},
+            "privacy": {"epsilon": EPSILON, "noise_at": noise_at},
             "run": {"secure_aggregation": "active" if linear else "off"},
         },
     )
@@ -69,10 +72,21 @@ def table(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("linear", [False, True], ids=["logistic", "linear"])
-def test_a_deployed_run_ends_with_its_table(linear: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("linear", "noise_at", "event"),
+    [
+        (False, "server", ApproximateEvent),
+        (True, "server", GaussianEvent),
+        (True, "parties", SkellamEvent),
+    ],
+    ids=["logistic", "linear", "shares"],
+)
+def test_a_deployed_run_ends_with_its_table(
+    linear: bool, noise_at: str, event: type[Event], tmp_path: Path
+) -> None:
     queries = ["moments"] if linear else ["risk-gradient", "hessian"]
-    deployment, out = deployed(tmp_path, queries, linear=linear), tmp_path / "server/runs/a"
+    deployment = deployed(tmp_path, queries, linear=linear, noise_at=noise_at)
+    out = tmp_path / "server/runs/a"
     result = deployment.run(out, config=config(deployment))
     assert result["epsilon"] <= EPSILON
     for name in deployment.names:
@@ -85,4 +99,4 @@ def test_a_deployed_run_ends_with_its_table(linear: bool, tmp_path: Path) -> Non
     plan = json.loads((out / "plan.json").read_text())
     events = events_of(plan)
     assert events is not None
-    assert [type(event) for event in events] == [GaussianEvent if linear else ApproximateEvent]
+    assert [type(each) for each in events] == [event]

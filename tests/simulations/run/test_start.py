@@ -269,3 +269,16 @@ def test_a_module_begins_at_weights_of_its_own_as_the_page_says(
     names: dict[str, Any] = {}
     exec(compile(code, "own-model.md", "exec"), names)  # noqa: S102
     np.testing.assert_allclose(_theta(tmp_path / "own"), names["arrays"]["theta"], atol=1e-10)
+
+
+def test_the_frame_of_a_comparison_needs_no_start(trained: Path) -> None:
+    """Its minimisers are the same from anywhere; what descends begins at the start."""
+    study = {
+        **_study({"start": str(trained / "linear" / "model.npz")}),
+        "compare": {"strategies": ["gradient-perturbation"], "epsilons": [1.0], "seeds": 1},
+    }
+    rows = {row.label: row for row in fedpriv.compare(study, workers=1).rows}
+    free = fedpriv.compare({**study, "model": {}}, workers=1).rows
+    for row in free:
+        same = rows[row.label].values == row.values
+        assert same is (row.label in ("non-private", "party-alone")), row.label
