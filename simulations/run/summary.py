@@ -202,12 +202,16 @@ def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
 def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
     """What was spent, by the plan, and what the experiment allowed: a form for study may differ.
 
-    ``epsilon`` is None where nothing is promised; the budget of a twin without noise is "inf".
+    ``epsilon`` is None where nothing is promised; the budget of a twin without noise is "inf", and
+    ``twin_of`` the ε of the private run whose settings it has.
     """
+    twin_of = prepared.experiment.privacy.twin_of if prepared.noise_free else None
     if plan is None:
         nothing: dict[str, Any] = dict.fromkeys(("epsilon", "delta", "adjacency", "unit"))
-        return {**nothing, "epsilon_budget": INFINITE if prepared.noise_free else None}
+        budget = INFINITE if prepared.noise_free else None
+        return {**nothing, "epsilon_budget": budget, "twin_of": twin_of}
     return {
+        "twin_of": twin_of,
         "epsilon": plan.epsilon,
         "delta": plan.budget.delta,
         "adjacency": plan.adjacency.value,
