@@ -289,7 +289,7 @@ def _settled(setup: Setup, options: ClippingOptions) -> ClippingOptions:
     """The options with numbers and names in the place of "auto", from public facts alone.
 
     Noise is as strong as that of gradient perturbation, but for the counts; steps follow from C of
-    the first round.
+    the first round, before ``largest_clip`` lowers it.
     """
 
     def strength_at(clip: float) -> float:

@@ -173,12 +173,12 @@ def with_ruled_objective(setup: Setup, noise: ObjectiveNoise, *, problems: int =
     """
     task = setup.task
     task.require_convex(ObjectivePerturbation.name)
-    records = task.records / problems
+    records = max(1, round(task.records / problems))
     # Where Λ is large, the Jacobian costs nothing: the least that b can be.
-    calm = objective_problem(task, max(1, round(records)), regulariser=_LARGE, tolerance=1.0)
+    calm = objective_problem(task, records, regulariser=_LARGE, tolerance=1.0)
     linear, _ = noise.perturbation(calm)
     strength = records * sqrt(problems) * task.lipschitz / linear.noise_stddev
-    ruled = objective_regulariser(strength, task, epsilon=noise.epsilon, records=records)
+    ruled = objective_regulariser(strength, task, epsilon=noise.epsilon, problem=calm)
     return replace(setup, task=replace(task, regulariser=ruled))
 
 

@@ -67,6 +67,8 @@ def _rest(rest: Interval, exact: Row, twin: Row) -> str:
 
 def _why(twin: Row) -> str:
     clipped = twin.mean("clip_fraction")
+    if clipped is None and twin.twin_of is not None:
+        return "λ is made for noise, or models are averaged, instead of one being fitted"
     if clipped is None:
         return "models are averaged, instead of one being fitted"
     if clipped < _NONE_CLIPPED:

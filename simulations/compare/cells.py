@@ -142,8 +142,9 @@ def _at_budget(
         yield plain if own else plain.replaced(privacy={"epsilon": epsilon})
         return
     tables = (experiment.compare.at if experiment.compare else {}, entry.at)
-    stated = any(at_budget(table, e) for table in tables for e in finite)
-    if not stated and not info.follows_budget(validated(plain.strategy, info)):
+    by_budget = any(at_budget(table, e) for table in tables for e in finite)
+    alike = not by_budget and not info.follows_budget(validated(plain.strategy, info))
+    if alike or any(at_budget(table, INFINITE) for table in tables):  # its own settings are stated
         yield plain.replaced(privacy={"epsilon": INFINITE})
         return
     for one in finite:

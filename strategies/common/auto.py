@@ -19,8 +19,9 @@ not (R·B/s)²·c/2: where s is large beside d, it may travel further. The rule 
 
 with momentum 0.9, and the mean of the last half of the models. A perturbed objective is as noisy in
 directions without curvature with λ = B·G/(r·s); as nothing is clipped in it, 7/10 of r is its own,
-and λ is so large that its Jacobian takes at most a tenth of ε. Output perturbation has noise in all
-directions alike, and λ = B·G/(r·s) with r = ⅓. No λ is below 1e-5.
+and λ is so large that its Jacobian takes at most a tenth of ε (a fifth at δ = 0, where it is paid
+for twice). Output perturbation has noise in all directions alike, and λ = B·G/(r·s) with r = ⅓. No
+λ is below 1e-5.
 
 The exponents of s/d follow from the argument above; the numbers were fitted, on tables that are
 named in docs/experiments.md, with others to judge them. No guarantee rests on any of it: clip norm,
@@ -29,15 +30,17 @@ steps and λ are public, whatever they are.
 
 from __future__ import annotations
 
-from math import cbrt, expm1, inf, sqrt
+from math import cbrt, inf, sqrt
 from typing import TYPE_CHECKING
 
 from fedpriv.learning.losses import Squared
+from fedpriv.privacy.planning.objective_rules import least_regulariser
 from fedpriv.strategies.common.building import LIGHT_L2
 
 if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.planning.noise_free import NoiseFree
+    from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
     from fedpriv.privacy.planning.plan import Plan
 
 _SCORE_NOISE = 2.5  # r, of a score, at ordinary strength
@@ -48,7 +51,7 @@ _LEAST_CLIP = 0.25  # of what the loss allows
 _STABLE = 0.75  # of the largest step that does not diverge on a quadratic
 _OBJECTIVE_NOISE = 0.7  # times r, of a perturbed objective, in which nothing is clipped
 _OUTPUT_NOISE = 1 / 3  # r of a model that noise is added to
-_JACOBIAN_SHARE = 0.1  # of ε, at most, for the Jacobian of objective perturbation
+_JACOBIAN_SHARE = 0.1  # of ε, at most, for the Jacobian of a perturbed objective
 
 
 def longest_gradient(task: Task) -> float:
@@ -110,15 +113,16 @@ def travel_rate(
     return min(most, travel * (1 - beta) / (clip_norm * rounds))
 
 
-def objective_regulariser(strength: float, task: Task, *, epsilon: float, records: float) -> float:
-    """λ of the rule for a perturbed objective of so many records.
+def objective_regulariser(
+    strength: float, task: Task, *, epsilon: float, problem: ObjectiveProblem
+) -> float:
+    """λ of the rule for the ``problem`` that one random term is added to.
 
-    So large, too, that the Jacobian's ln(1 + c/(nλ)) takes no more than a tenth of ε.
+    So large, too, that the logarithm of its Jacobian takes no more than a tenth of ε.
     """
     r = _OBJECTIVE_NOISE * score_noise(strength, task.dimension)
     wanted = task.lipschitz * task.feature_bound / (r * strength)
-    cheap = task.loss.outputs * task.curvature / (records * expm1(_JACOBIAN_SHARE * epsilon))
-    return max(LIGHT_L2, wanted, cheap)
+    return max(LIGHT_L2, wanted, least_regulariser(_JACOBIAN_SHARE * epsilon, problem))
 
 
 def output_regulariser(strength: float, task: Task) -> float:
