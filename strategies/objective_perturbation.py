@@ -174,11 +174,18 @@ def with_ruled_objective(setup: Setup, noise: ObjectiveNoise, *, problems: int =
     task = setup.task
     task.require_convex(ObjectivePerturbation.name)
     records = max(1, round(task.records / problems))
-    # Where Λ is large, the Jacobian costs nothing: the least that b can be.
-    calm = objective_problem(task, records, regulariser=_LARGE, tolerance=1.0)
-    linear, _ = noise.perturbation(calm)
-    strength = records * sqrt(problems) * task.lipschitz / linear.noise_stddev
-    ruled = objective_regulariser(strength, task, epsilon=noise.epsilon, problem=calm)
+
+    def perturbed(regulariser: float) -> tuple[float, float]:
+        problem = objective_problem(task, records, regulariser=regulariser, tolerance=1.0)
+        linear, extra = noise.perturbation(problem)
+        return linear.noise_stddev / (records * sqrt(problems)), regulariser + extra
+
+    def moved(regulariser: float) -> float:
+        stddev, strong = perturbed(regulariser)
+        return task.feature_bound * stddev / strong
+
+    least, _ = perturbed(_LARGE)  # the Jacobian costs nothing there
+    ruled = objective_regulariser(task.lipschitz / least, task, moved=moved)
     return replace(setup, task=replace(task, regulariser=ruled))
 
 

@@ -13,45 +13,45 @@ noise that is older than 1/h. Over all spectra of a mean Hessian of trace at mos
 coordinates, noise then adds to the risk no more than about C·R·d/s² once R exceeds d·C/(c·B²), and
 not (R·B/s)²·c/2: where s is large beside d, it may travel further. The rule is
 
-    r = 5/2·min(1, √(s/20))·w,  w = s/(4d) within 1 and 4,
+    r = 5/2·min(1, √(s/20))·w,  w = s/d² within 1 and 4,
     R = r·s/B,  with η at most ¾ of what is stable,
     C = G·½(s/(60√d))^⅓, within ¼·G and G,
 
 with momentum 0.9, and the mean of the last half of the models. A perturbed objective is as noisy in
 directions without curvature with λ = B·G/(r·s); as nothing is clipped in it, 7/10 of r is its own,
-and λ is so large that its Jacobian takes at most a tenth of ε (a fifth at δ = 0, where it is paid
-for twice). Output perturbation has noise in all directions alike, and λ = B·G/(r·s) with r = ⅓. No
-λ is below 1e-5.
+and λ is the least that keeps to it with the random term that it takes, Jacobian and all. Output
+perturbation has noise in all directions alike, and λ = B·G/(r·s) with r = ⅓. No λ is below 1e-5.
 
-The exponents of s/d follow from the argument above; the numbers were fitted, on tables that are
+The form follows from the argument above; exponents and numbers were fitted, on tables that are
 named in docs/experiments.md, with others to judge them. No guarantee rests on any of it: clip norm,
 steps and λ are public, whatever they are.
 """
 
 from __future__ import annotations
 
-from math import cbrt, inf, sqrt
+from math import cbrt, exp, inf, log, sqrt
 from typing import TYPE_CHECKING
 
+from scipy.optimize import brentq
+
 from fedpriv.learning.losses import Squared
-from fedpriv.privacy.planning.objective_rules import least_regulariser
 from fedpriv.strategies.common.building import LIGHT_L2
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fedpriv.federation.task import Task
     from fedpriv.privacy.planning.noise_free import NoiseFree
-    from fedpriv.privacy.planning.objective_rules import ObjectiveProblem
     from fedpriv.privacy.planning.plan import Plan
 
 _SCORE_NOISE = 2.5  # r, of a score, at ordinary strength
 _WEAK = 20.0  # the strength below which r falls
-_WIDE, _WIDEST = 4.0, 4.0  # strengths for each coordinate, from which on r grows; and how far
+_WIDEST = 4.0  # how far r grows where there are few coordinates
 _FULL = 480.0  # strengths for each √d, from which on nothing is clipped
 _LEAST_CLIP = 0.25  # of what the loss allows
 _STABLE = 0.75  # of the largest step that does not diverge on a quadratic
 _OBJECTIVE_NOISE = 0.7  # times r, of a perturbed objective, in which nothing is clipped
 _OUTPUT_NOISE = 1 / 3  # r of a model that noise is added to
-_JACOBIAN_SHARE = 0.1  # of ε, at most, for the Jacobian of a perturbed objective
 
 
 def longest_gradient(task: Task) -> float:
@@ -95,11 +95,11 @@ def strength(plan: Plan | NoiseFree, task: Task, *, clip_norm: float, draws: int
 def score_noise(strength: float, dimension: int) -> float:
     """r: how much noise the rule lets a score of a linear model have, were there no curvature.
 
-    >>> score_noise(300.0, 100), score_noise(5.0, 100), score_noise(4000.0, 100)
-    (2.5, 1.25, 10.0)
+    >>> score_noise(300.0, 100), score_noise(5.0, 100), score_noise(40.0, 4)
+    (2.5, 1.25, 6.25)
     """
     calm = min(1.0, sqrt(strength / _WEAK))
-    return _SCORE_NOISE * calm * min(_WIDEST, max(1.0, strength / (_WIDE * dimension)))
+    return _SCORE_NOISE * calm * min(_WIDEST, max(1.0, strength / dimension**2))
 
 
 def travel_rate(
@@ -113,16 +113,22 @@ def travel_rate(
     return min(most, travel * (1 - beta) / (clip_norm * rounds))
 
 
-def objective_regulariser(
-    strength: float, task: Task, *, epsilon: float, problem: ObjectiveProblem
-) -> float:
-    """λ of the rule for the ``problem`` that one random term is added to.
+def objective_regulariser(strength: float, task: Task, *, moved: Callable[[float], float]) -> float:
+    """λ of the rule for a perturbed objective.
 
-    So large, too, that the logarithm of its Jacobian takes no more than a tenth of ε.
+    Args:
+        strength: With the least random term that there could be.
+        task: The public facts.
+        moved: By λ: how far the term that it takes moves a score where there is no curvature. It
+            falls as λ grows, also because the Jacobian then costs less.
     """
-    r = _OBJECTIVE_NOISE * score_noise(strength, task.dimension)
-    wanted = task.lipschitz * task.feature_bound / (r * strength)
-    return max(LIGHT_L2, wanted, least_regulariser(_JACOBIAN_SHARE * epsilon, problem))
+    most = _OBJECTIVE_NOISE * score_noise(strength, task.dimension)
+    if moved(LIGHT_L2) <= most:
+        return LIGHT_L2
+    high = 2 * LIGHT_L2
+    while moved(high) > most:
+        high *= 2
+    return exp(brentq(lambda x: log(moved(exp(x)) / most), log(high / 2), log(high)))
 
 
 def output_regulariser(strength: float, task: Task) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, log1p, sqrt
 from typing import Any
 
@@ -110,17 +111,26 @@ def test_baselines_allow_for_all_of_their_noise(name: str, draws: int) -> None:
     assert strategy.task.regulariser > 1e-5
 
 
-def test_a_perturbed_objective_has_noise_like_descent_and_a_cheap_jacobian() -> None:
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize(("name", "problems"), [("objective", 1), ("local-objective", 3)])
+def test_a_perturbed_objective_moves_a_score_as_the_rule_says(
+    name: str, problems: int, delta: float
+) -> None:
+    """B·σ_b/(n√m·Λ) = 0.7·r, Jacobian and all: no less noise on b, and so no larger λ, is asked."""
+    sizes = (290,) * problems
+    task = linear_task(sizes, WIDTH, regulariser=1e-5)
     for epsilon in (0.3, 3.0):
-        strategy = build("objective-perturbation", TASK, epsilon=epsilon, delta=1e-6,
-                         regulariser="auto")  # fmt: skip
-        plan, task = strategy.plan, strategy.task
-        assert plan is not None
-        s = task.records / plan.mechanisms[0].noise_stddev
-        wanted = 1 / (0.7 * score_noise(s, task.dimension) * s)
-        # The strength is that of the least b; the Jacobian makes b up to a tenth larger.
-        assert wanted * 0.88 < task.regulariser <= max(wanted, 0.25 / (task.records * epsilon / 10))
-        assert log1p(0.25 / (task.records * task.regulariser)) <= epsilon / 10 * (1 + 1e-9)
+        budget = {"epsilon": epsilon, "delta": delta, "regulariser": "auto"}
+        strategy: Any = build(f"{name}-perturbation", task, **budget)
+        noise = strategy.plan.mechanisms[0].linear.noise_stddev
+        strong = strategy.task.regulariser + strategy.plan.mechanisms[0].extra_regulariser
+        calm = build(f"{name}-perturbation", replace(task, regulariser=1e6), epsilon=epsilon,
+                     delta=delta, tolerance=1e-3).plan  # fmt: skip
+        assert calm is not None
+        s = 290 * sqrt(problems) / calm.mechanisms[0].linear.noise_stddev  # type: ignore[attr-defined]
+        moved = noise / (290 * sqrt(problems) * strong)
+        assert moved == pytest.approx(0.7 * score_noise(s, task.dimension), rel=1e-3)
+        assert log1p(0.25 / (290 * strong)) < epsilon / 2
 
 
 @pytest.mark.parametrize("name", ["local-objective-perturbation", "objective-perturbation"])

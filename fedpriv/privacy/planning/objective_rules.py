@@ -100,15 +100,6 @@ def pure_rule(epsilon: float, problem: ObjectiveProblem) -> tuple[float, float]:
     return epsilon / 2, c / (n * expm1(epsilon / 4)) - problem.regulariser
 
 
-def least_regulariser(cost: float, problem: ObjectiveProblem) -> float:
-    """The Λ whose Jacobian costs so much of ε: kp·ln(1 + c/(knΛ)) = ``cost``."""
-    require_positive(cost=cost)
-    k, p = problem.person_records, problem.person_parties
-    each = cost / (k * p)
-    # 1/(e^each - 1), without the overflow of a large ε.
-    return problem.curvature * exp(-each) / (k * problem.records * -expm1(-each))
-
-
 def gaussian_rule(
     epsilon: float,
     delta: float,
@@ -127,8 +118,10 @@ def gaussian_rule(
     require_positive(epsilon=epsilon)
     require_open_unit(delta=delta)
     k, p = problem.person_records, problem.person_parties
-    extra = max(0.0, least_regulariser(epsilon / 2, problem) - problem.regulariser)
-    steep = problem.curvature / (problem.records * (problem.regulariser + extra))
+    n, c, each = problem.records, problem.curvature, epsilon / (2 * k * p)
+    # 1/(e^each - 1), without the overflow of a large ε.
+    extra = max(0.0, c * exp(-each) / (k * n * -expm1(-each)) - problem.regulariser)
+    steep = c / (n * (problem.regulariser + extra))
     jacobian = jacobian_cost(steep, records=k, parties=p)
 
     def spent(stddev: float) -> float:

@@ -134,7 +134,7 @@ def test_every_twin_is_held_against_its_own_private_run() -> None:
     good = [0.776] * 5
     rows = [
         EXACT,
-        twin(shifted(0.05), twin_of=0.1),
+        twin(shifted(0.05), twin_of=0.1, clip_fraction=None),
         noisy(shifted(0.2)),
         twin(good, twin_of=1.0),
         noisy(good, 1.0),
