@@ -21,8 +21,8 @@ _SHARED = (
 )  # fmt: skip
 # Keys whose mean over the seeds a row reports.
 _AVERAGED = (
-    "loss", *MEASURES, "worst_party", "fairness_gap", "noise_stddev", "clip_fraction", "seconds",
-    "bytes", "majority_accuracy", *TRAINING,
+    "loss", *MEASURES, "worst_party", "fairness_gap", "noise_stddev", "regulariser",
+    "clip_fraction", "seconds", "bytes", "majority_accuracy", *TRAINING,
 )  # fmt: skip
 
 

@@ -91,6 +91,7 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         "rounds": record.made,
         "stopped": record.strategy.stopped or None,
         "cut_short": record.strategy.cut_short,
+        "regulariser": _regulariser(record),
         "noise_stddev": 0.0 if record.prepared.noise_free else record.noise,
     }
     if record.prepared.experiment.paid_tuning:
@@ -110,6 +111,11 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         "clip_fraction": fmean(clipped) if clipped else None,
         **spent,
     }
+
+
+def _regulariser(record: Record) -> float | None:
+    """λ of the problem that was solved: that of the model, or what a strategy's rule made of it."""
+    return None if record.prepared.experiment.describing else record.strategy.task.regulariser
 
 
 def chosen_of(strategy: SumStrategy) -> dict[str, Any] | None:
