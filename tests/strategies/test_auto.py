@@ -120,7 +120,7 @@ def test_a_perturbed_objective_moves_a_score_as_the_rule_says(
     sizes = (290,) * problems
     task = linear_task(sizes, WIDTH, regulariser=1e-5)
     for epsilon in (0.3, 3.0):
-        budget = {"epsilon": epsilon, "delta": delta, "regulariser": "auto"}
+        budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "regulariser": "auto"}
         strategy: Any = build(f"{name}-perturbation", task, **budget)
         noise = strategy.plan.mechanisms[0].linear.noise_stddev
         strong = strategy.task.regulariser + strategy.plan.mechanisms[0].extra_regulariser
