@@ -139,6 +139,7 @@ def test_every_twin_is_held_against_its_own_private_run() -> None:
         twin(good, twin_of=1.0),
         noisy(good, 1.0),
     ]
+    assert [each.budget for each in rows] == ["", "∞, as at 0.1", "0.1", "∞, as at 1", "1"]
     one, other = [f for f in findings(rows) if "without noise" in f]
     assert "95 % CI 5.02 to 5.30 (λ is made for noise, or models are averaged," in one
     assert "without noise, with its settings of ε = 0.1, is below the exact joint model" in one
