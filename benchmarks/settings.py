@@ -1,12 +1,16 @@
 """Settings that need no tuning: what they lose to the best of a grid, and gain over fixed ones.
 
-Run with ``python -m benchmarks.settings [--json] [TABLE …]``, with the tables in ``FEDPRIV_DATA``.
-Logistic regression by gradient perturbation, ten parties, replace-one, δ = 1e-6. *Fixed* are 100
-steps of 1/M, clip norm 1, λ = 0.001: what a run had that said nothing. The *grid* has the rule's
-steps times ¼ … 4 and three clip norms; its best setting is the one with the highest accuracy on the
-test records, which no real run can know, and its mean over few seeds flatters it. Goals, in points
-of accuracy: at most 0.3 behind the fixed settings anywhere; in the mean over tables at most 0.5
-behind the grid where ε ≥ 1, and 1.0 elsewhere.
+Run with ``python -m benchmarks.settings [--json] [--fitting] [TABLE …]``, tables in
+``FEDPRIV_DATA``. Linear classifiers by gradient perturbation, 100 rounds, replace-one, δ = 1e-6.
+The numbers of the rule (`fedpriv.strategies.common.auto`) were chosen on the tables for `FITTING`,
+test records and all, and on no others; the tables for `JUDGING` were looked at once they were
+written down. Records are cut to 500, 2,000 and all. *Fixed* are 100 steps of 1/M, clip norm 1,
+λ = 0.001: what a run once had that said nothing. The *grid* is the best of 18 settings, clip norms
+times travels, by accuracy on the test records, which no real run can know: the largest of 18 noisy
+means flatters it. *Cross* is the same without flattery: chosen by one half of the seeds, measured
+by the other. Goals, in points of accuracy: at most 0.3 behind the fixed settings anywhere; at most
+0.5 behind the grid in the mean over tables where ε ≥ 1, and 1.0 elsewhere; a log-loss that is at
+most 0.02 above that of the fixed ones.
 """
 
 from __future__ import annotations
@@ -17,28 +21,31 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+
+from benchmarks.descents import Descent, descend, judged
 
 if TYPE_CHECKING:
-    from fedpriv.data import PartitionedDataset
+    from collections.abc import Sequence
 
-# On all but the last of these the numbers of the rule were chosen, test records included.
-TABLES = (
-    "mnist:3v5", "acs_income", "chem97", "adult", "kddcup99", "heart_disease", "breast_cancer",
-)  # fmt: skip
+    from fedpriv.data import Dataset
+    from fedpriv.federation.task import Task
+    from fedpriv.learning.losses import Loss
+
+FITTING = ("mnist:3v5", "acs_income", "chem97", "kddcup99")
+JUDGING = ("adult", "heart_disease", "breast_cancer", "digits")
 RECORDS = (500, 2000, None)  # as many of them, or all
+SEEDS, SMALL, SEEDS_OF_SMALL = {500: 20, 2000: 12, None: 6}, 2000, 40
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
-PARTIES, SEEDS = 10, (0, 1, 2)
-FIXED = {"clip": 1.0, "optimiser": "sgd", "averaging": "last", "learning_rate": 1 / 0.251}
-FIXED_L2, AUTO_L2, MOMENTUM = 1e-3, 1e-5, 0.9
-CLIPS, FACTORS = (0.25, 0.5, 1.0), (0.25, 0.5, 1.0, 2.0, 4.0)
+PARTIES, ROUNDS, FIXED_L2, MOMENTUM = 10, 100, 1e-3, 0.9
+CLIPS, SCORE_NOISES = (0.25, 0.5, 1.0), (0.625, 1.25, 2.5, 5.0, 10.0, 20.0)
 MOST_BEHIND_FIXED, MOST_BEHIND_GRID = 0.3, {0.1: 1.0, 0.3: 1.0, 1.0: 0.5, 3.0: 0.5}
+MOST_LOSS_ABOVE_FIXED = 0.02
 
 
-def party_data(table: str, records: int | None, seed: int) -> PartitionedDataset:
-    """So many records of a table, drawn by a seed, dealt out to parties; all its test records."""
-    from dataclasses import replace
-
-    from fedpriv.data import PartitionedDataset
+def whole(table: str) -> tuple[Dataset, Loss]:
+    """All records of a table, and the loss that suits its classes."""
+    from fedpriv.learning.losses import Logistic, Softmax
     from fedpriv.simulations.experiment.file import read_experiment
     from fedpriv.simulations.experiment.records.data import party_records
 
@@ -49,122 +56,186 @@ def party_data(table: str, records: int | None, seed: int) -> PartitionedDataset
         }
     )
     dataset = party_records(experiment, keep=True).data.dataset
-    total = len(dataset.train.y)
-    chosen = np.random.default_rng(seed).permutation(total)[: records or total]
-    train = dataset.train.take(chosen)
-    return PartitionedDataset(
-        dataset=replace(dataset, train=train),
-        kind="iid",
-        offsets=np.linspace(0, len(chosen), PARTIES + 1).astype(np.int64),
-        order=np.arange(len(chosen)),
-    )
+    classes = len(np.unique(dataset.train.y))
+    return dataset, Logistic() if classes == 2 else Softmax(classes=classes)
 
 
-def score(
-    data: PartitionedDataset, epsilon: float, l2: float, options: dict[str, Any], seed: int
-) -> tuple[float, float, float]:
-    """Accuracy in percent and log-loss on the test records, and the rule's step."""
-    from fedpriv import strategies
-    from fedpriv.federation.engines.vectorized import VectorizedFederation
+def cut(dataset: Dataset, records: int | None, seed: int) -> Dataset:
+    """So many of its training records, drawn by a seed; all its test records."""
+    from dataclasses import replace
+
+    if records is None:
+        return dataset
+    chosen = np.random.default_rng(seed).permutation(len(dataset.train.y))[:records]
+    return replace(dataset, train=dataset.train.take(chosen))
+
+
+def task_of(dataset: Dataset, loss: Loss, l2: float) -> Task:
+    """The public facts of a table."""
     from fedpriv.federation.task import Task
-    from fedpriv.learning.losses import Logistic
     from fedpriv.learning.models import LinearModel
-    from fedpriv.privacy.budget import Budget
-    from fedpriv.privacy.planning.fixed_plan import FixedPlan
-    from fedpriv.privacy.randomness import RandomStream
-    from fedpriv.simulations.run.evaluation import Evaluator
-    from fedpriv.strategies.common.auto import travel_rate
 
-    task = Task(
-        model=LinearModel(width=data.dataset.train.X.shape[1]),
-        loss=Logistic(),
-        regulariser=l2,
-        feature_bound=1.0,
-        sizes=tuple(np.diff(data.offsets).tolist()),
-    )
-    strategy = strategies.build(
-        "gradient-perturbation",
+    count, width = dataset.train.X.shape
+    sizes = np.diff(np.linspace(0, count, PARTIES + 1).astype(np.int64)).tolist()
+    model = LinearModel(width=width, classes=loss.outputs)
+    return Task(model=model, loss=loss, regulariser=l2, feature_bound=1.0, sizes=tuple(sizes))
+
+
+def settings(dataset: Dataset, loss: Loss, epsilon: float) -> list[Descent]:
+    """The fixed settings, those of the rule, and the grid, as the strategy would plan them."""
+    from fedpriv.federation.strategy.base import Run
+    from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.budget import Budget
+    from fedpriv.privacy.randomness import RandomStream
+    from fedpriv.strategies.common.auto import strength
+    from fedpriv.strategies.common.building import LIGHT_L2, Setup
+    from fedpriv.strategies.common.plans.plans import plan_gradients
+    from fedpriv.strategies.gradient_perturbation import GradientOptions, settled_gradients
+
+    fixed, task = (task_of(dataset, loss, l2) for l2 in (FIXED_L2, LIGHT_L2))
+    setup = Setup(
         task=task,
-        budget=Budget(epsilon=epsilon, delta=1e-6),
-        adjacency="replace-one",
-        options=options,
-        noise=lambda index: RandomStream.seeded(seed, "noise", index),
-        run="benchmark",
+        adjacency=Adjacency.REPLACE_ONE,
+        run=Run(name="benchmark", noise=lambda index: RandomStream.seeded(0, "noise", index)),
+        allowance=Budget(epsilon=epsilon, delta=1e-6),
     )
-    federation = VectorizedFederation(
-        data, task=task, sampling=lambda index: RandomStream.seeded(seed, "records", index)
-    )
-    while (query := strategy.ask()) is not None:
-        strategy.learn(federation.sum(query))
-    found = Evaluator.of(task.model, task.loss, data.dataset.test).score(strategy.theta)
-    if found is None or found.accuracy is None:
-        raise RuntimeError("a table without test records tells nothing.")
-    if not isinstance(strategy.plan, FixedPlan):
-        raise TypeError("gradient perturbation has a fixed plan.")
-    rate = travel_rate(strategy.plan, task, beta=MOMENTUM)
-    return 100 * found.accuracy, found.loss, rate
+    plan = plan_gradients(setup, rounds=ROUNDS, clip_norm=1.0)
+    noise = plan.mechanisms[0].noise_stddev  # type: ignore[union-attr]
+    s = strength(plan, task, clip_norm=1.0)
+
+    def heavy_ball(clip: float, rate: float) -> Descent:
+        return Descent(
+            clip=clip, noise=clip * noise, rate=rate, momentum=MOMENTUM, l2=LIGHT_L2, tail=True
+        )
+
+    ruled = settled_gradients(setup, GradientOptions(rounds=ROUNDS))
+    stable = 0.75 * 2 * (1 + MOMENTUM) / task.smoothness
+    return [
+        Descent(
+            clip=1.0, noise=noise, rate=1 / fixed.smoothness, momentum=0.0, l2=FIXED_L2, tail=False
+        ),
+        heavy_ball(float(ruled.clip), float(ruled.learning_rate)),
+        *(
+            heavy_ball(clip, min(stable, r * s * (1 - MOMENTUM) / (clip * ROUNDS)))
+            for clip, r in product((share * task.lipschitz for share in CLIPS), SCORE_NOISES)
+        ),
+    ]
 
 
 def measured(table: str, records: int | None) -> list[dict[str, Any]]:
-    """One row per ε: fixed settings, the rule, and the best of the grid."""
-    rows = []
-    data = {seed: party_data(table, records, seed) for seed in SEEDS}
-    for epsilon in EPSILONS:
-
-        def mean(l2: float, options: dict[str, Any], at: float = epsilon) -> tuple[float, ...]:
-            each = [score(data[seed], at, l2, options, seed) for seed in SEEDS]
-            return tuple(float(np.mean(column)) for column in zip(*each, strict=True))
-
-        fixed, rule = mean(FIXED_L2, FIXED), mean(AUTO_L2, {})
-        settings = {"optimiser": "momentum", "averaging": "tail"}
-        tried = [
-            mean(AUTO_L2, {**settings, "clip": clip, "learning_rate": rule[2] * factor})
-            for clip, factor in product(CLIPS, FACTORS)
-        ]
-        best = max(tried)
-        rows.append(
-            {
-                "table": table,
-                "records": int(data[SEEDS[0]].offsets[-1]),
-                "epsilon": epsilon,
-                "fixed": fixed[:2],
-                "rule": rule[:2],
-                "grid": best[:2],
-            }
-        )
+    """One row per ε: fixed settings, the rule, and the best of the grid, seed by seed."""
+    dataset, loss = whole(table)
+    by_budget = {e: settings(cut(dataset, records, 0), loss, e) for e in EPSILONS}
+    every = [each for one in by_budget.values() for each in one]
+    results = []
+    few = records is None and len(dataset.train.y) < SMALL
+    for seed in range(SEEDS_OF_SMALL if few else SEEDS[records]):
+        data = cut(dataset, records, seed)
+        models = descend(data, loss, every, rounds=ROUNDS, seed=seed)
+        results.append(judged(data, loss, models))
+    accuracy, losses = (np.array([pair[k] for pair in results]) for k in (0, 1))
+    each, rows = len(every) // len(EPSILONS), []
+    for place, epsilon in enumerate(EPSILONS):
+        columns = slice(place * each, (place + 1) * each)
+        count = len(cut(dataset, records, 0).train.y)
+        head = {"table": table, "records": count, "epsilon": epsilon}
+        rows.append({**head, **summary(accuracy[:, columns], losses[:, columns])})
     return rows
 
 
-def misses(rows: list[dict[str, Any]]) -> list[str]:
-    """The goals that were not met."""
-    found = [
-        f"{row['table']}, {row['records']} records, epsilon {row['epsilon']:g}: "
-        f"{row['fixed'][0] - row['rule'][0]:.2f} behind the fixed settings"
-        for row in rows
-        if row["fixed"][0] - row["rule"][0] > MOST_BEHIND_FIXED
-    ]
-    for epsilon, most in MOST_BEHIND_GRID.items():
-        behind = [row["grid"][0] - row["rule"][0] for row in rows if row["epsilon"] == epsilon]
-        if behind and np.mean(behind) > most:
-            found.append(f"epsilon {epsilon:g}: {np.mean(behind):.2f} behind the grid, not {most}")
+def summary(accuracy: np.ndarray, losses: np.ndarray) -> dict[str, Any]:
+    """Means over the seeds, and paired differences with half of their 95 % intervals."""
+    grid = accuracy[:, 2:]
+    best = int(grid.mean(axis=0).argmax())
+    halves = np.arange(len(grid)) % 2 == 0
+    crossed = np.empty(len(grid))
+    for half in (halves, ~halves):
+        crossed[~half] = grid[~half, int(grid[half].mean(axis=0).argmax())]
+    chosen = {
+        "fixed": (accuracy[:, 0], losses[:, 0]),
+        "rule": (accuracy[:, 1], losses[:, 1]),
+        "grid": (grid[:, best], losses[:, 2 + best]),
+    }
+    return {
+        **{name: (float(a.mean()), float(b.mean())) for name, (a, b) in chosen.items()},
+        "cross": float(crossed.mean()),
+        "to_fixed": paired(accuracy[:, 1] - accuracy[:, 0]),
+        "to_grid": paired(accuracy[:, 1] - grid[:, best]),
+        "to_cross": paired(accuracy[:, 1] - crossed),
+        "loss_to_fixed": paired(losses[:, 1] - losses[:, 0]),
+    }
+
+
+def paired(differences: np.ndarray) -> tuple[float, float]:
+    """The mean of a difference, and half of its 95 % interval (Student's t)."""
+    from fedpriv.simulations.compare.intervals import mean_interval
+
+    interval = mean_interval(tuple(differences.tolist()))
+    return interval.mean, interval.half_width or 0.0
+
+
+def means(rows: Sequence[dict[str, Any]]) -> dict[float, dict[str, tuple[float, float]]]:
+    """By ε, the mean over tables and numbers of records of what the rule is ahead."""
+    found: dict[float, dict[str, tuple[float, float]]] = {}
+    for epsilon in EPSILONS:
+        own = [row for row in rows if row["epsilon"] == epsilon]
+        found[epsilon] = {
+            key: (
+                float(np.mean([row[key][0] for row in own])),
+                float(np.sqrt(np.sum([row[key][1] ** 2 for row in own])) / len(own)),
+            )
+            for key in ("to_fixed", "to_grid", "to_cross", "loss_to_fixed")
+        }
     return found
+
+
+def misses(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The goals that were not met."""
+    found = []
+    for row in rows:
+        where = f"{row['table']}, {row['records']} records, epsilon {row['epsilon']:g}"
+        (ahead, half), (above, width) = row["to_fixed"], row["loss_to_fixed"]
+        if -ahead > MOST_BEHIND_FIXED:
+            found.append(f"{where}: {-ahead:.2f} ± {half:.2f} behind the fixed settings")
+        if above > MOST_LOSS_ABOVE_FIXED:
+            found.append(f"{where}: a log-loss {above:.3f} ± {width:.3f} above the fixed settings'")
+    for epsilon, own in means(rows).items():
+        behind, half = -own["to_grid"][0], own["to_grid"][1]
+        if behind > MOST_BEHIND_GRID[epsilon]:
+            most = MOST_BEHIND_GRID[epsilon]
+            found.append(
+                f"epsilon {epsilon:g}: {behind:.2f} ± {half:.2f} behind the grid, not {most}"
+            )
+    return found
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of the table of the documentation."""
+    parts = [row["table"], f"{row['records']:,}", f"{row['epsilon']:g}"]
+    parts += [f"{row[name][0]:.1f}, {row[name][1]:.3f}" for name in ("fixed", "rule", "grid")]
+    parts += [f"{row['cross']:.1f}"]
+    parts += ["{:+.1f} ± {:.1f}".format(*row[name]) for name in ("to_fixed", "to_grid", "to_cross")]
+    return f"| {' | '.join(parts)} |"
 
 
 def main(arguments: list[str]) -> int:
     named = [argument for argument in arguments if not argument.startswith("--")]
-    as_json = "--json" in arguments
+    as_json, tables = "--json" in arguments, FITTING if "--fitting" in arguments else JUDGING
+    torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
-    for table, records in product(named or TABLES, RECORDS):
-        if records is None or records < len(party_data(table, None, 0).order):
+    for table, records in product(named or tables, RECORDS):
+        if records is None or records < len(whole(table)[0].train.y):
             rows += measured(table, records)
             for row in [] if as_json else rows[-len(EPSILONS) :]:
-                parts = (f"{name} {row[name][0]:.2f}/{row[name][1]:.3f}" for name in
-                         ("fixed", "rule", "grid"))  # fmt: skip
-                print(
-                    f"{row['table']} N={row['records']} ε={row['epsilon']:g}:", *parts, flush=True
-                )
+                print(line(row), flush=True)
     missed = misses(rows)
-    print(json.dumps({"rows": rows, "missed": missed}, indent=2) if as_json else "\n".join(missed))
+    if as_json:
+        print(json.dumps({"rows": rows, "means": means(rows), "missed": missed}, indent=2))
+        return bool(missed)
+    for epsilon, own in means(rows).items():
+        told = (f"{key} {mean:+.3f} ± {half:.3f}" for key, (mean, half) in own.items())
+        print(f"ε = {epsilon:g}, in the mean:", ", ".join(told))
+    print("\n".join(missed))
     return bool(missed)
 
 

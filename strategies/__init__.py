@@ -10,6 +10,7 @@ describes a table.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._collusion import DEFAULT_COLLUDING
@@ -106,6 +107,7 @@ def build(
     ledger: Ledger | None = None,
     release: bool = False,
     noise_free: bool = False,
+    twin_of: Budget | None = None,
     noise_at: NoisePlace = "server",
     dropout: float = 0.0,
     colluding: float = DEFAULT_COLLUDING,
@@ -126,6 +128,8 @@ def build(
         release: Whether it is for a release whose ledger is attached later.
         noise_free: Whether a private strategy is to add no noise, for study: without a budget, and
             never in a release.
+        twin_of: Without noise, the budget whose settings the run takes, where these follow from
+            one; None for those that suit no noise at all.
         noise_at: Who adds the noise; "parties": in shares, so that nobody sees an exact sum.
         dropout: With noise at the parties, the largest fraction of them missing from a sum.
         colluding: With noise at the parties, the largest fraction that tell their shares.
@@ -148,6 +152,8 @@ def build(
     if promised != (budget is not None):
         rule = "must be given" if promised else "must be None"
         raise ValueError(f"budget {rule} for {name}, got {budget!r}.")
+    if twin_of is not None and not (noise_free and info.private):
+        raise ValueError(f"twin_of is for a run of {name} without its noise, got {twin_of!r}.")
     if info.convex_only:
         task.require_convex(name)
     require_choice(NOISE_PLACES, noise_at=noise_at)
@@ -158,27 +164,31 @@ def build(
             "calibrated to a sum of the parties' answers, and so can be brought in shares."
         )
     whose = Unit(unit)
-    if promised and whose not in info.units:  # a twin without noise protects nobody
+    planned = promised or twin_of is not None  # any other twin without noise protects nobody
+    if planned and whose not in info.units:
         raise ValueError(_unsupported_unit(info, whose))
-    if promised and (whose is Unit.PERSON) != (task.persons is not None):
+    if planned and (whose is Unit.PERSON) != (task.persons is not None):
         raise ValueError(
             f"task.persons must be given for unit = 'person', and only then, got {task.persons} "
             f"for {whose.value!r}."
         )
-    setup = Setup(
+    private = Setup(
         task=task,
         unit=whose,
         adjacency=Adjacency(adjacency),
         run=Run(name=run, noise=noise, ledger=ledger, release=release),
-        allowance=budget,
-        noise_free=info.private and noise_free,
+        allowance=twin_of or budget,
         sharing=(
             Sharing(parties=task.parties, dropout=dropout, colluding=colluding, law=share_law)
-            if noise_at == "parties" and promised
+            if noise_at == "parties" and info.private
             else None
         ),
         signature=name if info.guest else "",
     )
+    setup = private
+    if info.private and noise_free:
+        sibling = None if twin_of is None else private
+        setup = replace(private, allowance=None, noise_free=True, sharing=None, sibling=sibling)
     chosen = info.options.model_validate(dict(options))
     built = (
         _BUILDERS[name](setup, chosen)

@@ -41,15 +41,30 @@ from fedpriv.learning.optimisers import Averaged
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.unit import Unit
-from fedpriv.strategies.common.building import Positive, Rate, Rounds, Setup, Share, StrategyInfo
+from fedpriv.strategies.common.auto import strength
+from fedpriv.strategies.common.building import (
+    Positive,
+    Rate,
+    Rounds,
+    Setup,
+    Share,
+    StrategyInfo,
+    light_l2,
+)
 from fedpriv.strategies.common.coordinate_scale import Size, coordinate_scale
-from fedpriv.strategies.common.optimiser import OptimiserOptions, make_optimiser, pack, unpack
+from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
 from fedpriv.strategies.common.plans.plans import (
     gradient_grid,
     noise_free_gradients,
     require_shareable,
 )
 from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach, with_shares
+from fedpriv.strategies.common.settling import (
+    ClippedOptions,
+    clip_of,
+    follows_budget,
+    settled,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,14 +81,16 @@ if TYPE_CHECKING:
 _WIDEST = 2.0**6  # of C, in units of where it starts, either way
 
 
-class ClippingOptions(OptimiserOptions):
+class ClippingOptions(ClippedOptions):
     """Options of adaptive clipping.
 
     Attributes:
         rounds: T.
         rule: Adapt one bound to a quantile of the norms, or a scale for each coordinate.
         clip: C of the first round ("quantile"); or the root mean square of the scale b, which is
-            the bound on a gradient while all coordinates have the same scale ("coordinate").
+            the bound on a gradient while all coordinates have the same scale ("coordinate"). "auto"
+            is that of gradient perturbation, by its rule; with neither a learning_rate nor an
+            optimiser, so are the steps.
         size: Of the scale b ("coordinate"): "fixed" by ``clip``, or "adaptive" as in the paper,
             b_i² = s_i·Σs; then ``clip`` is of no effect, and h₁ and h₂ bound b² to d·h₁ … d·h₂.
         largest_clip: What one record's part in an answer never exceeds, if given: C·√(1 + κ²/4) or
@@ -93,7 +110,6 @@ class ClippingOptions(OptimiserOptions):
 
     rounds: Rounds = 100
     rule: Literal["quantile", "coordinate"] = "quantile"
-    clip: Positive = 1.0
     size: Size = "fixed"
     largest_clip: Positive | None = None
     quantile: Share = 0.5
@@ -143,7 +159,8 @@ class AdaptiveClipping(SumStrategy):
         super().__init__(task=task, plan=plan, run=run, start=start)
         self._plan, self._options, self._optimiser = plan, options, optimiser
         self._counting, self._most = counting, options.most(counting)
-        self._first = min(options.clip, self._most)
+        self._middle = clip_of(options)
+        self._first = min(self._middle, self._most)
         self._least = max(self._first / _WIDEST, SMALLEST_CLIP)
         self._clip = 1.0 if counting is None else self._first
         self._centre = np.zeros(task.dimension)
@@ -197,7 +214,7 @@ class AdaptiveClipping(SumStrategy):
     def _scale(self) -> Vector:
         """Noise of a given total harms least with b² in proportion to the standard deviation."""
         spread, options = np.sqrt(self._variance), self._options
-        scale = coordinate_scale(spread, clip=options.clip, size=options.size)
+        scale = coordinate_scale(spread, clip=self._middle, size=options.size)
         return np.minimum(scale, self._most)
 
     def _follow_coordinates(self, release: Vector) -> None:
@@ -248,12 +265,15 @@ INFO = StrategyInfo(
     options=ClippingOptions,
     shares=True,
     units=(Unit.RECORD, Unit.PERSON),
+    auto_l2=light_l2,
+    follows_budget=follows_budget,
 )
 
 
 def build(setup: Setup, options: ClippingOptions) -> AdaptiveClipping:
     """The strategy, planned within its budget."""
     task = setup.task
+    options = _settled(setup.private, options)
     plan, counting = _plan(setup, options)
     return AdaptiveClipping(
         task=task,
@@ -263,6 +283,20 @@ def build(setup: Setup, options: ClippingOptions) -> AdaptiveClipping:
         options=options,
         counting=counting,
     )
+
+
+def _settled(setup: Setup, options: ClippingOptions) -> ClippingOptions:
+    """The options with numbers and names in the place of "auto", from public facts alone.
+
+    Noise is as strong as that of gradient perturbation, but for the counts; steps follow from C of
+    the first round, before ``largest_clip`` lowers it.
+    """
+
+    def strength_at(clip: float) -> float:
+        plan, _ = _plan(setup, options.model_copy(update={"clip": clip}))
+        return strength(plan, setup.task, clip_norm=1.0)  # the plan is in units of the bound
+
+    return settled(options, setup.task, rounds=options.rounds, strength_at=strength_at)
 
 
 def sum_bound(task: Task, counting: float | None) -> float:
@@ -288,7 +322,8 @@ def _plan(setup: Setup, options: ClippingOptions) -> tuple[FixedPlan | NoiseFree
         wanted = moved * sqrt(options.count_share / (1 - options.count_share))
         half = wanted / (parties * setup.adjacency.sum_sensitivity)
         counting = 2 * max(1.0, float(np.rint(half / step))) * step
-        require_clip(min(options.clip, options.most(counting)))  # before it is paid for
+        # Before it is paid for.
+        require_clip(min(clip_of(options), options.most(counting)))
         moved = counted_sensitivity(task, counting=counting, adjacency=setup.adjacency, step=step)
     plan = gradient_plan(
         budget=setup.budget,
@@ -324,7 +359,7 @@ def _asked(setup: Setup, options: ClippingOptions, counting: float | None) -> st
     what = f"the sum of its records' clipped gradients{whole}"
     if counting is None:
         return f"{what}, in units of a scale of each coordinate, which follows what was released"
-    first = min(options.clip, options.most(counting))
+    first = min(clip_of(options), options.most(counting))
     return (
         f"{what}, in units of the bound, {first:g} in the first round, which follows what was "
         "released; and how many were not clipped"

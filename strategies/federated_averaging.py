@@ -134,6 +134,7 @@ INFO = StrategyInfo(
     options=AveragingOptions,
     shares=True,
     units=(Unit.PARTY,),
+    follows_budget=lambda options: options.clip == "auto",  # none is needed where there is no noise
 )
 
 

@@ -26,9 +26,8 @@ from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.learning.optimisers import Averaged
 from fedpriv.privacy.unit import Unit
-from fedpriv.strategies.common.auto import auto_clip, travel_rate
+from fedpriv.strategies.common.auto import strength
 from fedpriv.strategies.common.building import (
-    Positive,
     Setup,
     StrategyInfo,
     heavy_l2,
@@ -44,6 +43,12 @@ from fedpriv.strategies.common.schedules import (
     relative_noise,
     scheduled_rate,
 )
+from fedpriv.strategies.common.settling import (
+    ClippedOptions,
+    clip_of,
+    follows_budget,
+    settled,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +61,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.plan import Plan
 
 
-class GradientOptions(ScheduledOptions):
+class GradientOptions(ScheduledOptions, ClippedOptions):
     """Options of gradient perturbation.
 
     With neither a learning_rate nor an optimiser, steps are those of a rule from public facts
@@ -65,8 +70,8 @@ class GradientOptions(ScheduledOptions):
 
     Attributes:
         clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is
-            half of what the loss allows at the first model, or all of it where a schedule follows
-            from a theorem.
+            a part of what the loss allows at the first model, by that rule, or all of it where a
+            schedule follows from a theorem.
         law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure; l1-laplace
             with ``clip_in``.
         clip_in: "l1" bounds gradients by C in L1 instead of L2: for l1-laplace, whose noise is then
@@ -79,7 +84,6 @@ class GradientOptions(ScheduledOptions):
         seed: Of the initial weights of a model that is not linear.
     """
 
-    clip: Positive | Literal["auto"] = "auto"
     law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace"] = "auto"
     clip_in: Literal["l2", "l1"] | None = None
     weights: Literal["equal", "proportional"] = "proportional"
@@ -170,21 +174,20 @@ INFO = StrategyInfo(
     shares=True,
     units=(Unit.RECORD, Unit.PERSON),
     auto_l2=_auto_l2,
+    follows_budget=follows_budget,
 )
 
 
 def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
     """The strategy, planned within its budget."""
     task = setup.task
-    ruled, options = _ruled(options, task), _settled(options, task)
-    plan = _plan(setup, options)
-    rate = (
-        travel_rate(plan, task, beta=options.momentum) if ruled else scheduled_rate(options, task)
-    )
+    options = settled_gradients(setup.private, options)
     return GradientPerturbation(
         task=task,
-        plan=plan,
-        optimiser=make_optimiser(options, task, rounds=options.rounds, rate=rate),
+        plan=_plan(setup, options),
+        optimiser=make_optimiser(
+            options, task, rounds=options.rounds, rate=scheduled_rate(options, task)
+        ),
         weights=options.weights,
         clip_in=options.clip_in or "l2",
         run=setup.run,
@@ -192,23 +195,23 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
     )
 
 
-def _ruled(options: GradientOptions, task: Task) -> bool:
-    """Whether the steps are those of `fedpriv.strategies.common.auto`."""
-    left_open = options.learning_rate == options.optimiser == "auto"
-    return left_open and task.convex and follows_from_a_theorem(options.schedule) is None
+def settled_gradients(setup: Setup, options: GradientOptions, *, draws: int = 1) -> GradientOptions:
+    """The options with numbers and names in the place of "auto", from public facts alone.
 
+    ``draws`` is how many draws of its noise each sum has, where every party adds its own.
+    """
+    task, theorem = setup.task, follows_from_a_theorem(options.schedule)
+    if theorem:
+        chosen: dict[str, Any] = {"optimiser": theorem}  # it names no other
+        if options.clip == "auto" and task.convex:
+            chosen["clip"] = task.lipschitz
+        options = options.model_copy(update=chosen)
 
-def _settled(options: GradientOptions, task: Task) -> GradientOptions:
-    """The options with a number or a name in the place of "auto", but for the learning rate."""
-    theorem, ruled = follows_from_a_theorem(options.schedule), _ruled(options, task)
-    chosen: dict[str, Any] = {}
-    if options.clip == "auto":
-        chosen["clip"] = task.lipschitz if theorem and task.convex else auto_clip(task)
-    if options.optimiser == "auto":
-        chosen["optimiser"] = "momentum" if ruled else theorem or "sgd"
-    if options.averaging == "auto":
-        chosen["averaging"] = "tail" if ruled else "last"
-    return options.model_copy(update=chosen)
+    def strength_at(clip: float) -> float:
+        plan = _plan(setup, options.model_copy(update={"clip": clip}))
+        return strength(plan, task, clip_norm=clip, draws=draws)
+
+    return settled(options, task, rounds=options.rounds, strength_at=strength_at)
 
 
 def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
@@ -224,7 +227,7 @@ def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
         return plan_gradients(
             setup,
             rounds=options.rounds,
-            clip_norm=_number(options.clip),
+            clip_norm=clip_of(options),
             weights=options.weights,
             sampling_rate=options.sampling_rate,
             shape=relative_noise(options, setup.task),
@@ -243,12 +246,6 @@ def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
         setup,
         options.sampling_rate,
         rounds=options.rounds,
-        clip_norm=_number(options.clip),
+        clip_norm=clip_of(options),
         accountant=options.accountant,
     )
-
-
-def _number(clip: float | Literal["auto"]) -> float:
-    if clip == "auto":
-        raise ValueError("clip must be settled before anything is planned, got 'auto'.")
-    return clip

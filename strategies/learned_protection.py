@@ -255,6 +255,7 @@ INFO = StrategyInfo(
     convex_only=False,
     options=LearnedOptions,
     units=(Unit.RECORD, Unit.PERSON),
+    follows_budget=lambda _options: True,  # steps do, and the rounds
 )
 
 
@@ -266,10 +267,11 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
     step, moved = gradient_grid(setup, clip_norm=clip)
     sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
     whole = task.records * clip  # what the units of a protector are relative to
-    if setup.noise_free:
-        fresh, noise = None, card.least_noise
-    else:
-        fresh = GdpFilter(budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit)
+    # A twin without noise takes the steps of its private run: the networks are told of that noise.
+    private = setup.private
+    fresh, noise = None, card.least_noise
+    if not private.noise_free:
+        fresh = GdpFilter(budget=private.budget, adjacency=setup.adjacency, unit=setup.unit)
         noise = sensitivity / (whole * sqrt(fresh.limit))
     horizon = card.horizon(noise) if options.horizon == "auto" else options.horizon
     allowance = Allowance(noise=noise, horizon=horizon, norm_share=card.norm_share)
@@ -281,7 +283,7 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
         "run": setup.run,
         "start": task.initial(options.seed),
     }
-    if fresh is None:
+    if fresh is None or setup.noise_free:
         exact = noise_free_gradients(setup, rates=(1.0,) * horizon, clip_norm=clip)
         return LearnedProtection(plan=exact, noises=None, **shared)
     plan = AdaptivePlan(

@@ -19,10 +19,21 @@ from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 from fedpriv.strategies import gradient_perturbation
-from fedpriv.strategies.common.building import LOCAL_NOISE, Positive, Rounds, Setup, StrategyInfo
-from fedpriv.strategies.common.optimiser import OptimiserOptions, learning_rate, make_optimiser
+from fedpriv.strategies.common.building import (
+    LOCAL_NOISE,
+    Rounds,
+    Setup,
+    StrategyInfo,
+    light_l2,
+)
+from fedpriv.strategies.common.optimiser import make_optimiser
 from fedpriv.strategies.common.plans.plans import Calibration, plan_gradients
-from fedpriv.strategies.gradient_perturbation import GradientOptions, GradientPerturbation
+from fedpriv.strategies.common.settling import ClippedOptions, clip_of, follows_budget
+from fedpriv.strategies.gradient_perturbation import (
+    GradientOptions,
+    GradientPerturbation,
+    settled_gradients,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,19 +43,18 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries.kinds import GradientQuery
 
 
-class LocalGradientOptions(OptimiserOptions):
+class LocalGradientOptions(ClippedOptions):
     """Options of local gradient perturbation: as without "local", full batch.
 
     Attributes:
         rounds: T.
-        clip: C, the bound on one record's gradient.
+        clip: C, the bound on one record's gradient; "auto" as without "local".
         weights: Every record alike ("proportional"), or every party ("equal").
         calibration: How the noise follows from the budget.
         seed: Of the initial weights of a model that is not linear.
     """
 
     rounds: Rounds = 100
-    clip: Positive = 1.0
     weights: Literal["equal", "proportional"] = "proportional"
     calibration: Calibration = "exact"
     seed: int = 0
@@ -80,6 +90,8 @@ INFO = StrategyInfo(
     noise_by="parties",
     convex_only=False,
     options=LocalGradientOptions,
+    auto_l2=light_l2,
+    follows_budget=follows_budget,
     because={Unit.PERSON: LOCAL_NOISE},
 )
 
@@ -87,16 +99,21 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: LocalGradientOptions) -> GradientPerturbation:
     """The strategy, planned within its budget; without noise, whose it is makes no difference."""
     task = setup.task
+    # Each sum has the noise of every party.
+    alike = settled_gradients(
+        setup.private, GradientOptions(**options.model_dump()), draws=task.parties
+    )
+    if setup.noise_free:
+        return gradient_perturbation.build(setup, alike)
     plan = plan_gradients(
         setup,
-        rounds=options.rounds,
-        clip_norm=options.clip,
-        weights=options.weights,
-        calibration=options.calibration,
+        rounds=alike.rounds,
+        clip_norm=clip_of(alike),
+        weights=alike.weights,
+        calibration=alike.calibration,
     )
     if isinstance(plan, NoiseFree):
-        same = {**options.model_dump(), "learning_rate": learning_rate(options, task)}
-        return gradient_perturbation.build(setup, GradientOptions(**same))
+        raise TypeError("a plan must have noise where there is a budget.")
     return LocalGradientPerturbation(
         task=task,
         plan=replace(
@@ -105,7 +122,7 @@ def build(setup: Setup, options: LocalGradientOptions) -> GradientPerturbation:
             query="the sum of its records' clipped gradients, with noise of its own",
             noise_at="parties",
         ),
-        optimiser=make_optimiser(options, task, rounds=options.rounds),
+        optimiser=make_optimiser(alike, task, rounds=alike.rounds),
         weights=options.weights,
         run=setup.run,
         start=task.initial(options.seed),

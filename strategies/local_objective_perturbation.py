@@ -24,10 +24,15 @@ from fedpriv.federation.queries.erm import costliest
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies import non_private
-from fedpriv.strategies.common.averaging import ModelOptions, mean_model
+from fedpriv.strategies.common.averaging import ModelOptions, RuledOptions, mean_model
 from fedpriv.strategies.common.building import LOCAL_NOISE, Setup, Share, StrategyInfo
+from fedpriv.strategies.common.plans.minimiser_plans import regularised
 from fedpriv.strategies.common.plans.plans import UNCERTIFIED, refuse_study, require_replace_one
-from fedpriv.strategies.objective_perturbation import objective_noise, plan_objective
+from fedpriv.strategies.objective_perturbation import (
+    objective_noise,
+    plan_objective,
+    with_ruled_objective,
+)
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.plan import Plan
 
 
-class LocalObjectiveOptions(ModelOptions):
+class LocalObjectiveOptions(ModelOptions, RuledOptions):
     """Options of local objective perturbation.
 
     Attributes:
@@ -90,19 +95,28 @@ INFO = StrategyInfo(
     noise_by="parties",
     convex_only=True,
     options=LocalObjectiveOptions,
+    follows_budget=lambda options: options.regulariser != "model",
     because={Unit.PERSON: LOCAL_NOISE},
 )
 
 
 def build(setup: Setup, options: LocalObjectiveOptions) -> SumStrategy:
     """The strategy, planned within its budget; without noise it is `non_private`."""
+
+    def noise(private: Setup) -> ObjectiveNoise:
+        return objective_noise(private, law=options.law, solver_share=options.solver_share)
+
+    def ruled(private: Setup) -> Setup:
+        return with_ruled_objective(private, noise(private), problems=private.task.parties)
+
+    setup = regularised(setup, options.regulariser, rule=ruled)
     if setup.noise_free:
         return non_private.build(setup, options)
     refuse_study(options.law, setup)
     task = setup.task
     task.require_strongly_convex(LocalObjectivePerturbation.name)
     require_replace_one(setup, LocalObjectivePerturbation.name, because=UNCERTIFIED)
-    objective = objective_noise(setup, law=options.law, solver_share=options.solver_share)
+    objective = noise(setup)
     certain = certain_tolerance(task, regulariser=task.regulariser, objective=objective)
     tolerance = options.gradient_norm(task, certain=certain)
     weight = min(task.model_weight(options.weights, size) for size in task.sizes)

@@ -16,9 +16,13 @@ from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from fedpriv.strategies import non_private
-from fedpriv.strategies.common.averaging import ModelOptions, mean_model
+from fedpriv.strategies.common.averaging import ModelOptions, RuledOptions, mean_model
 from fedpriv.strategies.common.building import LOCAL_NOISE, Setup, StrategyInfo
-from fedpriv.strategies.common.plans.minimiser_plans import plan_output
+from fedpriv.strategies.common.plans.minimiser_plans import (
+    plan_output,
+    regularised,
+    with_ruled_regulariser,
+)
 from fedpriv.strategies.common.plans.plans import UNCERTIFIED, require_replace_one
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
@@ -29,9 +33,10 @@ if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
     from fedpriv.federation.queries.kinds import ErmQuery
     from fedpriv.federation.strategy.base import SumStrategy
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
 
 
-class LocalOutputOptions(ModelOptions):
+class LocalOutputOptions(ModelOptions, RuledOptions):
     """Options of local output perturbation.
 
     Attributes:
@@ -63,17 +68,25 @@ INFO = StrategyInfo(
     noise_by="parties",
     convex_only=True,
     options=LocalOutputOptions,
+    follows_budget=lambda options: options.regulariser != "model",
     because={Unit.PERSON: LOCAL_NOISE},
 )
 
 
 def build(setup: Setup, options: LocalOutputOptions) -> SumStrategy:
     """The strategy, planned within its budget; without noise it is `non_private`."""
+
+    def planned(setup: Setup) -> FixedPlan:
+        tolerance = options.gradient_norm(setup.task)
+        return plan_output(setup, law=options.law, weights=options.weights, tolerance=tolerance)
+
+    def ruled(setup: Setup) -> Setup:
+        return with_ruled_regulariser(setup, plan=planned, draws=setup.task.parties)
+
+    setup = regularised(setup, options.regulariser, rule=ruled)
     if setup.noise_free:
         return non_private.build(setup, options)
-    task = setup.task
-    tolerance = options.gradient_norm(task)
-    plan = plan_output(setup, law=options.law, weights=options.weights, tolerance=tolerance)
+    task, plan = setup.task, planned(setup)
     require_replace_one(setup, LocalOutputPerturbation.name, because=UNCERTIFIED)
     return LocalOutputPerturbation(
         task=task,
@@ -85,6 +98,6 @@ def build(setup: Setup, options: LocalOutputOptions) -> SumStrategy:
             noise_at="parties",
         ),
         weights=options.weights,
-        tolerance=tolerance,
+        tolerance=options.gradient_norm(task),
         run=setup.run,
     )

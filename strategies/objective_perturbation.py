@@ -32,9 +32,10 @@ from fedpriv.privacy.planning.objective.objective import (
 from fedpriv.privacy.planning.objective.unsound_objective import unsound_mechanism
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import pooled
+from fedpriv.strategies.common.auto import objective_regulariser
 from fedpriv.strategies.common.averaging import FitOptions, on_grid
 from fedpriv.strategies.common.building import Positive, Setup, Share, StrategyInfo
-from fedpriv.strategies.common.plans.minimiser_plans import of_means
+from fedpriv.strategies.common.plans.minimiser_plans import of_means, regularised
 from fedpriv.strategies.common.plans.plans import refuse_study
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.plan import NoisePlace, Plan
 
 
+_LARGE = 1e6  # a λ beside which the curvature of a loss is nothing
+
+
 class ObjectiveOptions(FitOptions):
     """Options of objective perturbation.
 
@@ -55,15 +59,16 @@ class ObjectiveOptions(FitOptions):
         law: Of b; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure. "unsound-objective"
             is "auto" as lectures have it, without the Jacobian: for study, and its plan states what
             it really costs.
-        regulariser: λ of the "model", or the "optimal" one, for which the bound on the excess risk
-            is least.
+        regulariser: λ of the "model"; "auto" is that of a rule from public facts
+            (`fedpriv.strategies.common.auto`), which an experiment has that states no λ; "optimal"
+            is the one for which the bound on the excess risk is least.
         radius: D, a bound on the norm of a good model, for the optimal λ.
         solver_share: What pays for an inexact minimiser: a share of ε, or of μ² with Gaussian b.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace", "unsound-objective"] = "auto"
     solver_share: Share = 0.01
-    regulariser: Literal["model", "optimal"] = "model"
+    regulariser: Literal["model", "auto", "optimal"] = "model"
     radius: Positive = 10.0
 
 
@@ -101,19 +106,29 @@ INFO = StrategyInfo(
     convex_only=True,
     options=ObjectiveOptions,
     units=(Unit.RECORD, Unit.PERSON),
+    follows_budget=lambda options: options.regulariser != "model",
 )
 
 
 def build(setup: Setup, options: ObjectiveOptions) -> JointStrategy:
     """The strategy, planned within its budget; without noise b and Δ are zero: it is `pooled`."""
+    law = "auto" if options.law == "unsound-objective" else options.law
+
+    def noise(private: Setup) -> ObjectiveNoise:
+        return objective_noise(private, law=law, solver_share=options.solver_share)
+
+    setup = regularised(
+        setup,
+        options.regulariser,
+        rule=lambda private: with_ruled_objective(private, noise(private)),
+        optimal=lambda private: _with_optimal_regulariser(
+            private, noise(private), radius=options.radius
+        ),
+    )
     if setup.noise_free:
         return pooled.build(setup, options)
     refuse_study(options.law, setup)
-    law = "auto" if options.law == "unsound-objective" else options.law
-    objective = objective_noise(setup, law=law, solver_share=options.solver_share)
-    if options.regulariser == "optimal":
-        setup = _with_optimal_regulariser(setup, objective, radius=options.radius)
-    task = setup.task
+    objective, task = noise(setup), setup.task
     task.require_strongly_convex(ObjectivePerturbation.name)
     everyone, step = joint_terms(task, objective, options)
     mechanism = objective.mechanism(everyone, step=step)
@@ -148,6 +163,30 @@ def joint_terms(
     # √d·step is at most what the solver's tolerance costs already.
     apart = 2 * tolerance / (task.regulariser * sqrt(task.dimension))
     return everyone, 2.0 ** floor(log2(apart))
+
+
+def with_ruled_objective(setup: Setup, noise: ObjectiveNoise, *, problems: int = 1) -> Setup:
+    """The task with λ of the rule for perturbed objectives; it follows from public facts.
+
+    Of so many ``problems``, each with an equal part of the records and a term of its own, the
+    minimisers are averaged, and so is their noise.
+    """
+    task = setup.task
+    task.require_convex(ObjectivePerturbation.name)
+    records = max(1, round(task.records / problems))
+
+    def perturbed(regulariser: float) -> tuple[float, float]:
+        problem = objective_problem(task, records, regulariser=regulariser, tolerance=1.0)
+        linear, extra = noise.perturbation(problem)
+        return linear.noise_stddev / (records * sqrt(problems)), regulariser + extra
+
+    def moved(regulariser: float) -> float:
+        stddev, strong = perturbed(regulariser)
+        return task.feature_bound * stddev / strong
+
+    least, _ = perturbed(_LARGE)  # the Jacobian costs nothing there
+    ruled = objective_regulariser(task.lipschitz / least, task, moved=moved)
+    return replace(setup, task=replace(task, regulariser=ruled))
 
 
 def _with_optimal_regulariser(setup: Setup, noise: ObjectiveNoise, *, radius: float) -> Setup:

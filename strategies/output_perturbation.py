@@ -28,7 +28,12 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import non_private, pooled
 from fedpriv.strategies.common.averaging import ModelOptions, mean_model, model_grid, on_grid
 from fedpriv.strategies.common.building import Positive, Setup, StrategyInfo
-from fedpriv.strategies.common.plans.minimiser_plans import plan_output, with_optimal_regulariser
+from fedpriv.strategies.common.plans.minimiser_plans import (
+    plan_output,
+    regularised,
+    with_optimal_regulariser,
+    with_ruled_regulariser,
+)
 from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach
 
 if TYPE_CHECKING:
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task, Weights
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
     from fedpriv.privacy.planning.plan import Plan
 
 
@@ -47,13 +53,15 @@ class OutputOptions(ModelOptions):
         law: Of the noise of the server; "auto" is Gaussian if δ > 0, else l2-laplace.
         fit: "average" of the parties' minimisers, or the "joint" minimiser of all records, by
             secure sums of exact gradients, which the server then sees.
-        regulariser: λ of the "model", or the "optimal" one that balances bias and noise.
+        regulariser: λ of the "model"; "auto" is that of a rule from public facts
+            (`fedpriv.strategies.common.auto`), which an experiment has that states no λ; "optimal"
+            is the one that balances what is proved of bias and noise.
         radius: D, a bound on the norm of a good model, for the optimal λ.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace", "unsound-laplace"] = "auto"
     fit: Literal["average", "joint"] = "average"
-    regulariser: Literal["model", "optimal"] = "model"
+    regulariser: Literal["model", "auto", "optimal"] = "model"
     radius: Positive = 10.0
 
 
@@ -147,26 +155,28 @@ INFO = StrategyInfo(
     options=OutputOptions,
     shares=True,
     units=(Unit.RECORD, Unit.PERSON),
+    follows_budget=lambda options: options.regulariser != "model",
 )
 
 
 def build(setup: Setup, options: OutputOptions) -> SumStrategy:
     """The strategy, planned within its budget; without noise it is `non_private` or `pooled`.
 
-    The optimal λ falls with the noise, to nothing, where there is no minimiser: without noise λ is
-    the model's.
+    A λ that follows from noise falls with it, to nothing, where there is no minimiser: without
+    noise λ is that of the private run which this is the twin of, or else the model's.
     """
-    if setup.noise_free:
-        joint = options.fit == "joint"
-        return pooled.build(setup, options) if joint else non_private.build(setup, options)
-    if options.regulariser == "optimal":
-        setup = with_optimal_regulariser(setup, radius=options.radius)
-    task, joint = setup.task, options.fit == "joint"
-    certain = certain_joint_tolerance(task, adjacency=setup.adjacency) if joint else None
-    tolerance = options.gradient_norm(task, certain=certain)
-    plan = plan_output(
-        setup, law=options.law, weights=options.weights, tolerance=tolerance, joint=joint
+    setup = regularised(
+        setup,
+        options.regulariser,
+        rule=lambda private: with_ruled_regulariser(
+            private, plan=lambda tried: _plan(tried, options)[0]
+        ),
+        optimal=lambda private: with_optimal_regulariser(private, radius=options.radius),
     )
+    task, joint = setup.task, options.fit == "joint"
+    if setup.noise_free:
+        return pooled.build(setup, options) if joint else non_private.build(setup, options)
+    plan, tolerance = _plan(setup, options)
     if joint:
         return JointOutputPerturbation(
             task=task, plan=plan, adjacency=setup.adjacency, tolerance=tolerance, run=setup.run
@@ -174,3 +184,14 @@ def build(setup: Setup, options: OutputOptions) -> SumStrategy:
     return OutputPerturbation(
         task=task, plan=plan, weights=options.weights, tolerance=tolerance, run=setup.run
     )
+
+
+def _plan(setup: Setup, options: OutputOptions) -> tuple[FixedPlan, float]:
+    """The plan with the λ of the task, and the tolerance of its minimisers."""
+    task, joint = setup.task, options.fit == "joint"
+    certain = certain_joint_tolerance(task, adjacency=setup.adjacency) if joint else None
+    tolerance = options.gradient_norm(task, certain=certain)
+    plan = plan_output(
+        setup, law=options.law, weights=options.weights, tolerance=tolerance, joint=joint
+    )
+    return plan, tolerance

@@ -14,17 +14,22 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from fedpriv.federation.queries.local_noise import rescaled, sensitivity_of
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies import non_private
-from fedpriv.strategies.common.averaging import FitOptions, ModelOptions
+from fedpriv.strategies.common.averaging import FitOptions, ModelOptions, RuledOptions
 from fedpriv.strategies.common.building import Setup, StrategyInfo
-from fedpriv.strategies.common.plans.minimiser_plans import plan_output
+from fedpriv.strategies.common.plans.minimiser_plans import (
+    plan_output,
+    regularised,
+    with_ruled_regulariser,
+)
 from fedpriv.strategies.output_perturbation import OutputPerturbation
 
 if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
     from fedpriv.federation.strategy.base import SumStrategy
+    from fedpriv.privacy.planning.fixed_plan import FixedPlan
 
 
-class PathakOptions(FitOptions):
+class PathakOptions(FitOptions, RuledOptions):
     """Options of the scheme of Pathak et al.
 
     Attributes:
@@ -50,23 +55,31 @@ INFO = StrategyInfo(
     convex_only=True,
     options=PathakOptions,
     units=(Unit.RECORD, Unit.PERSON),
+    follows_budget=lambda options: options.regulariser != "model",
 )
 
 
 def build(setup: Setup, options: PathakOptions) -> SumStrategy:
     """The strategy, planned within its budget; without noise it is `non_private`, weights equal."""
+
+    def planned(setup: Setup) -> FixedPlan:
+        tolerance = options.gradient_norm(setup.task)
+        return plan_output(setup, law=options.law, weights="equal", tolerance=tolerance)
+
+    def ruled(setup: Setup) -> Setup:
+        return with_ruled_regulariser(setup, plan=planned, draws=setup.task.parties**2)
+
+    setup = regularised(setup, options.regulariser, rule=ruled)
     if setup.noise_free:
         equal = ModelOptions(tolerance=options.tolerance, weights="equal")
         return non_private.build(setup, equal)
-    task = setup.task
-    tolerance = options.gradient_norm(task)
-    plan = plan_output(setup, law=options.law, weights="equal", tolerance=tolerance)
+    task, plan = setup.task, planned(setup)
     (mechanism,) = plan.mechanisms
     claimed = rescaled(mechanism, sensitivity=task.parties * sensitivity_of(mechanism))
     return Pathak(
         task=task,
         plan=replace(plan, strategy=Pathak.name, mechanisms=(claimed,)),
         weights="equal",
-        tolerance=tolerance,
+        tolerance=options.gradient_norm(task),
         run=setup.run,
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpriv.federation.strategy.joint import JointStrategy, certain_joint_tolerance
 from fedpriv.strategies.common.averaging import FitOptions
-from fedpriv.strategies.common.building import Setup, StrategyInfo
+from fedpriv.strategies.common.building import Setup, StrategyInfo, light_l2
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +35,7 @@ INFO = StrategyInfo(
     noise_by="nobody",
     convex_only=True,
     options=FitOptions,
+    auto_l2=light_l2,
 )
 
 

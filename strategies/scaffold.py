@@ -100,6 +100,7 @@ INFO = StrategyInfo(
     options=LocalOptions,
     shares=True,
     units=(Unit.PARTY,),
+    follows_budget=lambda options: options.clip == "auto",  # none is needed where there is no noise
 )
 
 

@@ -104,7 +104,7 @@ class SecondOrder(SumStrategy):
         task: Task,
         plan: SecondOrderPlan | NoiseFree,
         run: Run,
-        floor: float = 1.0,
+        floor: float,
         start: Vector | None = None,
     ) -> None:
         super().__init__(task=task, plan=plan, run=run, start=start)
@@ -112,7 +112,7 @@ class SecondOrder(SumStrategy):
             raise ValueError("plan must state the clip_norm of a gradient, got None.")
         self._plan, self._clip = plan, plan.clip_norm
         self._smoothness = score_curvature(task)
-        self._floor = floor * matrix_floor(task, matrix_stddev(plan.mechanisms[0], task))
+        self._floor = floor
         self._optimiser = Averaged(optimiser=Sgd(learning_rate=1.0), skip=(plan.rounds - 1) // 2)
         self._iterate = self._theta
         self._memory = self._optimiser.start(self._iterate)
@@ -178,6 +178,7 @@ INFO = StrategyInfo(
     shares=True,
     units=(Unit.RECORD, Unit.PERSON),
     auto_l2=light_l2,
+    follows_budget=lambda _options: True,  # the floor does
 )
 
 
@@ -185,16 +186,28 @@ def build(setup: Setup, options: SecondOrderOptions) -> SecondOrder:
     """The strategy, planned within its budget."""
     task = setup.task
     score_curvature(task)  # refuses what has none
-    plan = plan_second_order(
+    plan = _plan(setup, options)
+    # A twin without noise has the steps of the private run, and so its floor.
+    planned = plan if setup.sibling is None else _plan(setup.sibling, options)
+    stddev = matrix_stddev(planned.mechanisms[0], task)
+    if not setup.noise_free:
+        _warn_if_hidden(task, stddev)
+    return SecondOrder(
+        task=task,
+        plan=plan,
+        run=setup.run,
+        floor=options.floor * matrix_floor(task, stddev),
+        start=task.initial(seed=0),
+    )
+
+
+def _plan(setup: Setup, options: SecondOrderOptions) -> SecondOrderPlan | NoiseFree:
+    return plan_second_order(
         setup,
         rounds=options.rounds,
-        clip_norm=task.lipschitz if options.clip == "auto" else options.clip,
+        clip_norm=setup.task.lipschitz if options.clip == "auto" else options.clip,
         matrix_share=options.matrix_share,
         accountant=options.accountant,
-    )
-    _warn_if_hidden(task, matrix_stddev(plan.mechanisms[0], task))
-    return SecondOrder(
-        task=task, plan=plan, run=setup.run, floor=options.floor, start=task.initial(seed=0)
     )
 
 

@@ -1,9 +1,9 @@
 """Noise, or too little training? What a strategy loses to the exact joint model, taken apart.
 
 Its twin without noise (ε = ∞) lies between the two: what the twin loses to the exact model is not
-noise, and no budget buys it back; what a private run loses to its twin is nothing else, but for
-steps that follow from the budget by a rule (`fedpriv.strategies.common.auto`): they are longer in
-the twin, and their share is counted as noise.
+noise; what a private run loses to its twin is nothing else. Settings that follow from the budget by
+a rule (`fedpriv.strategies.common.auto`) are in the twin those of the private run: there is one for
+each budget, and what its settings lose, which are made for noise, is no noise.
 """
 
 from __future__ import annotations
@@ -25,22 +25,34 @@ _NONE_CLIPPED = 0.0005  # a share of gradients that a table prints as 0.0 %
 
 
 def noise_or_training(study: Study) -> Iterator[str]:
-    """Of every strategy with a twin: what its noise costs, what the rest, and which explains it."""
+    """Of every strategy with a twin: what its noise costs, what the rest, and which explains it.
+
+    Where settings follow from the budget there is a twin for every budget, and a sentence.
+    """
     exact = study.frame.get(EXACT)
     noisy = {setting.label: setting.rows for setting in study.settings}
-    for label, twin in study.twins.items():
-        prices = {
-            e: paired_difference(twin.values, row.values) for e, row in noisy.get(label, {}).items()
-        }
-        if exact is None:
-            if prices:
-                yield f"Noise costs {label} {_price(prices)}, against its twin without noise."
-            continue
-        rest = paired_difference(exact.values, twin.values)
-        parts = [f"{label} without noise {_rest(rest, exact, twin)}"]
-        if prices:
-            parts.append(f"noise costs it {_price(prices)}: {_verdict(rest, prices)}")
-        yield f"{'; '.join(parts)}."
+    for label, twins in study.twins.items():
+        for budget, twin in twins.items():
+            private = _compared(noisy.get(label, {}), budget)
+            if private or exact is not None:
+                yield _sentence(label, twin, exact, private)
+
+
+def _compared(rows: dict[float, Row], budget: float | None) -> dict[float, Row]:
+    """The private rows that a twin is the twin of."""
+    return {e: row for e, row in rows.items() if budget in (None, e)}
+
+
+def _sentence(label: str, twin: Row, exact: Row | None, noisy: dict[float, Row]) -> str:
+    prices = {e: paired_difference(twin.values, row.values) for e, row in noisy.items()}
+    settings = "" if twin.twin_of is None else f", with its settings of ε = {twin.twin_of:g},"
+    if exact is None:
+        return f"Noise costs {label} {_price(prices)}, against its twin without noise."
+    rest = paired_difference(exact.values, twin.values)
+    parts = [f"{label} without noise{settings} {_rest(rest, exact, twin)}"]
+    if prices:
+        parts.append(f"noise costs it {_price(prices)}: {_verdict(rest, prices)}")
+    return f"{'; '.join(parts)}."
 
 
 def _rest(rest: Interval, exact: Row, twin: Row) -> str:
@@ -55,6 +67,8 @@ def _rest(rest: Interval, exact: Row, twin: Row) -> str:
 
 def _why(twin: Row) -> str:
     clipped = twin.mean("clip_fraction")
+    if clipped is None and twin.twin_of is not None:
+        return "λ is made for noise, or models are averaged, instead of one being fitted"
     if clipped is None:
         return "models are averaged, instead of one being fitted"
     if clipped < _NONE_CLIPPED:
@@ -65,13 +79,17 @@ def _why(twin: Row) -> str:
 def _price(prices: dict[float, Interval]) -> str:
     dear = [e for e, price in prices.items() if above(price, 0)]
     if not dear:
-        return "nothing that the seeds can show at any ε"
+        return f"nothing that the seeds can show at {_any(prices)}"
     most = max(dear, key=lambda e: prices[e].mean)
     text = f"accuracy at {budgets(dear, prices)} ({at(most, dear)}{points(prices[most])})"
     free = [e for e in prices if e not in dear]
     return text + (
         f" and nothing that the seeds can show at {budgets(free, prices)}" if free else ""
     )
+
+
+def _any(prices: dict[float, Interval]) -> str:
+    return "any ε" if len(prices) > 1 else budgets(list(prices), prices)
 
 
 def _verdict(rest: Interval, prices: dict[float, Interval]) -> str:

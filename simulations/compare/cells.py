@@ -22,7 +22,13 @@ from fedpriv.simulations.compare.axes import axes as axes_of
 from fedpriv.simulations.compare.axes import by_table, in_words, points
 from fedpriv.simulations.compare.rows import Row, sorted_rows
 from fedpriv.simulations.experiment.budgets import INFINITE, shown
-from fedpriv.simulations.experiment.catalogue import EXACT, FRAME, inheriting, strategy_info
+from fedpriv.simulations.experiment.catalogue import (
+    EXACT,
+    FRAME,
+    inheriting,
+    strategy_info,
+    validated,
+)
 from fedpriv.simulations.experiment.compare_section import EntrySection, at_budget
 from fedpriv.simulations.experiment.sections import StrategySection
 from fedpriv.simulations.refusals import refusals
@@ -35,6 +41,9 @@ if TYPE_CHECKING:
 
     from fedpriv.simulations.compare.axes import Point
     from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.strategies import StrategyInfo
+
+    Shared = tuple[str, float, int | None, str]
 
 # One thread per worker: the last bits of a sum may depend on the number of threads.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -66,11 +75,11 @@ class Cell:
         return directory / CELLS / f"{self.key}.json"
 
     @property
-    def setting(self) -> tuple[str, float, int | None, str]:
+    def setting(self) -> Shared:
         """What all seeds of a row share."""
-        experiment = self.experiment
-        epsilon, point = float(experiment.privacy.epsilon), json.dumps(dict(self.point))
-        return experiment.strategy.title, epsilon, experiment.data.parties, point
+        experiment, privacy = self.experiment, self.experiment.privacy
+        point = json.dumps([dict(self.point), privacy.twin_of])
+        return experiment.strategy.title, float(privacy.epsilon), experiment.data.parties, point
 
 
 def cells(experiment: Experiment) -> list[Cell]:
@@ -102,18 +111,12 @@ def cells(experiment: Experiment) -> list[Cell]:
         for epsilon, point in product(budgets, points(swept, info)):
             if entry in frame and not _has_minimum(experiment, point):
                 continue
-            base = _at_budget(experiment, entry, epsilon, point)
             data = {} if number is None or "data.parties" in point else {"parties": number}
-            # An entry for another unit of privacy may need another ε to promise the same.
-            own = "epsilon" in entry.changes(epsilon).get("privacy", {})
-            budget = {} if own else {"epsilon": epsilon}
-            runs += [
-                Cell(
-                    experiment=base.replaced(data=data, privacy=budget, run={"seed": seed}),
-                    point=point,
-                )
-                for seed in seeds
-            ]
+            for base in _at_budget(experiment, entry, epsilon, point, info):
+                runs += [
+                    Cell(experiment=base.replaced(data=data, run={"seed": seed}), point=point)
+                    for seed in seeds
+                ]
     return runs
 
 
@@ -124,6 +127,42 @@ def _has_minimum(experiment: Experiment, point: Point) -> bool:
 
 
 def _at_budget(
+    experiment: Experiment,
+    entry: EntrySection,
+    epsilon: float | str,
+    point: Point,
+    info: StrategyInfo,
+) -> Iterator[Experiment]:
+    """The experiment with the strategy of ``entry`` at a budget.
+
+    Without noise, and where settings follow from the budget, once for every budget of the
+    comparison, as its twin: what noise costs is told apart from what settings do.
+    """
+    plain = _entered(experiment, entry, epsilon, point)
+    # An entry for another unit of privacy may need another ε to promise the same.
+    own = "epsilon" in _privacy(entry, epsilon)
+    compared = experiment.compare.epsilons if experiment.compare else ()
+    finite = [e for e in dict.fromkeys(compared) if e != INFINITE]
+    if epsilon != INFINITE or own or not info.private or not finite:
+        yield plain if own else plain.replaced(privacy={"epsilon": epsilon})
+        return
+    tables = (experiment.compare.at if experiment.compare else {}, entry.at)
+    by_budget = any(at_budget(table, e) for table in tables for e in finite)
+    alike = not by_budget and not info.follows_budget(validated(plain.strategy, info))
+    if alike or any(at_budget(table, INFINITE) for table in tables):  # its own settings are stated
+        yield plain.replaced(privacy={"epsilon": INFINITE})
+        return
+    for one in finite:
+        private = _entered(experiment, entry, one, point)
+        real = private.privacy.epsilon if "epsilon" in _privacy(entry, one) else one
+        yield private.replaced(privacy={"epsilon": INFINITE, "twin_of": real})
+
+
+def _privacy(entry: EntrySection, epsilon: float | str) -> dict[str, Any]:
+    return entry.changes(epsilon).get("privacy", {})
+
+
+def _entered(
     experiment: Experiment, entry: EntrySection, epsilon: float | str, point: Point
 ) -> Experiment:
     """The experiment with the strategy of ``entry``, what it changes at a budget, and the point."""
@@ -235,8 +274,8 @@ def compute(
 
 def collect(todo: Sequence[Cell], directory: Path) -> list[Row]:
     """The rows of a table, from the files of all cells."""
-    groups: dict[tuple[str, float, int | None, str], list[dict[str, Any]]] = {}
-    at: dict[tuple[str, float, int | None, str], Point] = {}
+    groups: dict[Shared, list[dict[str, Any]]] = {}
+    at: dict[Shared, Point] = {}
     for cell in todo:
         result = read_json(cell.file(directory))
         groups.setdefault(cell.setting, []).append(result)

@@ -137,10 +137,9 @@ def weights(study: Study) -> Iterator[str]:
             costs = fair.minus(even)
             dear = [e for e, cost in costs.items() if above(cost, 0)]
             row = even.any
-            ratio = (row.mean("noise_stddev") or 0) / (fair.any.mean("noise_stddev") or 1)
             why = (
                 f"the smallest of {row['parties']} parties has {row['smallest_party']} of "
-                f"{row['records']} records, which makes the noise {ratio:.3g} times as large"
+                f"{row['records']} records, which {_price_of_smallest(row, fair.any)}"
             )
             if dear:
                 most = max(dear, key=lambda e: costs[e].mean)
@@ -153,6 +152,17 @@ def weights(study: Study) -> Iterator[str]:
                     f"Equal and proportional weights of {row['strategy']} cannot be "
                     f"distinguished, though {why}."
                 )
+
+
+def _price_of_smallest(even: Row, fair: Row) -> str:
+    """More noise, or with a λ that follows from noise a larger one."""
+
+    def ratio(key: str) -> float:
+        return (even.mean(key) or 1) / (fair.mean(key) or 1)
+
+    if even["options"].get("regulariser") == "auto":
+        return f"asks for a λ that is {ratio('regulariser'):.3g} times as large"
+    return f"makes the noise {ratio('noise_stddev'):.3g} times as large"
 
 
 def against_alone(study: Study) -> Iterator[str]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from fedpriv.simulations.compare.axes import in_words
 from fedpriv.simulations.compare.intervals import paired_difference
 from fedpriv.simulations.compare.words import below, percent, points
-from fedpriv.simulations.experiment.budgets import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +39,7 @@ def best_points(rows: Sequence[Row]) -> list[str]:
 def _curve(row: Row) -> tuple[str, str, int]:
     """Rows of one curve differ in their point alone."""
     parties = 0 if "data.parties" in row.point else int(row["parties"])
-    return row.label, "" if row.epsilon_budget is None else shown(row.epsilon_budget), parties
+    return row.label, row.budget, parties
 
 
 def _best(curve: Sequence[Row], *, several: bool) -> str:

@@ -80,15 +80,18 @@ def panel(
 ) -> Panel:
     """All rows in one panel: against ε, or against the first of the ``keys``."""
     if not keys:
-        budgets = [row.epsilon_budget for row in rows]
+        # A twin stands where the run is whose settings it has, on a curve of its own.
+        budgets = [row.twin_of or row.epsilon_budget for row in rows]
         places, logarithmic = _budget_places(budgets), True
         ticks = tuple(None if e is None else shown(e) for e in budgets)
-        names = tuple(row.label for row in rows)
+        names = tuple(
+            row.label if row.twin_of is None else f"{row.label}, no noise" for row in rows
+        )
     else:
         values = [row.point[keys[0]] for row in rows if keys[0] in row.point]
         places, logarithmic = _value_places(values)
         ticks = tuple(text_of(row.point[keys[0]]) if keys[0] in row.point else None for row in rows)
-        several = len({row.epsilon_budget for row in rows} - {None}) > 1
+        several = len({row.budget for row in rows} - {""}) > 1
         names = tuple(_name(row, keys[1:], several=several) for row in rows)
     return Panel(
         rows=tuple(rows),
@@ -106,7 +109,7 @@ def panel(
 def _name(row: Row, others: tuple[str, ...], *, several: bool) -> str:
     parts = [row.label]
     if several and row.epsilon_budget is not None:
-        parts.append(f"ε = {shown(row.epsilon_budget)}")
+        parts.append(f"ε = {row.budget}")
     parts += [f"{key} = {text_of(row.point[key])}" for key in others if key in row.point]
     return ", ".join(parts)
 

@@ -18,7 +18,6 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.compare.axes import swept_keys, text_of
 from fedpriv.simulations.compare.panels import panels
 from fedpriv.simulations.compare.plots import save_plot, text_plot
-from fedpriv.simulations.experiment.budgets import shown
 from fedpriv.simulations.run.files import write_json
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ def _axis_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list
 
 
 def _budget_column(rows: Sequence[Row]) -> list[str]:
-    return ["–" if row.epsilon_budget is None else shown(row.epsilon_budget) for row in rows]
+    return [row.budget or "–" for row in rows]
 
 
 def average(rows: Sequence[Row]) -> str:
@@ -167,8 +166,8 @@ def average(rows: Sequence[Row]) -> str:
     return f"mean over {seeds} seeds ± half of the 95 % confidence interval"
 
 
-def _group(row: Row) -> tuple[int, float | None]:
-    return int(row["parties"]), row.epsilon_budget
+def _group(row: Row) -> tuple[int, str]:
+    return int(row["parties"]), row.budget
 
 
 def cell_columns(rows: Sequence[Row], experiment: Experiment) -> dict[str, list[str]]:

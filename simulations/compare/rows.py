@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.intervals import Interval, mean_interval
-from fedpriv.simulations.experiment.budgets import stated
+from fedpriv.simulations.experiment.budgets import shown, stated
 from fedpriv.simulations.run.metrics import MEASURES
 from fedpriv.simulations.run.training_metrics import TRAINING
 
@@ -21,8 +21,8 @@ _SHARED = (
 )  # fmt: skip
 # Keys whose mean over the seeds a row reports.
 _AVERAGED = (
-    "loss", *MEASURES, "worst_party", "fairness_gap", "noise_stddev", "clip_fraction", "seconds",
-    "bytes", "majority_accuracy", *TRAINING,
+    "loss", *MEASURES, "worst_party", "fairness_gap", "noise_stddev", "regulariser",
+    "clip_fraction", "seconds", "bytes", "majority_accuracy", *TRAINING,
 )  # fmt: skip
 
 
@@ -33,6 +33,7 @@ class Row:
     Attributes:
         epsilon_budget: ε that was allowed; infinite for a twin without noise, and None for a
             strategy without noise, which is the same at every ε.
+        twin_of: the ε whose settings a twin without noise has, if these follow from a budget.
         results: the result of every seed, in the order of the seeds.
         point: by key of `compare.over`, its value; without those that do not concern the strategy.
     """
@@ -40,6 +41,7 @@ class Row:
     epsilon_budget: float | None
     results: tuple[Mapping[str, Any], ...]
     point: Mapping[str, Any] = field(default_factory=dict)
+    twin_of: float | None = None
 
     @classmethod
     def of(
@@ -49,6 +51,7 @@ class Row:
         allowed = results[0]["epsilon_budget"]
         return cls(
             epsilon_budget=None if allowed is None else float(allowed),
+            twin_of=results[0].get("twin_of"),
             results=tuple(sorted(results, key=lambda result: int(result["seed"]))),
             point=point or {},
         )
@@ -61,6 +64,14 @@ class Row:
     def label(self) -> str:
         """What tables and plots call the setting."""
         return str(self["label"])
+
+    @property
+    def budget(self) -> str:
+        """ε as tables have it; nothing for a strategy without noise."""
+        if self.epsilon_budget is None:
+            return ""
+        settings = "" if self.twin_of is None else f", as at {self.twin_of:g}"
+        return shown(self.epsilon_budget) + settings
 
     @property
     def metric(self) -> str:
@@ -99,6 +110,7 @@ class Row:
             **{key: self[key] for key in _SHARED},
             "epsilon": self["epsilon"],
             "epsilon_budget": stated(self.epsilon_budget),
+            "twin_of": self.twin_of,
             "accuracy": self.mean("accuracy"),
             **{key: self.mean(key) for key in _AVERAGED},
             "rounds": round(self.mean("rounds") or 0),
@@ -120,6 +132,7 @@ def sorted_rows(rows: Sequence[Row], labels: Sequence[str]) -> list[Row]:
             0 if "data.parties" in row.point else row["parties"],
             row.epsilon_budget is not None,
             row.epsilon_budget or 0,
+            row.twin_of or 0,
             order[row.label],
         ),
     )

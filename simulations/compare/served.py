@@ -78,7 +78,8 @@ def _differences(study: Study, reference: Row, key: str) -> dict[str, dict[float
 def _without_reference(study: Study) -> Iterator[str]:
     """Where nothing is without noise: the numbers themselves, at the largest budget or without."""
     largest = (list(setting.rows.values())[-1] for setting in study.settings)
-    told = [text for row in (*largest, *study.twins.values()) if (text := _served(row))]
+    twins = (row for own in study.twins.values() for row in own.values())
+    told = [text for row in (*largest, *twins) if (text := _served(row))]
     if told:
         yield f"The worst-served party has {'; '.join(told)}."
 
@@ -88,6 +89,7 @@ def _served(row: Row) -> str:
     if worst is None or gap is None:
         return ""
     where = "without noise" if row.epsilon_budget == inf else f"ε = {row.epsilon_budget:g}"
+    where += "" if row.twin_of is None else f", as at ε = {row.twin_of:g}"
     less = f"{100 * gap:.1f} points less than the best-served"
     return f"{100 * worst:.1f} % with {row.label} ({where}; {less})"
 

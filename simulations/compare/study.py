@@ -47,23 +47,26 @@ class Study:
     Attributes:
         frame: By strategy, those that have no noise at any budget.
         settings: Those that have, each with its budgets.
-        twins: By label, the same without their noise, where ε = ∞ is among the budgets.
+        twins: By label, the same without their noise, where ε = ∞ is among the budgets: by the
+            budget whose settings they have, or one for all budgets, under None.
     """
 
     frame: dict[str, Row]
     settings: tuple[Setting, ...]
-    twins: dict[str, Row]
+    twins: dict[str, dict[float | None, Row]]
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Study:
         """Sort rows into those without noise and, by label and budget, those with it."""
         noisy: dict[str, dict[float, Row]] = {}
+        twins: dict[str, dict[float | None, Row]] = {}
         for row in sorted(rows, key=lambda row: row.epsilon_budget or 0.0):
-            if row.epsilon_budget is not None:
+            if row.epsilon_budget == inf:
+                twins.setdefault(row.label, {})[row.twin_of] = row
+            elif row.epsilon_budget is not None:
                 noisy.setdefault(row.label, {})[row.epsilon_budget] = row
-        twins = {label: own.pop(inf) for label, own in noisy.items() if inf in own}
         return cls(
             frame={row["strategy"]: row for row in rows if row.epsilon_budget is None},
-            settings=tuple(Setting(label=label, rows=own) for label, own in noisy.items() if own),
+            settings=tuple(Setting(label=label, rows=own) for label, own in noisy.items()),
             twins=twins,
         )

@@ -133,10 +133,19 @@ def checked(experiment: Experiment) -> Experiment:
         _require_projecting(section.name, info)
     if section.name == PARTY_ALONE and experiment.model.l2 == 0:
         raise ValueError("model.l2 must be positive for party-alone: it makes the minimum unique.")
-    options = _validated(section, info)
+    options = validated(section, info)
+    if _ruled(experiment, info):
+        options = options.model_copy(update={"regulariser": "auto"})
     return experiment.replaced(
         strategy=_filled(section, options), model={"l2": _l2(experiment.model, info, options)}
     )
+
+
+def _ruled(experiment: Experiment, info: StrategyInfo) -> bool:
+    """Whether λ is left to the rule of a strategy: the file states neither it nor whose it is."""
+    known, stated = "regulariser" in info.options.model_fields, experiment.strategy.options
+    open_ = experiment.model.l2 == "auto" and experiment.model.classifies_linearly
+    return known and open_ and "regulariser" not in stated and info.name != INFERENCE
 
 
 def _l2(model: ModelSection, info: StrategyInfo, options: BaseModel) -> float:
@@ -175,7 +184,8 @@ def inheriting(experiment: Experiment, entry: StrategySection) -> Experiment:
     return checked(experiment.with_strategy({key: v for key, v in values.items() if v is not None}))
 
 
-def _validated(section: StrategySection, info: StrategyInfo) -> BaseModel:
+def validated(section: StrategySection, info: StrategyInfo) -> BaseModel:
+    """The options of a strategy, or the reason to refuse them."""
     try:
         return info.options.model_validate(section.options)
     except ValidationError as error:

@@ -62,7 +62,10 @@ _NOT_HASHED = {
     "start",  # known by its hash, wherever it lies
 }
 _BOUNDS = ("feature_norm", "intercept", "scaling")  # whatever they are, the records are the same
-_LATER = {"loss", "shape", "options", "start_sha256", "frozen", "radius"}
+_LATER = {
+    "model": {"loss", "shape", "options", "start_sha256", "frozen", "radius"},
+    "privacy": {"twin_of"},
+}
 
 
 class Experiment(Section):
@@ -230,8 +233,10 @@ class Experiment(Section):
         values = section.model_dump(mode="json", by_alias=True, exclude=apart)
         if name == "data":
             values["title"] = self.data.title
-        if name == "model":  # keys that came later leave the hash of older files as it was
-            values = {k: v for k, v in values.items() if v or k not in _LATER}
+        later = _LATER.get(
+            name, set()
+        )  # keys that came later leave the hash of older files as it was
+        values = {key: value for key, value in values.items() if value or key not in later}
         for (table, key), kind in guests.KEYS.items():
             pin = guests.pin_of(kind, values.get(key), self.guests) if table == name else None
             if pin is not None:  # by its code, wherever its file lies

@@ -127,6 +127,8 @@ class PrivacySection(Section):
 
     Attributes:
         epsilon: ε; "inf" for a simulation without noise: the twin of a private run, never released.
+        twin_of: without noise, the ε of the private run that this is the twin of: settings that
+            follow from a budget are those of that run. If not given, they are those of no noise.
         delta: δ; 0 for a pure guarantee.
         adjacency: when two data sets are neighbours.
         unit: whose privacy is protected: one record, all records of one person, or all records of
@@ -140,6 +142,7 @@ class PrivacySection(Section):
     """
 
     epsilon: Epsilon = 1.0
+    twin_of: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     delta: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
     unit: Literal["record", "person", "party"] = "record"
@@ -156,6 +159,19 @@ class PrivacySection(Section):
     def noise_free(self) -> bool:
         """Whether nothing is promised, whatever the strategy."""
         return self.epsilon == INFINITE
+
+    @model_validator(mode="after")
+    def _twin_without_noise(self) -> Self:
+        if self.twin_of is not None and not self.noise_free:
+            raise ValueError(
+                f"twin_of is for epsilon = 'inf', a run without noise, got epsilon = {self.epsilon}"
+            )
+        return self
+
+    @property
+    def twin_budget(self) -> Budget | None:
+        """(ε, δ) of the private run whose settings a run without noise takes."""
+        return None if self.twin_of is None else Budget(epsilon=self.twin_of, delta=self.delta)
 
     @property
     def budget(self) -> Budget:

@@ -33,7 +33,7 @@ RESULT: dict[str, Origin] = {
             "experiment", "config_hash", "fedpriv", "simulated", "data", "model", "strategy",
             "label", "options", "private", "unit", "engine", "secure_aggregation", "parties",
             "records", "smallest_party", "dimension", "delta", "adjacency", "epsilon_budget",
-            "guests", "start",
+            "guests", "start", "regulariser",
         ),
         _PUBLIC,
     ),

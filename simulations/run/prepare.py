@@ -192,6 +192,7 @@ def build_strategy(
         ledger=ledger,
         release=release,
         noise_free=prepared.noise_free,
+        twin_of=privacy.twin_budget if prepared.noise_free else None,
         noise_at=privacy.noise_at if info.private else "server",
         dropout=prepared.experiment.run.dropout,
         colluding=privacy.colluding,

@@ -91,6 +91,7 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         "rounds": record.made,
         "stopped": record.strategy.stopped or None,
         "cut_short": record.strategy.cut_short,
+        "regulariser": _regulariser(record),
         "noise_stddev": 0.0 if record.prepared.noise_free else record.noise,
     }
     if record.prepared.experiment.paid_tuning:
@@ -110,6 +111,11 @@ def summary(record: Record, *, run: str) -> dict[str, Any]:
         "clip_fraction": fmean(clipped) if clipped else None,
         **spent,
     }
+
+
+def _regulariser(record: Record) -> float | None:
+    """λ of the problem that was solved: that of the model, or what a strategy's rule made of it."""
+    return None if record.prepared.experiment.describing else record.strategy.task.regulariser
 
 
 def chosen_of(strategy: SumStrategy) -> dict[str, Any] | None:
@@ -202,12 +208,16 @@ def _aggregation(prepared: Prepared, *, simulated: bool) -> str:
 def _guarantee(prepared: Prepared, plan: Plan | None) -> dict[str, Any]:
     """What was spent, by the plan, and what the experiment allowed: a form for study may differ.
 
-    ``epsilon`` is None where nothing is promised; the budget of a twin without noise is "inf".
+    ``epsilon`` is None where nothing is promised; the budget of a twin without noise is "inf", and
+    ``twin_of`` the ε of the private run whose settings it has.
     """
+    twin_of = prepared.experiment.privacy.twin_of if prepared.noise_free else None
     if plan is None:
         nothing: dict[str, Any] = dict.fromkeys(("epsilon", "delta", "adjacency", "unit"))
-        return {**nothing, "epsilon_budget": INFINITE if prepared.noise_free else None}
+        budget = INFINITE if prepared.noise_free else None
+        return {**nothing, "epsilon_budget": budget, "twin_of": twin_of}
     return {
+        "twin_of": twin_of,
         "epsilon": plan.epsilon,
         "delta": plan.budget.delta,
         "adjacency": plan.adjacency.value,

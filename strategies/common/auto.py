@@ -1,74 +1,136 @@
-"""Settings of a private descent that need no tuning: a rule from public facts alone.
+"""Settings that need no tuning: rules from public facts alone, for descent and for minimisers.
 
-Noise moves every coordinate of a linear model, by the end of a run, by about R/s. R is the *travel*
-of the run, how far T gradients as long as the clip norm C would carry a model, and s the *strength*
-of its plan:
+Noise of a plan has a *strength* s, which full batches under a Gaussian budget make N·μ/2
+(replace-one) or N·μ (add-remove), whatever the rounds and the clip norm C are:
 
-    R = C·η·T/(1 − β),        s² = Σ_t (q_t·N·C/σ_t)²,
+    s² = Σ_t (q_t·N·C/σ_t)²  of T noisy sums,       s = G/(λ·σ)  of a minimiser with noise σ,
+    s = N·G/σ_b              of a minimiser with a random linear term b in its objective.
 
-σ_t the noise on the sum of round t. With full batches under a Gaussian budget s is N·μ/2
-(replace-one) or N·μ (add-remove), whatever T and C are: travel is what noise and learning are
-weighed by, and not the number of rounds. The score of a record, ‖x‖ ≤ B, gets noise of at most
-R·B/s.
+Descent. T noisy gradients carry a model by R = C·η·T/(1 − β) at most, its *travel*, and move each
+coordinate by noise of about R/s, ignoring curvature: the score of a record, ‖x‖ ≤ B, by R·B/s. So
+travel is what noise and learning are weighed by, and not the number of rounds. Curvature h undoes
+noise that is older than 1/h. Over all spectra of a mean Hessian of trace at most c·B² in d
+coordinates, noise then adds to the risk no more than about C·R·d/s² once R exceeds d·C/(c·B²), and
+not (R·B/s)²·c/2: where s is large beside d, it may travel further. The rule is
 
-The rule, for T rounds of heavy ball and the mean of the last half of the models:
+    r = 5/2·min(1, √(s/20))·w,  w = s/d² within 1 and 4,
+    R = r·s/B,  with η at most ¾ of what is stable,
+    C = G·½(s/(60√d))^⅓, within ¼·G and G,
 
-    C = G/2,        R = r·s/B,  r = 5/2·min(1, (s/60)^⅓),        η ≤ ¾ of the limit of stability.
+with momentum 0.9, and the mean of the last half of the models. A perturbed objective is as noisy in
+directions without curvature with λ = B·G/(r·s); as nothing is clipped in it, 7/10 of r is its own,
+and λ is the least that keeps to it with the random term that it takes, Jacobian and all. Output
+perturbation has noise in all directions alike, and λ = B·G/(r·s) with r = ⅓. No λ is below 1e-5.
 
-The formulas for noise are derived, ignoring curvature; the numbers in the rule were fitted, on six
-tables of 486 to 76,578 records and their test records (docs/experiments.md has the whole of it). No
-guarantee rests on it: clip norm and steps are public, whatever they are.
+The form follows from the argument above; exponents and numbers were fitted, on tables that are
+named in docs/experiments.md, with others to judge them. No guarantee rests on any of it: clip norm,
+steps and λ are public, whatever they are.
 """
 
 from __future__ import annotations
 
-from math import cbrt, inf, sqrt
+from math import cbrt, exp, inf, log, sqrt
 from typing import TYPE_CHECKING
 
+from scipy.optimize import brentq
+
 from fedpriv.learning.losses import Squared
+from fedpriv.strategies.common.building import LIGHT_L2
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fedpriv.federation.task import Task
     from fedpriv.privacy.planning.noise_free import NoiseFree
     from fedpriv.privacy.planning.plan import Plan
 
-_TRAVEL = 2.5  # r where there is little noise
-_WEAK = 60.0  # the strength below which r falls
+_SCORE_NOISE = 2.5  # r, of a score, at ordinary strength
+_WEAK = 20.0  # the strength below which r falls
+_WIDEST = 4.0  # how far r grows where there are few coordinates
+_FULL = 480.0  # strengths for each √d, from which on nothing is clipped
+_LEAST_CLIP = 0.25  # of what the loss allows
 _STABLE = 0.75  # of the largest step that does not diverge on a quadratic
+_OBJECTIVE_NOISE = 0.7  # times r, of a perturbed objective, in which nothing is clipped
+_OUTPUT_NOISE = 1 / 3  # r of a model that noise is added to
 
 
-def auto_clip(task: Task) -> float:
-    """C: half of the longest gradient of a record at the first model; 1 if that is not known."""
+def longest_gradient(task: Task) -> float:
+    """How long the gradient of a record can be at the first model; 1 where that is not known."""
     if not task.convex or task.persons is not None:
         return 1.0
     if isinstance(task.loss, Squared):  # its G is for models far away
-        return task.feature_bound * task.loss.label_bound / 2
-    return task.lipschitz / 2
+        return task.feature_bound * task.loss.label_bound
+    return task.lipschitz
 
 
-def strength(plan: Plan | NoiseFree, task: Task) -> float:
-    """s of a plan of noisy sums of clipped gradients; infinite without noise.
+def auto_clip(strength: float, task: Task) -> float:
+    """C of the rule: a part of the longest gradient that grows with the strength of a plan.
+
+    Where the longest gradient is not known, it is 1.
+    """
+    if not task.convex or task.persons is not None:
+        return 1.0
+    share = 1.0 if strength == inf else min(1.0, cbrt(strength / (_FULL * sqrt(task.dimension))))
+    return max(_LEAST_CLIP, share) * longest_gradient(task)
+
+
+def strength(plan: Plan | NoiseFree, task: Task, *, clip_norm: float, draws: int = 1) -> float:
+    """s of a plan of noisy sums of gradients within ``clip_norm``; infinite without noise.
+
+    ``draws`` is how many draws of its noise each sum has, where every party adds its own.
 
     >>> from fedpriv.privacy.planning.noise_free import NoiseFree
-    >>> strength(NoiseFree(step=2.0**-40, clip_norm=1.0), task=None)
+    >>> strength(NoiseFree(step=2.0**-40, clip_norm=1.0), task=None, clip_norm=1.0)
     inf
     """
     squares = 0.0
     for index, mechanism in enumerate(plan.mechanisms):
-        if mechanism is None or plan.clip_norm is None:
+        if mechanism is None:
             return inf
-        signal = plan.rate(index) * task.records * plan.clip_norm
+        signal = plan.rate(index) * task.records * clip_norm
         squares += (signal / mechanism.noise_stddev) ** 2
-    return sqrt(squares)
+    return sqrt(squares / draws)
 
 
-def travel_rate(plan: Plan | NoiseFree, task: Task, *, beta: float) -> float:
+def score_noise(strength: float, dimension: int) -> float:
+    """r: how much noise the rule lets a score of a linear model have, were there no curvature.
+
+    >>> score_noise(300.0, 100), score_noise(5.0, 100), score_noise(40.0, 4)
+    (2.5, 1.25, 6.25)
+    """
+    calm = min(1.0, sqrt(strength / _WEAK))
+    return _SCORE_NOISE * calm * min(_WIDEST, max(1.0, strength / dimension**2))
+
+
+def travel_rate(
+    strength: float, task: Task, *, clip_norm: float, rounds: int, beta: float
+) -> float:
     """η of the rule, for heavy ball with momentum β on a linear model."""
-    if plan.clip_norm is None:
-        raise ValueError("plan must state the clip_norm of a gradient, got None.")
-    s = strength(plan, task)
     most = _STABLE * 2 * (1 + beta) / task.smoothness
-    if s == inf:
+    if strength == inf:
         return most
-    travel = _TRAVEL * min(1.0, cbrt(s / _WEAK)) * s / task.feature_bound
-    return min(most, travel * (1 - beta) / (plan.clip_norm * len(plan.mechanisms)))
+    travel = score_noise(strength, task.dimension) * strength / task.feature_bound
+    return min(most, travel * (1 - beta) / (clip_norm * rounds))
+
+
+def objective_regulariser(strength: float, task: Task, *, moved: Callable[[float], float]) -> float:
+    """λ of the rule for a perturbed objective.
+
+    Args:
+        strength: With the least random term that there could be.
+        task: The public facts.
+        moved: By λ: how far the term that it takes moves a score where there is no curvature. It
+            falls as λ grows, also because the Jacobian then costs less.
+    """
+    most = _OBJECTIVE_NOISE * score_noise(strength, task.dimension)
+    if moved(LIGHT_L2) <= most:
+        return LIGHT_L2
+    high = 2 * LIGHT_L2
+    while moved(high) > most:
+        high *= 2
+    return exp(brentq(lambda x: log(moved(exp(x)) / most), log(high / 2), log(high)))
+
+
+def output_regulariser(strength: float, task: Task) -> float:
+    """λ of the rule for a minimiser that noise is added to."""
+    return max(LIGHT_L2, task.lipschitz * task.feature_bound / (_OUTPUT_NOISE * strength))

@@ -56,6 +56,17 @@ class ModelOptions(FitOptions):
     weights: Literal["equal", "proportional"] = "proportional"
 
 
+class RuledOptions(Options):
+    """Which λ a strategy of noisy minimisers has.
+
+    Attributes:
+        regulariser: λ of the "model", or "auto" for that of a rule from public facts, which an
+            experiment has that states no λ.
+    """
+
+    regulariser: Literal["model", "auto"] = "model"
+
+
 def model_grid(task: Task, plan: Plan, *, noise_reach: float = 0.0) -> FixedPoint:
     """The plan's grid, in a ring that holds any average of minimisers, and noise on it."""
     bound = task.lipschitz / task.regulariser + noise_reach

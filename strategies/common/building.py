@@ -60,6 +60,11 @@ def light_l2(options: Any) -> float:
     return LIGHT_L2
 
 
+def never(options: Any) -> bool:
+    """That no setting of a strategy follows from its budget, whatever its options are."""
+    return False
+
+
 class Options(BaseModel):
     """Options of a strategy, as an experiment file states them; unknown ones are refused."""
 
@@ -85,6 +90,8 @@ class StrategyInfo:
             name, as in ("record", "person"), or as `Unit`.
         because: Why not that of another unit, where there is more to say than in `UNIT_REASONS`.
         auto_l2: λ of a linear classifier, by the options, where ``model.l2`` is "auto".
+        follows_budget: Whether settings that are left open follow from the budget, by the options:
+            a twin without noise then has to be told whose settings it takes.
         guest: What builds a strategy from a file of the user's own; None for those of fedpriv.
     """
 
@@ -98,6 +105,7 @@ class StrategyInfo:
     units: tuple[Unit, ...] = (Unit.RECORD,)
     because: Mapping[Unit, str] = field(default_factory=dict, hash=False)
     auto_l2: Callable[[Any], float] = heavy_l2
+    follows_budget: Callable[[Any], bool] = never
     guest: Callable[[Setup, Any], SumStrategy] | None = None
 
     def __post_init__(self) -> None:
@@ -136,6 +144,8 @@ class Setup:
         sharing: Who brings shares of the noise; None if the server adds it.
         signature: What the plan of a user's own strategy calls it; empty for those of fedpriv.
         unit: Whose privacy it protects.
+        sibling: Of a run without noise: the private run whose settings it takes; None if they are
+            to be those of no noise.
     """
 
     task: Task
@@ -146,6 +156,15 @@ class Setup:
     sharing: Sharing | None = None
     signature: str = ""
     unit: Unit = DEFAULT_UNIT
+    sibling: Setup | None = None
+
+    @property
+    def private(self) -> Setup:
+        """What settings follow from: a twin's are those of the private run that it is the twin of.
+
+        A twin of none has no budget; what follows from one is then that of no noise at all.
+        """
+        return self.sibling or self
 
     @property
     def budget(self) -> Budget:

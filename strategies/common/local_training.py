@@ -116,7 +116,7 @@ class LocalOptions(OptimiserOptions):
     def clip_norm(self, setup: Setup) -> float | None:
         """C, or None for no bound, which no promise can be made without."""
         if self.clip == "auto":
-            return None if setup.allowance is None else 1.0
+            return None if setup.private.allowance is None else 1.0
         if self.clip == "none":
             if setup.allowance is not None:
                 raise ValueError(

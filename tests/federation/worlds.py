@@ -115,6 +115,7 @@ def build(
     run: str = "run",
     sharing: Mapping[str, Any] | None = None,
     noise_free: bool = False,
+    twin_of: Budget | None = None,
     **options: Any,
 ) -> SumStrategy:
     private = strategies.STRATEGIES[name].private and not noise_free
@@ -130,6 +131,7 @@ def build(
         ledger=ledger,
         release=release,
         noise_free=noise_free,
+        twin_of=twin_of,
         **({} if sharing is None else {"noise_at": "parties", **sharing}),
     )
 

@@ -116,7 +116,9 @@ def test_the_bound_settles_at_the_quantile_of_the_norms() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_the_bound_stays_within_the_range_that_the_grid_is_made_for(share: float) -> None:
-    strategy = build("adaptive-clipping", TASK, rounds=60, clip_rate=5.0, learning_rate=1e-9)
+    strategy = build(
+        "adaptive-clipping", TASK, rounds=60, clip=1.0, clip_rate=5.0, learning_rate=1e-9
+    )
     train(strategy, Counting(share))
     assert 2.0**-6 <= clip_of(strategy) <= 2.0**6
 

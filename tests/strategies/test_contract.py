@@ -562,7 +562,7 @@ def test_the_regulariser_is_neither_clipped_nor_noised() -> None:
 
 def test_add_remove_needs_half_the_noise_at_the_same_budget() -> None:
     plans = [
-        build("gradient-perturbation", TASK, rounds=3, adjacency=adjacency).plan
+        build("gradient-perturbation", TASK, rounds=3, clip=1.0, adjacency=adjacency).plan
         for adjacency in ("replace-one", "add-remove")
     ]
     noise = [plan.mechanisms[0].noise_stddev for plan in plans if plan]

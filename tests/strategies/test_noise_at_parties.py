@@ -220,7 +220,7 @@ def test_a_schedule_shapes_the_shares() -> None:
 
 def test_one_record_less_needs_half_the_noise() -> None:
     noise = [
-        shared("gradient-perturbation", {}, {"rounds": 3, "adjacency": adjacency})
+        shared("gradient-perturbation", {}, {"rounds": 3, "clip": 1.0, "adjacency": adjacency})
         .plan.mechanisms[0]
         .noise_stddev
         for adjacency in ("replace-one", "add-remove")

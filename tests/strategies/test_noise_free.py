@@ -47,7 +47,7 @@ TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
 DATA = random_data(SIZES, WIDTH)
 OPTIONS: dict[str, dict[str, Any]] = {
     "gradient-perturbation": {"rounds": 7, "clip": 0.3, "optimiser": "sgd"},
-    "local-gradient-perturbation": {"rounds": 7, "clip": 0.3},
+    "local-gradient-perturbation": {"rounds": 7, "clip": 0.3, "optimiser": "sgd"},
     "adaptive-clipping": {"rounds": 7},
     "second-order": {"rounds": 7},
     "agd": {"rounds": 7},

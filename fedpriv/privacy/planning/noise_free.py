@@ -2,8 +2,8 @@
 
 The twin of a private run: the same questions, clipping, sampling and steps, and no noise. What the
 private run loses to its twin is the price of noise; what the twin loses to the exact model is that
-of clipping and of too little training. Steps that follow from the strength of a plan are, without
-noise, the longest that are stable.
+of clipping and of too little training. Settings that follow from a budget are those of the private
+run whose twin it is; a run without noise that is nobody's twin takes those that suit no noise.
 
 Guarantee: none, and nothing here can be taken for one. A `NoiseFree` is no `Plan`: it has neither
 mechanism nor event nor ε, so that a ledger has nothing to reserve, a statement nothing to state and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 from typing import TYPE_CHECKING, Literal
 
 from fedpriv.federation.queries.bounds import changes, headroom, model_sensitivity
@@ -10,10 +11,14 @@ from fedpriv.learning.erm.problem import minimiser_sensitivity
 from fedpriv.privacy.planning.calibration import optimal_regulariser
 from fedpriv.privacy.planning.output import output_plan
 from fedpriv.secagg import FixedPoint
+from fedpriv.strategies.common.auto import output_regulariser
+from fedpriv.strategies.common.building import HEAVY_L2
 from fedpriv.strategies.common.plans.plans import UNCERTIFIED, refuse_study, require_replace_one
 from fedpriv.strategies.common.plans.sharing import with_shares
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fedpriv.federation.task import Task, Weights
     from fedpriv.privacy.mechanisms.laws import Law
     from fedpriv.privacy.planning.fixed_plan import FixedPlan
@@ -95,6 +100,39 @@ def of_means(plan: FixedPlan, task: Task) -> FixedPlan:
     if task.persons is None:
         return plan
     return replace(plan, query=f"{plan.query}, the mean over each person's records as one")
+
+
+def with_ruled_regulariser(
+    setup: Setup, *, plan: Callable[[Setup], FixedPlan], draws: float = 1.0
+) -> Setup:
+    """The task with λ of the rule for noisy minimisers; it follows from public facts.
+
+    ``plan`` is that of a setup, whatever its λ is: noise on a model goes with 1/λ. ``draws`` is by
+    how much more of it, in variance, a model has than the plan tells.
+    """
+    tried = replace(setup.task, regulariser=HEAVY_L2)
+    noise = plan(replace(setup, task=tried)).mechanisms[0].noise_stddev * sqrt(draws)
+    ruled = output_regulariser(tried.lipschitz / (HEAVY_L2 * noise), tried)
+    return replace(setup, task=replace(tried, regulariser=ruled))
+
+
+def regularised(
+    setup: Setup,
+    choice: Literal["model", "auto", "optimal"],
+    *,
+    rule: Callable[[Setup], Setup],
+    optimal: Callable[[Setup], Setup] | None = None,
+) -> Setup:
+    """The setup with the λ that is asked for.
+
+    That of a twin without noise is that of the private run which it is the twin of; of none, λ is
+    the model's.
+    """
+    private = setup.private
+    if choice == "model" or private.noise_free:
+        return setup
+    choose = optimal if choice == "optimal" and optimal else rule
+    return replace(setup, task=choose(private).task)
 
 
 def with_optimal_regulariser(setup: Setup, *, radius: float) -> Setup:

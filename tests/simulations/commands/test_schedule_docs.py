@@ -63,4 +63,4 @@ def test_a_wrong_schedule_is_one_sentence_about_the_form_that_was_meant(
     setting: str, message: str
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        checked(read_experiment("chem97", [f"strategy.{setting}"]))
+        checked(read_experiment("chem97", ["strategy.optimiser=sgd", f"strategy.{setting}"]))

@@ -1,6 +1,7 @@
 """Findings are computed from the numbers, and said only if the seeds support them."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +224,24 @@ def test_equal_weights_are_explained_by_the_smallest_party() -> None:
     )
     (sentence,) = [f for f in findings([fair, even]) if "Equal weights cost" in f]
     assert "8 of 24866 records" in sentence
-    assert "23.7 times" in sentence
+    assert "records, which makes the noise 23.7 times as large" in sentence
+    ruled = [
+        replace(
+            each,
+            results=tuple(
+                {
+                    **result,
+                    "options": {**result["options"], "regulariser": "auto"},
+                    "noise_stddev": 0.33,
+                    "regulariser": regulariser,
+                }
+                for result in each.results
+            ),
+        )
+        for each, regulariser in ((fair, 0.01), (even, 0.2))
+    ]
+    (sentence,) = [f for f in findings(ruled) if "Equal weights cost" in f]
+    assert "records, which asks for a λ that is 20 times as large" in sentence
     undecided = row(
         "output-perturbation", GOOD[::-1], epsilon=1.0, label="equal", options={"weights": "equal"}
     )

@@ -211,6 +211,14 @@ def test_the_hash_follows_what_is_computed_and_nothing_else() -> None:
         assert parse_experiment(changed(**sections)).config_hash != base.config_hash
 
 
+def test_a_twin_is_known_by_whose_settings_it_has_and_others_keep_their_hash() -> None:
+    base = parse_experiment(changed())
+    assert "twin_of" not in base._section_values("privacy")
+    free = base.replaced(privacy={"epsilon": "inf"})
+    twins = [free.replaced(privacy={"twin_of": epsilon}) for epsilon in (0.1, 1.0)]
+    assert len({each.config_hash for each in (base, free, *twins)}) == 4
+
+
 def test_strategies_of_one_seed_share_their_parties() -> None:
     base = parse_experiment(changed())
     other = base.replaced(strategy={"rounds": 5}, privacy={"epsilon": 9.0})

@@ -8,6 +8,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable
+from math import cbrt, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from fedpriv.privacy.accountants import account
+from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.simulations.experiment.file import parse_experiment, read_experiment
 from fedpriv.simulations.run.noise import acting_noise
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
@@ -73,7 +75,10 @@ def test_a_run_leaves_everything_that_a_reader_needs(
     assert (out / "statement.txt").read_text().startswith("SIMULATED: no privacy was spent\n")
     assert json.loads((out / "statement.json").read_text())["status"].startswith("SIMULATED")
     assert (out / "statement.yaml").read_text().startswith("# SIMULATED")
-    assert json.loads((out / "plan.json").read_text())["clip_norm"] == 0.5
+    strength = result["records"] * gdp_mu(epsilon=1.0, delta=1e-6) / 2
+    ruled = cbrt(strength / (60 * sqrt(result["dimension"]))) / 2  # G is 1
+    clip_norm = json.loads((out / "plan.json").read_text())["clip_norm"]
+    assert clip_norm == pytest.approx(ruled, rel=1e-3)
     rows = json.loads((out / "metrics.json").read_text())
     with (out / "metrics.csv").open() as lines:
         assert [float(row["loss"]) for row in csv.DictReader(lines)] == [r["loss"] for r in rows]

@@ -1,0 +1,78 @@
+"""Settling: numbers and names in the place of "auto", for a descent along noisy sums.
+
+What is left open follows from public facts alone, by the rule of `fedpriv.strategies.common.auto`:
+the clip norm, and with neither a learning rate nor an optimiser the steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from fedpriv.strategies.common.auto import auto_clip, longest_gradient, travel_rate
+from fedpriv.strategies.common.building import Positive  # noqa: TC001 - pydantic
+from fedpriv.strategies.common.optimiser import OptimiserOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedpriv.federation.task import Task
+
+
+class ClippedOptions(OptimiserOptions):
+    """Options of a descent along sums of clipped gradients.
+
+    Attributes:
+        clip: C, or "auto" for that of a rule from public facts.
+    """
+
+    clip: Positive | Literal["auto"] = "auto"
+
+
+def left_open(options: OptimiserOptions) -> bool:
+    """Whether the file says nothing about the steps."""
+    return options.learning_rate == options.optimiser == "auto"
+
+
+def follows_budget(options: ClippedOptions) -> bool:
+    """Whether the rule has a say: what it says depends on how strong the noise is."""
+    return options.clip == "auto" or left_open(options)
+
+
+Chosen = TypeVar("Chosen", bound=ClippedOptions)
+
+
+def settled(
+    options: Chosen, task: Task, *, rounds: int, strength_at: Callable[[float], float]
+) -> Chosen:
+    """The options, settled by the rule where they are open.
+
+    Args:
+        options: As the file states them.
+        task: The public facts.
+        rounds: T.
+        strength_at: How strong the noise is with a clip norm. It hardly matters which: noise grows
+            with it as gradients do.
+    """
+    ruled = left_open(options) and task.convex
+    if options.clip != "auto" and not ruled:
+        return options
+    clip = longest_gradient(task) if options.clip == "auto" else options.clip
+    strength = strength_at(clip)
+    if options.clip == "auto":
+        clip = auto_clip(strength, task)
+    chosen: dict[str, Any] = {"clip": clip}
+    if ruled:
+        chosen["optimiser"] = "momentum"
+        if options.averaging == "auto":
+            chosen["averaging"] = "tail"
+        chosen["learning_rate"] = travel_rate(
+            strength, task, clip_norm=clip, rounds=rounds, beta=options.momentum
+        )
+    return options.model_copy(update=chosen)
+
+
+def clip_of(options: ClippedOptions) -> float:
+    """C, once it is settled."""
+    if options.clip == "auto":
+        raise ValueError("clip must be settled before anything is planned, got 'auto'.")
+    return options.clip
