@@ -41,8 +41,8 @@ class PartitionedDataset:
     Attributes:
         dataset: The data set; its ``train.party`` ascends and its ``party_names`` name the parties.
             The records of a party keep the order of the file, whoever's they are: an order that
-            followed from persons would, by one record, change that of other parties. Parties by
-            hash of each record have the order of these hashes (`fedpriv.data.marks`).
+            followed from persons would, by one record, change that of other parties. Several
+            parties by hash of each record have the order of these hashes (`fedpriv.data.marks`).
         kind: How the parties were made.
         offsets: int64 (m + 1): party j holds the training records offsets[j] to offsets[j + 1].
         order: int64 (n): the row in the original training set of each record; a permutation.
@@ -101,8 +101,9 @@ def partition(
     """Distribute the training records over parties.
 
     The result is a function of the data set, the arguments and the state of ``rng``. Within a
-    party, the records keep the order of the data set, but for ``hashed`` ones: there copies of a
-    record are at many parties, and one that leaves must change the order at none.
+    party, the records keep the order of the data set, but for several ``hashed`` ones: there copies
+    of a record are at many parties, and one that leaves must change the order at none. A single
+    party has all of them, in the order of the file: a record that is exchanged moves no other.
 
     Args:
         dataset: What to distribute. The test set stays common.
@@ -143,7 +144,8 @@ def partition(
         else:
             drawn = person.marks(purpose="party", seed=seed)
         holder = cells(parties, drawn)
-        order = order_by_mark(dataset.train, drawn, holder) if person is None else None
+        by_hash = person is None and parties > 1
+        order = order_by_mark(dataset.train, drawn, holder) if by_hash else None
     else:
         order = None
         holder = _dealt(dataset, parties, rng, exponent, alpha, least=min_records or 1)

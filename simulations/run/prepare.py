@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedpriv.federation.engines.ideal import IdealFederation
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.federation.task import HEADROOM, PersonBounds, Task
@@ -304,9 +305,18 @@ def _check_masks(prepared: Prepared) -> None:
 def train(
     strategy: SumStrategy, federation: Federation, watch: Callable[[Query, Sum], bool]
 ) -> bool:
-    """Ask, sum, learn, until the strategy is finished: True; or ``watch`` says stop: False."""
+    """Ask, sum, learn, until the strategy is finished: True; or ``watch`` says stop: False.
+
+    A joint fit whose sum one process refuses, more records than there is room for among them, has
+    failed: where it looked, and so whether that happens, follows from its draw.
+    """
     while (query := strategy.ask()) is not None:
-        answer = federation.sum(query)
+        try:
+            answer = federation.sum(query)
+        except ValueError:
+            if isinstance(strategy, JointStrategy) and isinstance(federation, IdealFederation):
+                strategy.void()
+            raise
         strategy.learn(answer)
         if not watch(query, answer):
             return False

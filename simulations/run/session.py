@@ -218,6 +218,7 @@ def carry_on(
     if not given, the engine of the experiment does.
     """
     if session.finished:
+        forget_secret(session.directory)  # it may have been stopped just before that
         finished: dict[str, Any] = read_json(session.directory / "result.json")
         _tidy(session)  # a run may have been killed in it
         return finished

@@ -224,7 +224,7 @@ def write(case: Case, rows: list[Row], folder: Path) -> Path:
 
         columns: dict[str, Any] = {key: [row[key] for row in rows] for key in rows[0]}
         for key in ("age", "dose"):
-            columns[key] = [float(value) for value in columns[key]]
+            columns[key] = [float(value) if value.strip() else None for value in columns[key]]
         parquet.write_table(pa.table(columns), folder / "clinic.parquet")
     for name, text in case.code.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -101,6 +101,8 @@ def draw(rng: Random) -> Drawn:
         data["records"] = rng.choice([24, 6, 1, listed])
     return Drawn(
         name="drawn",
+        file=rng.choice(["csv", "csv", "parquet"]),
+        tuning=_tuning(rng, strategy, kind, unit),
         strategy=strategy,
         adjacency=adjacency,
         model={"name": rng.choice(_MODELS[kind])},
@@ -143,6 +145,19 @@ def _strategy(rng: Random, unit: str, adjacency: str) -> dict[str, Any]:
             {"name": "describe", "magnitudes": ["age", "dose"], **per_person},
         ]
     )
+
+
+def _tuning(rng: Random, strategy: dict[str, Any], kind: str, unit: str) -> dict[str, Any]:
+    """Settings to try and to pay for, where they can be; steps that are far too long among them."""
+    grids = {
+        "gradient-perturbation": {"strategy.learning_rate": [0.1, rng.choice([1.0, 1e30, 1e300])]},
+        "second-order": {"strategy.floor": [0.5, 2.0]},
+    }
+    if strategy["name"] not in grids or "sampling_rate" in strategy or rng.random() < 0.6:
+        return {}
+    score = "loss" if unit == "person" or kind == "number" else rng.choice(["loss", "accuracy"])
+    grid = grids[strategy["name"]]
+    return {"on": "private", "expected_trials": rng.choice([1.5, 3]), "grid": grid, "score": score}
 
 
 def draw_rows(case: Drawn, rng: Random) -> list[Row]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.data.errors import DataError, import_optional
-from fedpriv.data.tables.csv_files import csv_header, csv_options, require_even
+from fedpriv.data.tables.csv_files import csv_header, csv_options, has_rows, require_even
 from fedpriv.data.tables.readers import (
     Source,
     damaged,
@@ -76,7 +76,7 @@ def _csv(path: Path, wanted: Mapping[str, str], delimiter: str) -> Iterator[tupl
     try:
         reader = pa_csv.open_csv(path, **options)
     except pa.ArrowInvalid:
-        if _has_rows(path):
+        if has_rows(path, delimiter):
             raise
         return  # a header and no rows
     with reader:
@@ -84,12 +84,6 @@ def _csv(path: Path, wanted: Mapping[str, str], delimiter: str) -> Iterator[tupl
             require_even(path, header, widths)
             yield header, pa.Table.from_batches([batch])
     require_even(path, header, widths)
-
-
-def _has_rows(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.readline()
-        return bool(file.readline().strip())
 
 
 def _parquet(

@@ -40,9 +40,22 @@ def read_csv(path: Path, wanted: Mapping[str, str], delimiter: str) -> tuple[lis
     try:
         return header, _parse_csv(path, header, wanted, delimiter, block=_BLOCK)
     except pa.ArrowInvalid:
+        if not has_rows(path, delimiter):  # nor a line end, without which Arrow finds no header
+            return header, pa.table({name: pa.array([], pa.string()) for name in wanted})
         # A row of several blocks is found, or not, by where it begins, hence by the rows before it.
         whole = min(path.stat().st_size + 1, 2**31 - 1)
         return header, _parse_csv(path, header, wanted, delimiter, block=whole)
+
+
+def has_rows(path: Path, delimiter: str) -> bool:
+    """Whether anything follows the header of a CSV file but empty lines."""
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        rows = csv.reader(file, delimiter=delimiter)
+        next(rows, None)
+        try:
+            return any(rows)
+        except csv.Error:  # what it cannot split is something
+            return True
 
 
 def _parse_csv(

@@ -124,11 +124,11 @@ class JointStrategy(SumStrategy):
         try:
             found = fit.tell(answer.value / task.records)
         except (ToleranceNotReachedError, ValueError):  # the latter: b too long to be certified
-            self._void()
+            self.void()
             raise
         return None if found is None else self._end(found)
 
-    def _void(self) -> None:
+    def void(self) -> None:
         """Spend the release without one: it is not tried again."""
         reservation, self._reservation = self._reservation, None
         if self._run.ledger is not None and reservation is not None:

@@ -140,3 +140,14 @@ def test_a_damaged_file_is_refused_without_its_cells(tmp_path: Path) -> None:
         spool.spooled(path, declared, tmp_path / "files", empty=True),
         read_table(path, declared, empty=True)[0],
     )
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_row_that_is_too_long_is_not_taken_for_none(end: str, tmp_path: Path) -> None:
+    """Whatever ends its lines: all rows would be left out without a word."""
+    path = write(tmp_path, "csv", columns())
+    header = path.read_bytes().splitlines()[0]
+    path.write_bytes(header + end.encode() + b"1,none," + b"a" * 3000 + b",p,no,low" + end.encode())
+    (tmp_path / "files").mkdir()
+    with pytest.raises(DataError, match="cannot be read as csv"):
+        spool.spooled(path, schema(), tmp_path / "files", empty=True)
