@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedpriv.privacy.gaussian import gdp_epsilon
 from fedpriv.simulations.audit.audit import audit_experiment
 from fedpriv.simulations.audit.claim import claim_of
 from fedpriv.simulations.audit.repetition import Dice, Side
@@ -195,3 +196,14 @@ def test_too_few_runs_are_refused() -> None:
     with pytest.raises(ValueError, match="runs must be at least 20"):
         audit_experiment(study(), runs=19)
     assert np.isfinite(audit_experiment(study(OUTPUT), runs=20).mu)
+
+
+def test_without_normal_statistics_no_epsilon_rests_on_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The ε of a threshold is ln((TPR - δ)/FPR), and not that of the Gaussian with its μ."""
+    monkeypatch.setattr("fedpriv.simulations.audit.result.normality", lambda *_: 0.0)
+    found = audit_experiment(study(OUTPUT), runs=200, confidence=0.95)
+    assert (found.method, found.claimed.gaussian) == ("threshold", True)
+    assert found.mu == found.threshold > 0
+    assert 0 < found.epsilon < gdp_epsilon(mu=found.mu, delta=1e-5)
