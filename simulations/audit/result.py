@@ -44,8 +44,8 @@ class Audit:
         seed: Of all random numbers.
         method: "student", which assumes normal statistics, or "threshold", which assumes nothing.
         mu: The lower bound on μ by that method.
-        epsilon: The same as ε at the claim's δ: by the profile of a Gaussian release; or without
-            any assumption, if the method is "threshold" and nothing Gaussian is claimed.
+        epsilon: The same as ε at the claim's δ: by the profile of a Gaussian release, if the method
+            is "student"; else without any assumption.
         student: The lower bound on μ by Student's law.
         normal: A p-value of its assumption.
         threshold: That without assumptions, on half of the runs.
@@ -109,7 +109,7 @@ def judged(
     by_student = claim.gaussian and normal >= _NORMAL
     mu = student if by_student else point.mu
     direct = point.epsilon(claim.delta)
-    epsilon = _as_epsilon(mu, claim.delta) if claim.gaussian else direct
+    epsilon = _as_epsilon(mu, claim.delta) if by_student else direct
     allowed = claim.allows(
         true_positives=point.true_positives, false_positives=point.false_positives
     )

@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedpriv.audit.canaries import minimiser_scene
+from fedpriv.privacy.gaussian import gdp_epsilon
+from fedpriv.simulations.audit.adversaries import adversary
 from fedpriv.simulations.audit.audit import audit_experiment
 from fedpriv.simulations.audit.claim import claim_of
+from fedpriv.simulations.audit.neighbours import neighbours
 from fedpriv.simulations.audit.repetition import Dice, Side
 from fedpriv.simulations.audit.result import in_words
 from fedpriv.simulations.audit.search import exact_shift, worst_neighbours
@@ -138,12 +142,20 @@ def test_all_that_is_released_with_a_minimiser_is_in_what_is_claimed(
 
 
 def test_inference_is_audited_by_its_random_term() -> None:
-    found = audit_experiment(study(INFERENCE), runs=20, confidence=0.999)
-    assert found.passed
-    assert found.sees == "the released minimiser"
-    assert found.reach is not None
-    assert found.claimed.mu is not None
-    assert 0.7 < found.reach / found.claimed.mu < 1.001
+    own = prepare(study(INFERENCE))
+    scene = minimiser_scene(own.task.dimension - 1, 1000, length=0.03, angle=10.0)
+    pair = neighbours(own, scene, party=0, spread=True)
+    dice = Dice(seed=0)
+    sides = [Side(each, dice=dice, name="side") for each in (pair.first, pair.second)]
+    claim = claim_of(sides[0].plan, sides[0].pristine.task)
+    assert claim.mu is not None
+    apart, known = exact_shift(pair)
+    assert known
+    assert 0.7 < apart / claim.mu < 1.001
+    attacker = adversary(*sides)
+    assert attacker.sees == "the released minimiser"
+    one, other = (attacker.statistic(side, 0) for side in sides)  # with equal noise
+    assert one > other
 
 
 LINE_SEARCH = {"strategy": {"name": "agd"}}
@@ -195,3 +207,14 @@ def test_too_few_runs_are_refused() -> None:
     with pytest.raises(ValueError, match="runs must be at least 20"):
         audit_experiment(study(), runs=19)
     assert np.isfinite(audit_experiment(study(OUTPUT), runs=20).mu)
+
+
+def test_without_normal_statistics_no_epsilon_rests_on_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The ε of a threshold is ln((TPR - δ)/FPR), and not that of the Gaussian with its μ."""
+    monkeypatch.setattr("fedpriv.simulations.audit.result.normality", lambda *_: 0.0)
+    found = audit_experiment(study(OUTPUT), runs=200, confidence=0.95)
+    assert (found.method, found.claimed.gaussian) == ("threshold", True)
+    assert found.mu == found.threshold > 0
+    assert 0 < found.epsilon < gdp_epsilon(mu=found.mu, delta=1e-5)
