@@ -30,6 +30,7 @@ html_title = f"fedpriv {version}"
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
+html_show_search_summary = False  # it would fetch pages, which a browser refuses for files
 html_static_path = ["static"]
 html_css_files = ["wide.css"]
 
