@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.planning.written_plan import releases_of
+from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.planning.plan import sampler_of
+from fedpriv.privacy.planning.written_plan import least_rate_of, releases_of
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import SIMULATED, large_delta
 from fedpriv.privacy.unit import Unit
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 _MOST = 6  # kinds of noise told one by one; plan.json has them all
 _BOUNDS = ("sensitivity", "l1_sensitivity", "l2_sensitivity")
-_SCALES = ("stddev", "epsilon", "delta", "variance", "parameter", "extra_regulariser")
+_SCALES = ("stddev", "epsilon", "delta", "variance", "extra_regulariser")
+_OF_SHARES = ("parameter",)
 
 
 def unit(evidence: Evidence) -> str:
@@ -41,11 +44,8 @@ def person(evidence: Evidence) -> str:
             f"party, and a person is at no more than {run['person_parties']} of them."
         )
     most = told["records_per_person"]
-    return (
-        f"{pair}, by group privacy, for at most {most} record{'s'[: most != 1]} of one person. "
-        f"That "
-        "number was declared; nobody checked it."
-    )
+    steps = "who has one record at most" if most == 1 else f"by group privacy, of {most} records"
+    return f"{pair}, {steps}, as was declared; nobody checked that number."
 
 
 def variant(evidence: Evidence) -> str:
@@ -116,17 +116,27 @@ def sensitivity(evidence: Evidence) -> str:
 
 def mechanism(evidence: Evidence) -> str:
     """Law and scale of the noise."""
-    noise_at = evidence.plan["noise_at"]
-    who = "each party adds its share" if noise_at == "parties" else "the server adds it"
-    return f"{begun(_each(evidence.plan, _SCALES))}; {who}."
+    who = "the parties add it" if evidence.plan["noise_at"] == "parties" else "the server adds it"
+    shares = [part["share"] for part, _ in releases_of(evidence.plan) if "share" in part]
+    if not shares:
+        return f"{begun(_each(evidence.plan, _SCALES))}; {who}."
+    honest = NoiseShare(**shares[0]).honest
+    return (
+        f"{begun(_each(evidence.plan, _OF_SHARES))}, in steps of the grid; each party adds a "
+        f"share, "
+        f"of the law {shares[0]['law']}, and {honest} shares are all the noise that is stated."
+    )
 
 
 def sampling(evidence: Evidence) -> str:
     """Whether the sampler is the one that was accounted for."""
-    assumed, rate = evidence.statement["run"]["sampler"], evidence.plan["sampling_rate"]
-    if assumed == "full batch":
+    made, rate = evidence.statement["run"]["sampler"], evidence.plan["sampling_rate"]
+    assumed = sampler_of(least_rate_of(evidence.plan))
+    if made != assumed:
+        return f"The accounting assumes {assumed}, and it was {made}: the stated ε does not hold."
+    if made == "full batch":
         return "No: every release uses all records, and no amplification by sampling is claimed."
-    return f"{begun(str(assumed))} sampling, at rates up to {rate:g}, as the accounting assumes."
+    return f"{begun(str(made))} sampling, at rates up to {rate:g}, as the accounting assumes."
 
 
 def composition(evidence: Evidence) -> str:

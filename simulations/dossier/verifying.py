@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 
 from fedpriv import __version__
 from fedpriv.federation.deployed.statements.attesting import require_paid
-from fedpriv.federation.deployed.statements.statement_document import (
-    Finding,
-    recomputed_guarantee,
-)
+from fedpriv.federation.deployed.statements.stated_guarantee import recomputed_guarantee
+from fedpriv.federation.deployed.statements.statement_document import Finding
 from fedpriv.federation.deployed.statements.verifying import Verdict
 from fedpriv.federation.deployed.statements.verifying import verify as verify_statement
 from fedpriv.federation.party.guard import QueryRefused

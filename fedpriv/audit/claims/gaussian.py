@@ -230,7 +230,11 @@ def _fixed(noise: float, rounds: int, rate: float, adjacency: str, delta: float)
         relative_noise=noise / moved, rounds=rounds, draws=1, chance=rate, delta=delta
     )
     poisson, _ = poisson_epsilon(noise=noise, rounds=rounds, rate=rate, delta=delta)
-    filled = "who leaves has the place filled by another, and 2C moves" if moved == 2 else "C moves"
+    filled = (
+        "who leaves has the place filled by another, and the sum moves by 2C"
+        if moved == 2
+        else "one contribution moves the sum by C, as often as its unit is drawn"
+    )
     reason = (
         f"Cohorts of a fixed size are no Poisson samples: {filled}. Accounted for as Poisson they "
         f"would have ε = {poisson:.4g}; what is proved here counts how often a unit is drawn."

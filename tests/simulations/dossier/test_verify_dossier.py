@@ -16,7 +16,7 @@ from fedpriv.simulations.dossier.bundle import MANIFEST, about, made, write_bund
 from fedpriv.simulations.dossier.evidence import Evidence, model_hash
 from fedpriv.simulations.dossier.verifying import verify_bundle
 from tests.federation.deployed.statement_scenes import Scene
-from tests.simulations.dossier.scenes import deployed, released
+from tests.simulations.dossier.scenes import STUDY, deployed, released
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,6 +137,28 @@ def test_less_noise_than_was_paid_for_is_found(fedpriv: Command, tmp_path: Path)
     assert checks(bundled(run, tmp_path / "out"))["releases"].passed is False
 
 
+def test_a_tuning_that_was_paid_for_is_computed_again(fedpriv: Command, tmp_path: Path) -> None:
+    tuned = (
+        STUDY.replace('"synthetic"', '"synthetic"\npublic_test = true')
+        + '[tuning]\non = "private"\nexpected_trials = 3.0\neta = 0.0\n'
+        + '[tuning.grid]\n"strategy.learning_rate" = [0.5, 1.0]\n'
+    )
+    run = released(fedpriv, tmp_path, tuned)
+    found = checks(bundled(run, tmp_path / "out"))
+    assert all(found[name].passed for name in ("releases", "epsilon", "other forms", "dossier"))
+    statement = json.loads((run / "statement.json").read_text())
+    for place, change in (("plan", "releases"), ("guarantee", "epsilon")):
+        lie = json.loads(json.dumps(statement))
+        if place == "plan":
+            lie["plan"]["mechanisms"][0]["base_mu"] /= 2
+        else:
+            lie["guarantee"]["epsilon"] /= 2
+            lie["plan"]["epsilon"] /= 2
+        (run / "statement.json").write_text(json.dumps(lie))
+        (run / "plan.json").write_text(json.dumps(lie["plan"]))
+        assert checks(bundled(run, tmp_path / place))[change].passed is False
+
+
 def test_another_head_than_the_statement_s_is_found(fedpriv: Command, tmp_path: Path) -> None:
     out = bundled(released(fedpriv, tmp_path), tmp_path / "out")
     signed_again(out, {}, told={"ledger": {"head": "0" * 64, "rows": 1}})
@@ -171,7 +193,7 @@ def test_a_deployed_run_is_checked_down_to_its_signatures(tmp_path: Path) -> Non
     asked = {each["id"]: each["answer"] for each in values["questions"]}
     assert values["kind"] == "deployed"
     assert "masked on their way" in asked["collection"]
-    assert "each party adds its share" in asked["mechanism"]
+    assert "each party adds a share" in asked["mechanism"]
     verdict = verify_bundle(out / MANIFEST, roster=scene.pinned).verdict
     assert len(verdict.missing) == 5  # the parties: nobody asked them
     other = Scene.make()

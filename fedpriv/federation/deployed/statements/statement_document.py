@@ -139,34 +139,21 @@ def recomputed(document: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Everything in a document that follows from the rest of it, computed again."""
     checks: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "statement": _check_statement,
-        "releases": _check_releases,
-        "epsilon": _check_epsilon,
-        "other forms": _check_forms,
+        "releases": check_releases,
+        "epsilon": check_epsilon,
+        "other forms": check_forms,
         "threshold": _check_threshold,
         "n_min": _check_shares,
         "trust": lambda stated: checked_trust(stated["statement"], _share(stated["statement"])),
         "budget": _check_budget,
     }
-    return tuple(_found(name, check, document) for name, check in checks.items())
+    return tuple(finding_of(name, check, document) for name, check in checks.items())
 
 
-def recomputed_guarantee(statement: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """What follows from the releases of any real statement, deployed or not, computed again."""
-    document = {"statement": statement}
-    with suppress(*_FAULTS):
-        if events_of(statement["plan"]) is None:
-            words = "its plan does not tell which noise goes with which sampling rate."
-            unknown = Finding(check="releases", passed=None, words=words)
-            return unknown, *(_found(name, check, document) for name, check in _OF_EPSILON)
-    return (
-        _found("releases", _check_releases, document),
-        *(_found(name, check, document) for name, check in _OF_EPSILON),
-    )
-
-
-def _found(
+def finding_of(
     name: str, check: Callable[[Mapping[str, Any]], str], document: Mapping[str, Any]
 ) -> Finding:
+    """What a check finds, whatever it stumbles over."""
     try:
         return Finding(check=name, passed=True, words=check(document))
     except Unsound as error:
@@ -195,7 +182,8 @@ def _check_statement(document: Mapping[str, Any]) -> str:
     return f"run {run_of(document)}, a real one, of {len(members)} parties."
 
 
-def _check_releases(document: Mapping[str, Any]) -> str:
+def check_releases(document: Mapping[str, Any]) -> str:
+    """Whether the releases are what the noise of the plan costs; `Unsound` if not."""
     statement, block = document["statement"], releases_of(document)
     made = sum(count for _, count in block)
     made_of(document)  # it must say so in a number
@@ -214,7 +202,8 @@ def _check_releases(document: Mapping[str, Any]) -> str:
     )
 
 
-def _check_epsilon(document: Mapping[str, Any]) -> str:
+def check_epsilon(document: Mapping[str, Any]) -> str:
+    """Whether ε, also that of a person, follows from the releases; `Unsound` if not."""
     statement = document["statement"]
     guarantee, plan = statement["guarantee"], statement["plan"]
     stated, delta = float(guarantee["epsilon"]), float(guarantee["delta"])
@@ -239,16 +228,11 @@ def _check_epsilon(document: Mapping[str, Any]) -> str:
     return f"epsilon = {found!r} at delta = {delta!r}, by {method}, as stated."
 
 
-def _check_forms(document: Mapping[str, Any]) -> str:
+def check_forms(document: Mapping[str, Any]) -> str:
+    """Whether μ, ρ and an attacker's advantage follow from the releases; `Unsound` if not."""
     if why := understated(document["statement"], releases_of(document), slack=SLACK):
         raise Unsound(why)
     return "mu, rho and an attacker's advantage, where they are stated, follow from the releases."
-
-
-_OF_EPSILON: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
-    ("epsilon", _check_epsilon),
-    ("other forms", _check_forms),
-)
 
 
 def _check_threshold(document: Mapping[str, Any]) -> str:
