@@ -22,7 +22,7 @@ from fedpriv.federation.deployed.statements.statement_document import (
     finding_of,
 )
 from fedpriv.privacy.events import TuningEvent
-from fedpriv.privacy.planning.tuning import BestOfTrials
+from fedpriv.privacy.planning.tuning.tuning import BestOfTrials
 from fedpriv.privacy.planning.written_plan import events_of
 from fedpriv.privacy.planning.written_plan import releases_of as written_releases
 
