@@ -15,6 +15,7 @@ from fedpriv._toml import to_toml
 from fedpriv.data import Records
 from fedpriv.data.bounds import Bounds, enforce, to_unit_interval
 from fedpriv.data.marks import marks
+from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare
 from tests.audit.neighbours import GRADIENTS, Case, neighbours, table, write
@@ -150,6 +151,8 @@ def test_a_record_that_is_exchanged_shifts_no_block_of_the_others(tmp_path: Path
         query = strategy.ask()
         assert query is not None
         assert strategy.plan is not None
-        (stated,) = {mechanism.sensitivity for mechanism in strategy.plan.mechanisms}
+        (mechanism,) = strategy.plan.mechanisms
+        assert isinstance(mechanism, GaussianMechanism)
+        stated = mechanism.sensitivity
         sums.append(build_federation(prepared, run="orders").sum(query).value)
     assert 1.99 * CLIP < np.linalg.norm(sums[0] - sums[1]) <= stated
