@@ -9,6 +9,7 @@ from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.public.tuning import tuned
 from fedpriv.simulations.run import ledgers, session
 from fedpriv.simulations.run.audited import keep_audit, read_audit
+from fedpriv.simulations.run.ending import note
 from fedpriv.simulations.run.files import new_directory
 from fedpriv.simulations.run.prepare import check, prepare
 from fedpriv.simulations.run.release_rules import require_releasable
@@ -127,5 +128,5 @@ def _on_ray(
         except KeyboardInterrupt:
             return None
     if book is not None:
-        session.note(opened, book, result)
+        note(opened, book, result)
     return result

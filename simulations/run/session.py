@@ -16,6 +16,7 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.describe.files import write_statistics
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.run.ending import CHECKPOINT, finish, note, tidy
 from fedpriv.simulations.run.files import (
     PRIVATE,
     private,
@@ -37,7 +38,7 @@ from fedpriv.simulations.run.identity import (
     require_same_schema,
     schema_digest,
 )
-from fedpriv.simulations.run.kept_secret import forget_secret, keep_secret, secret_streams
+from fedpriv.simulations.run.kept_secret import keep_secret, secret_streams
 from fedpriv.simulations.run.ledgers import (
     mark_of,
     raw_identity,
@@ -55,7 +56,7 @@ from fedpriv.simulations.run.prepare import (
     serving,
     train,
 )
-from fedpriv.simulations.run.progress import ProgressFile, forget_progress
+from fedpriv.simulations.run.progress import ProgressFile
 from fedpriv.simulations.run.release_rules import require_releasable
 from fedpriv.simulations.run.statements import write_statement
 from fedpriv.simulations.run.streams import streams
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.history import Round
 
 
-_IDENTITY, _CHECKPOINT = "run.json", "checkpoint.npz"
+_IDENTITY = "run.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -218,9 +219,8 @@ def carry_on(
     if not given, the engine of the experiment does.
     """
     if session.finished:
-        forget_secret(session.directory)  # it may have been stopped just before that
         finished: dict[str, Any] = read_json(session.directory / "result.json")
-        _tidy(session)  # a run may have been killed in it
+        tidy(session)  # a run may have been killed in it
         return finished
     strategy = session.strategy or check(session.prepared, release=session.identity.release)
     if strategy is None:
@@ -236,7 +236,7 @@ def carry_on(
     if real is not None:  # another run may have spent since this one was started
         require_room(real, strategy.plan, run=identity.run)
     record = Record(prepared=prepared, strategy=strategy, release=identity.release)
-    checkpoint = private(directory) / _CHECKPOINT
+    checkpoint = private(directory) / CHECKPOINT
     if checkpoint.exists():
         state = read_checkpoint(checkpoint)
         if real is not None:
@@ -306,7 +306,7 @@ def carry_on(
     )
     if ledger is not None and not identity.release:
         note(session, ledger, result)
-    return _finish(session, result)
+    return finish(session, result)
 
 
 def _write_plan(session: Session, plan: Plan | None) -> None:
@@ -318,46 +318,10 @@ def _write_plan(session: Session, plan: Plan | None) -> None:
         write_json(session.directory / "plan.json", values)
 
 
-def note(session: Session, ledger: Ledger, result: dict[str, Any]) -> None:
-    """Leave one uncharged row about a simulation in a ledger."""
-    ledger.record_simulation(session.identity.run, _summary(result))
-
-
 def _alone(session: Session) -> dict[str, Any]:
     directory = session.directory
     result, models = summary_alone(session.prepared, run=session.identity.run)
     write_arrays(directory / "model.npz", theta=models)
     write_metrics(directory, [{"round": 0, "accuracy": result["accuracy"], "loss": result["loss"]}])
     write_statement(directory, session.prepared, None, run=session.identity.run, ledger=None)
-    return _finish(session, result)
-
-
-def _finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
-    """The result comes last: it says that everything else is there. The page is made from it.
-
-    A secret goes before: what it drew was released, and a finished run is not looked at again.
-    """
-    forget_secret(session.directory)
-    write_json(session.directory / "result.json", result)
-    _tidy(session)
-    return result
-
-
-def _tidy(session: Session) -> None:
-    """Forget what a finished run needs no more, and leave its page, unless that was done before."""
-    (private(session.directory) / _CHECKPOINT).unlink(missing_ok=True)
-    forget_progress(session.directory)
-    if not session.prepared.experiment.describing:
-        from fedpriv.simulations.report.files import NUMBERS, leave_report  # slow to import
-
-        if not (session.directory / NUMBERS).exists():
-            leave_report(session.directory, simulated=not session.identity.release)
-
-
-def _summary(result: dict[str, Any]) -> dict[str, Any]:
-    """What a ledger records of a simulation: the same whenever it is repeated."""
-    keys = (
-        "strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "unit", "rounds",
-        "parties",
-    )  # fmt: skip
-    return {key: result[key] for key in keys}
+    return finish(session, result)

