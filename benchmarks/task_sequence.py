@@ -84,8 +84,8 @@ def main() -> None:
         return
     print("accuracy in %, after each of four tasks; ± half of a 95 % interval over the seeds")
     for epsilon, steps in STEPS.items():
-        plain = {"name": "gradient-perturbation", **steps}
-        learned = {"name": "learned-protection", "horizon": HORIZON[epsilon]}
+        plain: dict[str, Any] = {"name": "gradient-perturbation", **steps}
+        learned: dict[str, Any] = {"name": "learned-protection", "horizon": HORIZON[epsilon]}
         last: dict[tuple[str, bool], np.ndarray] = {}
         for strategy in (learned, plain):
             for warm in (True, False):

@@ -94,8 +94,7 @@ def test_the_squared_loss_has_its_bound_where_minimisers_are_and_not_in_the_ball
             prepared = prepare(read_experiment(values))
             lipschitz = 8.0 / 0.5 * most**0.5 + 8.0
             assert prepared.task.lipschitz == pytest.approx(lipschitz)
-            plan = build_strategy(prepared, run="one").plan
-            assert plan is not None
+            plan: Any = build_strategy(prepared, run="one").plan
             moved = (3 - most) * lipschitz / (prepared.task.records * 0.25)
             assert moved <= plan.mechanisms[0].sensitivity <= 1.03 * moved
 
