@@ -131,8 +131,8 @@ class Walk:
             if COLLUDER in survivors and len(cohort) == 5:
                 content = binding.consent(announced, COLLUDER, survivors)
                 signatures[COLLUDER] = self.colluding.sign(content)
-            box = Confirmations(**place, party=p, signatures=signatures)
-            for message in villain.ask(p, box):
+            shown = Confirmations(**place, party=p, signatures=signatures)
+            for message in villain.ask(p, shown):
                 assert isinstance(message, Reveal)
                 self.helped[answered[p].round][survivors].add(p)
                 for owner in message.seed_shares:
