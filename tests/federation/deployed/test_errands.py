@@ -187,7 +187,7 @@ def test_who_paid_for_nothing_signs_nothing_and_gets_no_model(tmp_path: Path) ->
 def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
     deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
     deployment.run(out)
-    done("attest", deployment, out)
+    done("attest", deployment, out, "south")  # which would sign no other one at all
     signed = read_signed((out / SIGNED).read_bytes())
     text, model = (out / SIGNED).read_bytes(), (out / "model.npz").read_bytes()
     # A statement that the true server signed, about another model, or with another epsilon.
