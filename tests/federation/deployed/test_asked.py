@@ -10,7 +10,6 @@ import pytest
 from fedpriv._toml import parse_toml
 from fedpriv.federation.deployed.asked import EVALUATION, kinds_of
 from fedpriv.federation.deployed.statements.attesting import require_experiment
-from fedpriv.federation.deployed.statements.stated_words import _RELEASED
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries.accuracy import AccuracyQuery
@@ -18,8 +17,10 @@ from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.kinds import QUERIES, MomentsQuery, RiskGradientQuery
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import deployed_federation
+from fedpriv.simulations.experiment.catalogue import DESCRIBE
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.prepare import build_strategy
+from fedpriv.strategies import STRATEGIES
 from tests.federation.deployed.deployments import FOUR, PATIENCE, Deployment
 from tests.federation.deployed.statement_scenes import RUN, Scene
 
@@ -76,11 +77,12 @@ def test_a_private_evaluation_has_no_statement() -> None:
         require_experiment(document, scene.signatory())
 
 
-def test_every_strategy_that_has_a_statement_asks_for_something() -> None:
-    strategies = {*_RELEASED, "learned-protection", "second-order"} - {"objective-perturbation"}
-    for strategy in strategies:
-        assert kinds_of(strategy, joint=False) <= QUERIES.keys()
-        assert kinds_of(strategy, joint=False)
-    assert kinds_of("objective-perturbation", joint=True) == {"risk-gradient"}
+def test_every_strategy_that_promises_something_asks_for_something() -> None:
+    """One without a line of its own would be refused by every deployed party."""
+    for name in (*(title for title, info in STRATEGIES.items() if info.private), DESCRIBE):
+        kinds = kinds_of(name, joint=name == "objective-perturbation")
+        assert kinds <= QUERIES.keys(), name
+        assert kinds, name
     assert kinds_of("inference", joint=True, hessian=True) == {"risk-gradient", "hessian"}
+    assert kinds_of("output-perturbation", joint=True) == {"risk-gradient"}
     assert not kinds_of("somebody's", joint=False)

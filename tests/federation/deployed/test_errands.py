@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import fields, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -21,7 +21,7 @@ from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.federation.protocol.errands import Attest, Attested, Cancel, Cancelled, HandOver
 from fedpriv.federation.protocol.wire import Reply, Request
 from fedpriv.privacy.statement.facts import TrustModel
-from fedpriv.privacy.statement.signed import read_signed, sign_as_server
+from fedpriv.privacy.statement.signed import read_signed, sign_as_party, sign_as_server
 from fedpriv.privacy.statement.statement import who_sees_what
 from fedpriv.secagg.errors import WrongRound
 from fedpriv.simulations.cli import app
@@ -187,7 +187,7 @@ def test_who_paid_for_nothing_signs_nothing_and_gets_no_model(tmp_path: Path) ->
 def test_a_party_believes_no_other_statement_or_model(tmp_path: Path) -> None:
     deployment, out = Deployment(folder=tmp_path, **FOUR), tmp_path / "server" / "runs" / "a"
     deployment.run(out)
-    done("attest", deployment, out)
+    done("attest", deployment, out, "south")  # which would sign no other one at all
     signed = read_signed((out / SIGNED).read_bytes())
     text, model = (out / SIGNED).read_bytes(), (out / "model.npz").read_bytes()
     # A statement that the true server signed, about another model, or with another epsilon.
@@ -542,25 +542,46 @@ def test_who_joined_the_federation_later_gets_nothing_of_a_run_before(tmp_path: 
     assert not (deployment.home(NAMES[-1]) / "models").exists()
 
 
-@pytest.mark.parametrize("what", ["rows", "releases"])
+@pytest.mark.parametrize(
+    "lie", [{"rows": 2**64 - 1}, {"releases": 2**64 - 1}, {"releases": 99}, {"releases": 0}]
+)
 def test_a_party_that_answers_nonsense_keeps_nobody_else_from_signing(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lie: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A number that no statement can have ended the job, and all other signatures were lost."""
+    """A number that no statement can have ended the job, and all other signatures were lost.
+
+    One that no true signature has was kept, with the signature: the statement of all others did not
+    verify any more, and whoever had signed it was not asked again.
+    """
     deployment, out = Deployment(folder=tmp_path, **CLEAR), tmp_path / "server" / "runs" / "a"
     deployment.run(out)
     attest = Errands._attest
 
     def lying(self: Errands, errand: Attest) -> Attested:
-        said, lie = attest(self, errand), cast("dict[str, Any]", {what: 2**64 - 1})
-        return replace(said, **lie) if self.signatory.name == "east" else said
+        said, own = attest(self, errand), self.signatory
+        if own.name != "east":
+            return said
+        wrong = replace(said, **lie)
+        if max(wrong.rows, wrong.releases) >= 1 << 63:
+            return wrong
+        signed = sign_as_party(
+            read_signed(errand.statement).document,
+            own.identity,
+            number=own.number,
+            name=own.name,
+            head=wrong.head.hex(),
+            rows=wrong.rows,
+            releases=wrong.releases,
+        )
+        return replace(wrong, signature=signed.signature)
 
     monkeypatch.setattr(Errands, "_attest", lying)
     words = done("attest", deployment, out)
     assert words.pop("east") == "sent a false signature"
     assert set(words.values()) == {"signed"}
     assert set(done("handover", deployment, out).values()) == {"has it"}
-    assert verified(out)[1]["missing"] == ["east"]
+    status, said = verified(out)
+    assert (status, said["missing"]) == (0, ["east"])
 
 
 def test_a_party_signs_one_statement_of_a_run_and_takes_over_its_model(tmp_path: Path) -> None:

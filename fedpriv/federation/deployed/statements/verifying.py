@@ -77,7 +77,7 @@ def verify(
         findings=(
             _roster(signed, members, roster),
             _server(signed, roster),
-            *_parties(signed, members),
+            *of_parties(signed, members),
             *found,
             _ledger(signed, ledger, whole=all(each.passed for each in found)),
             Finding(
@@ -124,7 +124,8 @@ def _server(signed: SignedStatement, roster: Pinned | None) -> Finding:
     return Finding(check="server", passed=good, words=words)
 
 
-def _parties(signed: SignedStatement, members: tuple[Member, ...]) -> list[Finding]:
+def of_parties(signed: SignedStatement, members: tuple[Member, ...]) -> list[Finding]:
+    """Of every party's signature, whether it is its own, and tells what a true one may tell."""
     known, made = {each.number: each for each in members}, _made(signed)
     findings = []
     for party in signed.parties:

@@ -15,7 +15,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from fedpriv._toml import read_toml
-from fedpriv.federation.deployed.statements.statement_document import make_document, members_of
+from fedpriv.federation.deployed.statements.statement_document import (
+    Member,
+    make_document,
+    members_of,
+)
+from fedpriv.federation.deployed.statements.verifying import of_parties
 from fedpriv.federation.protocol.errands import Attest, Attested
 from fedpriv.privacy.statement.signed import (
     NotCanonical,
@@ -121,11 +126,7 @@ def collect(
     words = {name: "signed" if name in done else said for name, said in outcome.words.items()}
     for number, said in outcome.results.items():
         signature, member = _signature(number, names[number], said), known.get(names[number])
-        if (
-            signature is None
-            or member is None
-            or not signed.signed_by_party(signature, member.identity)
-        ):
+        if signature is None or member is None or not _holds(bare, signature, member):
             words[names[number]] = "sent a false signature"
         elif _went_back(signature, grown.get(member.identity)):
             words[names[number]] = (
@@ -152,6 +153,11 @@ def _signature(number: int, name: str, said: Attested) -> PartySignature | None:
         )
     except NotCanonical:
         return None
+
+
+def _holds(bare: SignedStatement, signature: PartySignature, member: Member) -> bool:
+    """Whether the statement still holds with a signature: else one party would spoil it for all."""
+    return all(each.passed for each in of_parties(bare.with_party(signature), (member,)))
 
 
 def _longest_ledgers(runs: Path) -> dict[bytes, PartySignature]:
