@@ -261,6 +261,7 @@ INFO = StrategyInfo(
     name=AdaptiveClipping.name,
     summary="noisy descent whose clipping follows the released gradients or a noisy quantile",
     noise_by="server",
+    asks=("gradient",),
     convex_only=False,
     options=ClippingOptions,
     shares=True,

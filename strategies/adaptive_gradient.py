@@ -249,6 +249,7 @@ INFO = StrategyInfo(
     name=AdaptiveGradient.name,
     summary="descend with noise and steps that follow from what was released",
     noise_by="server",
+    asks=("gradient", "loss"),
     convex_only=False,
     options=AdaptiveOptions,
     units=(Unit.RECORD, Unit.PERSON),

@@ -129,6 +129,7 @@ INFO = StrategyInfo(
     name=DESCRIBE,
     summary="noisy counts, moments, quantiles and tables of a table's columns",
     noise_by="server",
+    asks=("statistics",),
     convex_only=False,
     options=DescribeOptions,
     shares=True,

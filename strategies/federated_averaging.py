@@ -130,6 +130,7 @@ INFO = StrategyInfo(
     name=FederatedAveraging.name,
     summary="parties train on their own, and the mean of their clipped updates is released",
     noise_by="server",
+    asks=("local-training",),
     convex_only=False,
     options=AveragingOptions,
     shares=True,

@@ -169,6 +169,7 @@ INFO = StrategyInfo(
     name=GradientPerturbation.name,
     summary="descend along noisy sums of clipped gradients",
     noise_by="server",
+    asks=("gradient",),
     convex_only=False,
     options=GradientOptions,
     shares=True,

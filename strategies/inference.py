@@ -39,6 +39,7 @@ INFO = StrategyInfo(
     name=NAME,
     summary="linear or logistic regression, with intervals for its coefficients",
     noise_by="server",
+    asks=("moments",),
     convex_only=True,
     options=InferenceOptions,
     shares=True,

@@ -252,6 +252,7 @@ INFO = StrategyInfo(
     name=LearnedProtection.name,
     summary="noise and steps chosen by networks that were trained on public data",
     noise_by="server",
+    asks=("gradient",),
     convex_only=False,
     options=LearnedOptions,
     units=(Unit.RECORD, Unit.PERSON),

@@ -88,6 +88,7 @@ INFO = StrategyInfo(
     name=LocalGradientPerturbation.name,
     summary="baseline: every party adds noise to its own gradients",
     noise_by="parties",
+    asks=("gradient",),
     convex_only=False,
     options=LocalGradientOptions,
     auto_l2=light_l2,

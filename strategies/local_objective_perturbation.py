@@ -93,6 +93,7 @@ INFO = StrategyInfo(
     name=LocalObjectivePerturbation.name,
     summary="baseline: every party perturbs its own objective",
     noise_by="parties",
+    asks=("erm",),
     convex_only=True,
     options=LocalObjectiveOptions,
     follows_budget=lambda options: options.regulariser != "model",

@@ -66,6 +66,7 @@ INFO = StrategyInfo(
     name=LocalOutputPerturbation.name,
     summary="baseline: every party adds noise to its own minimiser",
     noise_by="parties",
+    asks=("erm",),
     convex_only=True,
     options=LocalOutputOptions,
     follows_budget=lambda options: options.regulariser != "model",

@@ -103,6 +103,7 @@ INFO = StrategyInfo(
     name=ObjectivePerturbation.name,
     summary="minimise an objective with a random linear term, jointly",
     noise_by="server",
+    asks=("risk-gradient",),
     convex_only=True,
     options=ObjectiveOptions,
     units=(Unit.RECORD, Unit.PERSON),

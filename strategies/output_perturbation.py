@@ -151,6 +151,7 @@ INFO = StrategyInfo(
     name=OutputPerturbation.name,
     summary="average the parties' minimisers, and add noise once",
     noise_by="server",
+    asks=("erm",),
     convex_only=True,
     options=OutputOptions,
     shares=True,

@@ -52,6 +52,7 @@ INFO = StrategyInfo(
     name=Pathak.name,
     summary="baseline: average of minimisers, with noise for the smallest party alone",
     noise_by="server",
+    asks=("erm",),
     convex_only=True,
     options=PathakOptions,
     units=(Unit.RECORD, Unit.PERSON),

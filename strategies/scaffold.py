@@ -96,6 +96,7 @@ INFO = StrategyInfo(
     name=Scaffold.name,
     summary="federated averaging with control variates against how far parties drift apart",
     noise_by="server",
+    asks=("local-training",),
     convex_only=False,
     options=LocalOptions,
     shares=True,

@@ -172,6 +172,7 @@ INFO = StrategyInfo(
     name=SecondOrder.name,
     summary="few noisy gradient steps, preconditioned by one noisy matrix of second moments",
     noise_by="server",
+    asks=("gradient", "moments"),
     convex_only=True,
     descends=True,
     options=SecondOrderOptions,

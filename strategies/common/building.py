@@ -84,6 +84,8 @@ class StrategyInfo:
         noise_by: Who draws its noise: the server, which draws a release once, or each party for
             its own answer; "nobody" if it adds none. Whether a run in one place may be released
             depends on it, so every strategy must say.
+        asks: Which kinds of query it puts, but for the exchanges of a joint fit: a deployed party
+            answers no others in a run of its name.
         options: What can be set.
         shares: Whether the parties can bring its noise in shares.
         units: Whose privacy it can protect: what its noise is calibrated to, and proved for. By
@@ -100,6 +102,7 @@ class StrategyInfo:
     noise_by: Literal["server", "parties", "nobody"]
     convex_only: bool
     options: type[BaseModel]
+    asks: tuple[str, ...] = ()
     shares: bool = False
     descends: bool = False
     units: tuple[Unit, ...] = (Unit.RECORD,)

@@ -1,4 +1,4 @@
-"""Asked: which kinds of query a run puts to its parties, by the strategy that its name has.
+"""Asked: which kinds of query a run puts to its parties, by the strategy that it names.
 
 A statement says what a run released, by its strategy. So a party that is asked for anything else in
 a run of that name does not answer, whatever its policy allows in others: it would sign that noisy
@@ -14,46 +14,29 @@ from typing import TYPE_CHECKING
 
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries.accuracy import AccuracyQuery
+from fedpriv.federation.queries.kinds import HessianQuery, RiskGradientQuery
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from fedpriv.federation.deployed.guard import Engagement
     from fedpriv.federation.queries.base import Query
 
 EVALUATION = "-evaluation-"
 """In the name of a private evaluation, after the name of the run whose model it is of."""
 
-_OF_MINIMISERS = frozenset({"erm"})
-_OF_GRADIENTS = frozenset({"gradient"})
-_KINDS: dict[str, frozenset[str]] = {
-    "gradient-perturbation": _OF_GRADIENTS,
-    "local-gradient-perturbation": _OF_GRADIENTS,
-    "adaptive-clipping": _OF_GRADIENTS,
-    "learned-protection": _OF_GRADIENTS,
-    "agd": _OF_GRADIENTS | {"loss"},
-    "second-order": _OF_GRADIENTS | {"moments"},
-    "federated-averaging": frozenset({"local-training"}),
-    "scaffold": frozenset({"local-training"}),
-    "output-perturbation": _OF_MINIMISERS,
-    "pathak": _OF_MINIMISERS,
-    "local-output-perturbation": _OF_MINIMISERS,
-    "local-objective-perturbation": _OF_MINIMISERS,
-    "inference": frozenset({"moments"}),
-    "describe": frozenset({"statistics"}),
-}
-_OF_JOINT_FITS = frozenset({"risk-gradient"})
 
-
-def kinds_of(strategy: str, *, joint: bool, hessian: bool = False) -> frozenset[str]:
-    """What a run of a strategy asks for; nothing, if the strategy is not known.
+def kinds_of(asks: Collection[str], *, joint: bool, hessian: bool = False) -> frozenset[str]:
+    """What a run of a strategy asks for.
 
     Args:
-        strategy: Its name.
-        joint: Whether it fits one model to all records together.
+        asks: What the strategy says of itself.
+        joint: Whether it fits one model to all records together: then it asks for exact gradients.
         hessian: Whether such a fit ends with a Hessian.
     """
-    if joint:
-        return _OF_JOINT_FITS | ({"hessian"} if hessian else frozenset())
-    return _KINDS.get(strategy, frozenset())
+    if not joint:
+        return frozenset(asks)
+    return frozenset({RiskGradientQuery.kind, *({HessianQuery.kind} if hessian else ())})
 
 
 def is_evaluation(run: str, *, of: str) -> bool:

@@ -204,9 +204,10 @@ def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engag
         )
     task = public_task(experiment, schema, sizes=roster.sizes)
     joint, hessian = _joint(experiment, task)
+    info = strategy_info(experiment.strategy.name, experiment.guests)
     return Engagement(
         strategy=experiment.strategy.name,
-        kinds=kinds_of(experiment.strategy.name, joint=joint, hessian=hessian),
+        kinds=kinds_of(info.asks, joint=joint, hessian=hessian),
         run=experiment.run_name,
         task=task,
         bounds=bounds_of(experiment),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 from fedpriv._toml import parse_toml
 from fedpriv.federation.deployed.asked import EVALUATION, kinds_of
@@ -17,10 +18,11 @@ from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.kinds import QUERIES, MomentsQuery, RiskGradientQuery
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import deployed_federation
-from fedpriv.simulations.experiment.catalogue import DESCRIBE
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.prepare import build_strategy
 from fedpriv.strategies import STRATEGIES
+from fedpriv.strategies.common.building import StrategyInfo
+from fedpriv.strategies.description import INFO as DESCRIPTION
 from tests.federation.deployed.deployments import FOUR, PATIENCE, Deployment
 from tests.federation.deployed.statement_scenes import RUN, Scene
 
@@ -78,11 +80,13 @@ def test_a_private_evaluation_has_no_statement() -> None:
 
 
 def test_every_strategy_that_promises_something_asks_for_something() -> None:
-    """One without a line of its own would be refused by every deployed party."""
-    for name in (*(title for title, info in STRATEGIES.items() if info.private), DESCRIBE):
-        kinds = kinds_of(name, joint=name == "objective-perturbation")
-        assert kinds <= QUERIES.keys(), name
-        assert kinds, name
-    assert kinds_of("inference", joint=True, hessian=True) == {"risk-gradient", "hessian"}
-    assert kinds_of("output-perturbation", joint=True) == {"risk-gradient"}
-    assert not kinds_of("somebody's", joint=False)
+    """One that says nothing of itself would be refused by every deployed party."""
+    for info in (*(info for info in STRATEGIES.values() if info.private), DESCRIPTION):
+        assert info.asks, info.name
+        assert {*info.asks} <= QUERIES.keys(), info.name
+        assert kinds_of(info.asks, joint=False) == {*info.asks}
+        assert kinds_of(info.asks, joint=True) == {"risk-gradient"}
+    assert kinds_of((), joint=True, hessian=True) == {"risk-gradient", "hessian"}
+    assert not StrategyInfo(
+        name="own", summary="", noise_by="server", convex_only=False, options=BaseModel
+    ).asks
