@@ -153,6 +153,7 @@ def summary_alone(prepared: Prepared, *, run: str) -> tuple[dict[str, Any], NDAr
         "cut_short": False,
         "seconds": perf_counter() - started,
         "noise_stddev": None,
+        "regulariser": prepared.task.regulariser,
         "clip_fraction": None,
         "bytes": 0,
     }
