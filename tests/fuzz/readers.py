@@ -207,7 +207,8 @@ def _ledger(path: Path) -> None:
 
 def _arrays(values: Any) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, **{name: np.asarray(value) for name, value in values.items()})
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in values.items()}
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
