@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,10 +46,8 @@ from fedpriv.simulations.run.model_file import read_model
 from tests.federation.deployed import statement_scenes as scenes
 from tests.federation.deployed import test_party_policy as parties
 from tests.federation.engines.grids import TASK, gradient_query
+from tests.fuzz.reader import Reader, from_file
 from tests.simulations.deploy.rosters import Chain, node_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIMULATIONS = Path(__file__).parents[2] / "simulations"
 SCHEMA: dict[str, Any] = {
@@ -70,49 +67,6 @@ FEDERATION: dict[str, Any] = {
     "policy": {"min_noise": 0.01},
 }
 EVENT = GaussianEvent(relative_noise=30.0, adjacency=Adjacency.ADD_REMOVE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reader:
-    """One way in.
-
-    Attributes:
-        read: Reads bytes; a folder is its own.
-        errors: All that it may raise.
-        seeds: Bytes that it reads.
-        write: Bytes of values, for documents; None for what has no values.
-        values: Values that it reads.
-    """
-
-    read: Callable[[bytes, Path], object]
-    errors: tuple[type[Exception], ...]
-    seeds: tuple[bytes, ...] = ()
-    write: Callable[[Any], bytes] | None = None
-    values: tuple[Any, ...] = field(default=())
-
-    def attempt(self, data: bytes, folder: Path) -> None:
-        """Read bytes, whatever they are; any error but those is a finding."""
-        with suppress(*self.errors):
-            self.read(data, folder)
-
-    def written(self, values: Any) -> bytes | None:
-        """Values as bytes; None where there is no way to write them."""
-        if self.write is None:
-            return None
-        try:
-            return self.write(values)
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            return None
-
-
-def from_file(name: str, read: Callable[[Path], object]) -> Callable[[bytes, Path], object]:
-    """A reader of a file that has the bytes."""
-
-    def reader(data: bytes, folder: Path) -> object:
-        (folder / name).write_bytes(data)
-        return read(folder / name)
-
-    return reader
 
 
 def canonical(values: Any) -> bytes:
@@ -207,7 +161,8 @@ def _ledger(path: Path) -> None:
 
 def _arrays(values: Any) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, **{name: np.asarray(value) for name, value in values.items()})
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in values.items()}
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 

@@ -54,5 +54,5 @@ def page(mutants: Iterable[Mutant]) -> str:
 
 
 def _row(mutant: Mutant) -> str:
-    tests = "<br>".join(f"`{each}`" for each in mutant.killed_by)
+    tests = "<br>".join(f"`{each}`" for each in mutant.tests)
     return f"| {mutant.breaks} | `{mutant.file}` | {tests} |\n"

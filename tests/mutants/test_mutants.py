@@ -38,7 +38,7 @@ def test_every_text_stands_once_in_its_file_and_every_test_exists() -> None:
     [
         ({"old": "no such text"}, "occurs 0 times"),
         ({"old": "def "}, "Give more of the lines"),
-        ({"file": "fedpriv/no_such_file.py"}, "No such file"),
+        ({"file": "no_such_file.py"}, "No such file"),
         ({"killed_by": ("privacy/test_unit.py::test_that_is_none",)}, "there is no test"),
         ({"killed_by": ("privacy/test_none.py",)}, "there is no test"),
     ],

@@ -1,12 +1,14 @@
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations, product
+from math import comb
 
 import numpy as np
 import pytest
 
 from fedpriv.secagg import Mode, Parameters
 from fedpriv.secagg.graph import choose_holders, owners_of, partners
-from fedpriv.secagg.thresholds import COMPLETE
+from fedpriv.secagg.thresholds import COMPLETE, _disconnected
 from tests.secagg.cohort import Cohort, Dice
 from tests.statistical import assert_counts_follow
 
@@ -169,6 +171,26 @@ def test_numbers_that_cannot_protect_are_refused(change: dict[str, int], rule: s
         values["holders"] = 5
     with pytest.raises(ValueError, match=rule):
         Parameters(mode=Mode.ACTIVE, **values)
+
+
+def test_no_sum_of_one_honest_party_and_the_colluders_is_opened() -> None:
+    """A threshold of c + 1 is enough for secrets, and a sum of so many tells the honest answer."""
+    numbers = {"roster": 7, "colluders": 3, "parties": 7, "holders": 7, "threshold": 4}
+    assert Parameters(mode=Mode.SEMI_HONEST, **numbers, minimum=5).missing == 2
+    with pytest.raises(ValueError, match="minimum must lie between 5"):
+        Parameters(mode=Mode.SEMI_HONEST, **numbers, minimum=4)
+
+
+def test_colluders_and_the_missing_connect_nobody() -> None:
+    """The union over all sets that draw all their holders among themselves and the outside."""
+    n, outside, k = 60, 20, 10
+    honest = n - outside
+    expected = sum(
+        comb(honest, s) * (Fraction(comb(outside + s - 1, k), comb(n - 1, k)) ** s)
+        for s in range(1, honest // 2 + 1)
+    )
+    assert expected < 1  # else single terms are cut off at 1
+    assert _disconnected(n, outside, k) == pytest.approx(float(expected), rel=1e-9)
 
 
 @pytest.mark.parametrize(("name", "value"), [("corrupt", 1.0), ("dropout", -0.1)])

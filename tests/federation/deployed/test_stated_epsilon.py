@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound, recomputed_epsilon
+from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.mechanisms import GaussianMechanism
@@ -72,3 +73,18 @@ def test_a_written_plan_tells_the_events_of_every_release_that_was_made(name: st
 def test_another_name_is_no_filter() -> None:
     with pytest.raises(ValueError, match="name must be 'gdp-filter' or 'rdp-filter'"):
         fresh_filter("gdp", budget=BUDGET, adjacency=ONE)
+
+
+def test_what_releases_cost_is_stated_and_no_less_and_no_more() -> None:
+    events = ((GAUSSIAN.event(), 3),)
+    cost = account(list(events), delta=1e-6, accountant="gdp").epsilon
+    assert cost is not None
+
+    def statement(epsilon: float) -> dict[str, Any]:
+        stated = {"epsilon": epsilon, "delta": 1e-6, "accountant": "gdp"}
+        return {"guarantee": stated, "plan": {"budget": {"epsilon": epsilon}}}
+
+    assert recomputed_epsilon(statement(cost), events)[0] == cost
+    for wrong in (0.99 * cost, 1.01 * cost):
+        with pytest.raises(Unsound, match="its releases cost"):
+            recomputed_epsilon(statement(wrong), events)

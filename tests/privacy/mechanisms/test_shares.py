@@ -108,7 +108,7 @@ def test_any_n_min_polya_shares_are_discrete_laplace_noise(stream: RandomStream)
 @given(honest=st.integers(1, 65_536))
 def test_n_min_polya_shares_are_never_less_than_the_whole(honest: int) -> None:
     """1/n is not a double; what is drawn adds up to at least 1, in exact arithmetic."""
-    share = NoiseShare(law="polya", parameter=5.0, minimum=honest)
+    share = NoiseShare(law="polya", parameter=5.0, minimum=honest + 2, colluders=2)
     sampler = share.sampler(1)
     assert isinstance(sampler, Polya)
     assert 1 <= honest * Fraction(sampler.shape) <= 1 + Fraction(1, 2**50)
