@@ -39,8 +39,7 @@ def annex(evidence: Evidence) -> dict[str, Any]:
                 (
                     f"strategy {plan['strategy']!r} on the data set {statement['run']['data']!r}: "
                     f"{plan['parties']} part{'y' if plan['parties'] == 1 else 'ies'}, "
-                    f"{plan['records']} "
-                    f"{counted} as counted or declared"
+                    f"{plan['records']} {counted} as counted or declared"
                 ),
                 claim.query(evidence),
                 run.collection(evidence),

@@ -30,8 +30,7 @@ NUMBERS, PAGE, REGISTRY = "dossier.json", "dossier.html", "registry.yaml"
 RELEASED = "A release: privacy was spent."
 NO_ADVICE = (
     "A dossier states facts about one run, taken from its files. It is no legal assessment, and "
-    "does "
-    "not say that any law or standard is met."
+    "does not say that any law or standard is met."
 )
 
 
@@ -207,8 +206,8 @@ def _evidence(values: Mapping[str, Any], evidence: Evidence) -> Section:
         words=(
             (
                 "Everything above follows from these files, which lie in evidence/. `fedpriv "
-                "verify` makes "
-                "it again from them, and checks the signature of the whole, without a network."
+                "verify` makes it again from them, and checks the signature of the whole, without "
+                "a network."
             ),
         ),
         tables=(facts("hashes", "SHA-256 of each", rows),),

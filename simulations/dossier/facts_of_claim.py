@@ -123,8 +123,8 @@ def mechanism(evidence: Evidence) -> str:
     honest = NoiseShare(**shares[0]).honest
     return (
         f"{begun(_each(evidence.plan, _OF_SHARES))}, in steps of the grid; each party adds a "
-        f"share, "
-        f"of the law {shares[0]['law']}, and {honest} shares are all the noise that is stated."
+        f"share, of the law {shares[0]['law']}, and {honest} shares are all the noise that is "
+        "stated."
     )
 
 
@@ -159,12 +159,10 @@ def earlier(evidence: Evidence) -> str:
             "not covered: no ledger was kept, hence earlier releases of the data are not counted."
         )
     return (
-        f"Other runs had spent ε = {rounded_up(ledger['spent_before_epsilon'])} of the budget "
-        f"of the "
-        f"data set, ε = {ledger['budget_epsilon']:g} at δ = {ledger['budget_delta']:g}. Its ledger "
-        f"refuses what goes beyond; it had {ledger['rows']} rows, head {ledger['head']}. "
-        f"Releases of "
-        "the same people from elsewhere are not in it."
+        f"Other runs had spent ε = {rounded_up(ledger['spent_before_epsilon'])} of the budget of "
+        f"the data set, ε = {ledger['budget_epsilon']:g} at δ = {ledger['budget_delta']:g}. Its "
+        f"ledger refuses what goes beyond; it had {ledger['rows']} rows, head {ledger['head']}. "
+        "Releases of the same people from elsewhere are not in it."
     )
 
 
@@ -177,8 +175,7 @@ def post_processing(evidence: Evidence) -> str:
         )
     return (
         "No: models, statistics and this dossier follow from noisy releases and public facts "
-        "alone, "
-        "and no metric on records of the parties was published."
+        "alone, and no metric on records of the parties was published."
     )
 
 

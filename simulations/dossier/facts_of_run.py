@@ -27,9 +27,8 @@ def accuracy(evidence: Evidence) -> str:
     ]
     if not found:
         return (
-            "not covered: accuracy. No metric was computed, since there are no test records "
-            "that are "
-            "declared public; measure it on data that may be used for it, or pay for it."
+            "not covered: accuracy. No metric was computed, since there are no test records that "
+            "are declared public; measure it on data that may be used for it, or pay for it."
         )
     where = (
         "of the parties themselves, without noise"
@@ -54,8 +53,7 @@ def systematic(evidence: Evidence) -> str:
         lines.append(f"contributions beyond norm {clip:.6g} are shortened, which biases the sum")
     lines.append(
         "the noise itself has mean zero, and is spread as stated above; how often bounds and "
-        "clipping "
-        "took effect depends on the records, and is not published"
+        "clipping took effect depends on the records, and is not published"
     )
     return f"{begun('; '.join(lines))}."
 
@@ -73,8 +71,7 @@ def collusion(evidence: Evidence) -> str:
         return f"Secure aggregation: {level}. {begun(told)}."
     return (
         f"Secure aggregation: {level}. Nothing is promised against parties that share what they "
-        f"know "
-        "with whoever sees exact answers, beyond the guarantee of what was released."
+        "know with whoever sees exact answers, beyond the guarantee of what was released."
     )
 
 
@@ -91,9 +88,8 @@ def floating_point(evidence: Evidence) -> str:
     step = f"a grid of {plan['step']:.3g}"
     words = (
         f"Answers are rounded to integers on {step} and added as integers; the noise is integer "
-        f"noise, "
-        "and the sensitivity above includes the rounding. Each coordinate of the noise is within "
-        "2⁻⁸⁰ of its stated law."
+        "noise, and the sensitivity above includes the rounding. Each coordinate of the noise is "
+        "within 2⁻⁸⁰ of its stated law."
     )
     if L2LaplaceMechanism.name in _laws(plan):
         words += (
@@ -136,8 +132,7 @@ def software(evidence: Evidence) -> str:
         return f"{version}. No model, loss, strategy or data loader of somebody else took part."
     return (
         f"{version}. Code that is not fedpriv's: {'; '.join(guests)}. Questions and noise are "
-        f"fedpriv's "
-        "own; what that code does was not proved."
+        "fedpriv's own; what that code does was not proved."
     )
 
 
@@ -147,8 +142,7 @@ def verification(evidence: Evidence) -> str:
     if audit is None:
         return (
             "not covered: no audit was given. `fedpriv audit` runs the strategy many times on "
-            "crafted "
-            "neighbours, and `fedpriv dossier --audit` brings what it found."
+            "crafted neighbours, and `fedpriv dossier --audit` brings what it found."
         )
     return audit_sentence(evidence, audit)
 
@@ -167,9 +161,8 @@ def audit_sentence(evidence: Evidence, audit: Mapping[str, Any]) -> str:
     version = "" if audit["fedpriv"] == evidence.statement["fedpriv"] else " of another version"
     return (
         f"An audit{version} of {settings} measured at least {measured} where ε = {claimed:.4g} is "
-        f"claimed, with {100 * audit['confidence']:g} % confidence, from 2 × {audit['runs']} "
-        f"runs on "
-        f"crafted neighbours; the adversary saw {audit['sees']}. {verdict}."
+        f"claimed, with {100 * audit['confidence']:g} % confidence, from 2 × {audit['runs']} runs "
+        f"on crafted neighbours; the adversary saw {audit['sees']}. {verdict}."
     )
 
 
@@ -193,9 +186,8 @@ def collection(evidence: Evidence) -> str:
     level = evidence.statement["trust"]["secure_aggregation"]
     kept = "Records stayed with their parties, whose answers were masked on their way to the sum."
     return (
-        f"{where.get(level, kept)} No noise is put on records when they are collected: until "
-        f"the noise "
-        "of a release, they lie as their owners keep them."
+        f"{where.get(level, kept)} No noise is put on records when they are collected: until the "
+        "noise of a release, they lie as their owners keep them."
     )
 
 
@@ -205,9 +197,8 @@ def access(evidence: Evidence) -> str:
         "" if evidence.simulated else " What else the run left is in private/, for its owner alone."
     )
     return (
-        "not covered: rights to read records, keys and ledgers are set on the machines that "
-        "hold them."
-        f"{own}"
+        "not covered: rights to read records, keys and ledgers are set on the machines that hold "
+        f"them.{own}"
     )
 
 
@@ -215,7 +206,6 @@ def population(evidence: Evidence) -> str:
     """What no guarantee of this kind hides."""
     unit = Unit(evidence.statement["guarantee"]["unit"])
     return (
-        f"not covered: {evidence.statement['not_covered'][-1]}. The guarantee bounds what "
-        f"follows from "
-        f"{unit.words}. What holds for everybody may concern a person who is not in the data."
+        f"not covered: {evidence.statement['not_covered'][-1]}. The guarantee bounds what follows "
+        f"from {unit.words}. What holds for everybody may concern a person who is not in the data."
     )

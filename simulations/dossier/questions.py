@@ -147,8 +147,8 @@ QUESTIONS: tuple[Question, ...] = (
          "statement.json: trust", run.collusion),
         ("honesty", "What if a party lies, or alters its records to do harm?",
          "", _left("parties that answer falsely, and denial of service. A false answer can "
-                   "spoil the "
-                   "result; where parties bring the noise, one that adds none counts as a "
+                   "spoil the result; where parties bring the noise, one that adds none counts as "
+                   "a "
                    "colluder.")),
     ),
     *_all(

@@ -40,8 +40,7 @@ _TAKEN = Finding(
     check="not covered",
     passed=None,
     words="that the evidence is what the run left, and that noise was drawn as stated: of a "
-    "release "
-    "in one place that is the signer's word.",
+    "release in one place that is the signer's word.",
 )
 
 

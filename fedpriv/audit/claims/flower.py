@@ -30,26 +30,21 @@ UNIT = "one client with all its records"
 _NOTES = (
     (
         "an update with a NaN in it passes Flower's clipping, and one that is zero divides by "
-        "zero: "
-        "what "
-        "is proved holds for updates that are finite and not zero"
+        "zero: what is proved holds for updates that are finite and not zero"
     ),
     (
         "the noise is double precision from NumPy's global generator, which is no cryptographic "
-        "one: who "
-        "learns its state, or reads the last digits, can remove it"
+        "one: who learns its state, or reads the last digits, can remove it"
     ),
     "metrics and numbers of examples that clients send are outside the guarantee",
     (
         "clipping at the server, or at the client, is the same to who sees the model; the server "
-        "itself "
-        "sees every update in both cases unless answers are masked"
+        "itself sees every update in both cases unless answers are masked"
     ),
 )
 _ALL_REPLY = (
     "all sampled clients are taken to reply: of fewer, Flower goes on with the noise that it "
-    "planned, "
-    "on an average and a fraction that vary more"
+    "planned, on an average and a fraction that vary more"
 )
 
 
@@ -105,17 +100,15 @@ class FlowerClaim(Claim):
         """What one client can do to an average, and so what the noise multiplier really is."""
         told = [
             (
-                f"The noise is {self.noise_multiplier:g}·C/{self.sampled_clients} on the "
-                f"average, of "
-                f"which one client moves {self.moved:.4g}·C/{self.sampled_clients}."
+                f"The noise is {self.noise_multiplier:g}·C/{self.sampled_clients} on the average, "
+                f"of which one client moves {self.moved:.4g}·C/{self.sampled_clients}."
             )
         ]
         if self.adjacency != ZERO_OUT:
             told.append(
-                "The average is over those who reply, and a cohort has a fixed size: if one client "
-                "is another, or is gone, the place and weight are filled by others, and it "
-                "moves by "
-                "up to twice the clipped share."
+                "The average is over those who reply, and a cohort has a fixed size: if one "
+                "client is another, or is gone, the place and weight are filled by others, and it "
+                "moves by up to twice the clipped share."
             )
         if self.weight * self.sampled_clients > 1 + 1e-9:
             told.append(
@@ -211,9 +204,8 @@ class FlowerAdaptive(FlowerClaim):
         )
         reason = (
             f"{self.why} The noise on the update is made for the clip norm of the next round, "
-            f"which "
-            f"may be {shrunk:.3g} of the one it was clipped to; and one client moves the count of "
-            "clipped updates by 1, where the noise is split as if it were ½."
+            f"which may be {shrunk:.3g} of the one it was clipped to; and one client moves the "
+            "count of clipped updates by 1, where the noise is split as if it were ½."
         )
         return self.verdict(
             epsilon,
@@ -265,9 +257,8 @@ class FlowerLocal(Claim):
         )
         told = [
             (
-                f"Noise of √(2·ln(1.25/δ))·sensitivity/ε = {stddev:.4g} is on an update of norm "
-                f"up to "
-                f"{self.clipping_norm:g}, of which two may be {moved:g} apart."
+                f"Noise of √(2·ln(1.25/δ))·sensitivity/ε = {stddev:.4g} is on an update of norm up "
+                f"to {self.clipping_norm:g}, of which two may be {moved:g} apart."
             )
         ]
         if moved > self.sensitivity * (1 + 1e-9):

@@ -213,13 +213,11 @@ def _shuffled(noise: float, rounds: int, rate: float, adjacency: str, delta: flo
     epsilon, method = gaussian_epsilon(relative_noise=noise / moved, rounds=passes, delta=delta)
     poisson, _ = poisson_epsilon(noise=noise, rounds=rounds, rate=rate, delta=delta)
     reason = (
-        "Batches of a shuffled table are no Poisson samples, for which alone accountants "
-        "amplify: a "
-        f"unit is in one batch of each of {passes} passes for certain. Accounted for as Poisson "
-        f"they "
-        f"would have ε = {poisson:.4g}. Of an order that is always the same, what is proved is "
-        f"exact; "
-        "of a new one in each pass, the truth is between, and no accountant here knows it."
+        "Batches of a shuffled table are no Poisson samples, for which alone accountants amplify: "
+        f"a unit is in one batch of each of {passes} passes for certain. Accounted for as Poisson "
+        f"they would have ε = {poisson:.4g}. Of an order that is always the same, what is proved "
+        "is exact; of a new one in each pass, the truth is between, and no accountant here knows "
+        "it."
     )
     return Proved(epsilon=epsilon, method=method, reason=reason, at_least=0.0)
 

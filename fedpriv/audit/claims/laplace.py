@@ -48,10 +48,8 @@ class LaplaceClaim(Claim):
         epsilon, method = pure_epsilon(once, rounds=self.rounds, delta=self.delta)
         reason = (
             f"Laplace noise hides an L1 distance: a vector of {self.dimension} coordinates that "
-            f"moves "
-            f"by {self.sensitivity:g} in L2 may move by √{self.dimension} times that in L1, and "
-            f"one "
-            f"release costs ε = {once:.4g}. Noise whose length has a Gamma law would cost "
+            f"moves by {self.sensitivity:g} in L2 may move by √{self.dimension} times that in L1, "
+            f"and one release costs ε = {once:.4g}. Noise whose length has a Gamma law would cost "
             f"{self.sensitivity / self.scale:.4g}."
             if self.norm == "l2"
             else f"One release costs ε = {once:.4g}: sensitivity in L1 / scale."
@@ -100,9 +98,8 @@ class RoundsClaim(Claim):
             unit="one record",
             method=method,
             reason=(
-                f"{self.rounds} releases of the same records add up, whatever each of them is: "
-                f"ε of "
-                f"one is {self.epsilon_per_round:g}, and all of them are seen."
+                f"{self.rounds} releases of the same records add up, whatever each of them is: ε "
+                f"of one is {self.epsilon_per_round:g}, and all of them are seen."
             ),
             at_least=0.0,
         )

@@ -54,8 +54,8 @@ class NvflarePercentile(Claim):
             unit=UNIT,
             reason=(
                 "The filter drops small changes and cuts off large ones, and has no random "
-                "numbers: "
-                "two sets of records whose filtered changes differ are told apart for certain."
+                "numbers: two sets of records whose filtered changes differ are told apart for "
+                "certain."
             ),
         )
 
@@ -158,10 +158,8 @@ class NvflareSvt(Claim):
         reason = (
             f"The parameter epsilon = {self.mechanism_epsilon:g} pays for picking {self.sent} of "
             f"{self.parameters} changes; what is sent of them costs {self.release:.6g} more in "
-            f"every "
-            f"round. And a pass keeps all changes above the threshold, not {self.sent}: the "
-            f"queries "
-            f"cost up to {kept:.4g} times what was set aside. One call: ε ≤ {once:.6g}."
+            f"every round. And a pass keeps all changes above the threshold, not {self.sent}: the "
+            f"queries cost up to {kept:.4g} times what was set aside. One call: ε ≤ {once:.6g}."
         )
         return self.verdict(
             epsilon,

@@ -75,8 +75,7 @@ class OpacusClaim(Claim):
         if not self.secure_mode:
             notes.append(
                 "without secure_mode noise is of PyTorch's own generator, which is no "
-                "cryptographic "
-                "one, and its floating point can betray what it hides"
+                "cryptographic one, and its floating point can betray what it hides"
             )
         if not self.poisson_sampling:
             notes.append(

@@ -115,8 +115,7 @@ class PflClaim(Claim):
         )
         reason = (
             f"A cohort is {self.cohort_size} draws with replacement: a user may be in it twice, "
-            f"and a "
-            f"draw that is not theirs is another's. {assumed}"
+            f"and a draw that is not theirs is another's. {assumed}"
         )
         bound = inf if epsilon is None else epsilon
         return Proved(epsilon=bound, method=METHOD, reason=reason, at_least=0.0)
@@ -126,9 +125,8 @@ class PflClaim(Claim):
         turns = -(-self.rounds * self.cohort_size // self.population)
         if self.adjacency not in (ZERO_OUT, REPLACE_ONE):
             reason = (
-                "Users take turns: one more or less moves all who come after to other rounds, "
-                "and no "
-                f"sum stays what it was. {assumed}"
+                "Users take turns: one more or less moves all who come after to other rounds, and "
+                f"no sum stays what it was. {assumed}"
             )
             return Proved(epsilon=inf, method="none", reason=reason, at_least=0.0)
         moved = 1 if self.adjacency == ZERO_OUT else 2
