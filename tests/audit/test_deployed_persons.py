@@ -24,7 +24,7 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from tests.audit.deployed_cases import SCHEMA
 from tests.audit.deployed_scene import Scene
-from tests.federation.deployed.deployments import Deployment
+from tests.federation.deployed.deployments import Deployment, take_any_kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +68,11 @@ def query(adjacency: Adjacency, **changes: Any) -> GradientQuery:
     event = GaussianEvent(relative_noise=10.0, adjacency=adjacency, unit=Unit.PERSON)
     arguments = {"event": event, "theta": np.zeros(3), "clip_norm": CLIP, **changes}
     return GradientQuery(run="audit", round=0, grid=GRID, **arguments)
+
+
+@pytest.fixture(autouse=True)
+def _any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_any_kind(monkeypatch)  # queries are put by hand, and not by the strategy of the run
 
 
 @pytest.mark.parametrize("adjacency", [R, A])

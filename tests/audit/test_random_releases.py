@@ -14,8 +14,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import fedpriv.simulations.run.prepare as preparing
-import fedpriv.strategies.gradient_perturbation as descent
 from fedpriv.simulations.experiment.records.data import party_records
+from fedpriv.strategies.common import settling as descent
 from tests.audit.examination import STRESS, difference, unlawful
 from tests.audit.neighbours import Case, table
 from tests.audit.random_cases import draw, draw_rows, neighbour

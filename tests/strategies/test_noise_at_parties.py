@@ -42,6 +42,7 @@ TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
 LOST = {"dropout": 0.2, "colluding": 0.1}
 SHARING = ("gradient-perturbation", "output-perturbation", "adaptive-clipping", "second-order")
 OF_PARTIES = ("federated-averaging", "scaffold")  # tested where they are
+LINEAR = "inference"  # of least squares alone; tested where it is
 CASES = [
     ("gradient-perturbation", {"share_law": "skellam"}, {"rounds": 3}),
     ("gradient-perturbation", {"share_law": "discrete-gaussian"}, {"rounds": 3}),
@@ -156,7 +157,7 @@ def test_a_round_that_is_asked_again_is_the_same_query_to_the_byte(name: str) ->
     assert same(shared(name, {}, {}).ask(), strategy.ask())
 
 
-@pytest.mark.parametrize("name", sorted(set(PRIVATE) - {*SHARING, *OF_PARTIES}))
+@pytest.mark.parametrize("name", sorted(set(PRIVATE) - {*SHARING, *OF_PARTIES, LINEAR}))
 def test_other_strategies_refuse_with_the_reason(name: str) -> None:
     with pytest.raises(
         ValueError, match=r"noise_at must be 'server'.*only output-perturbation and"
@@ -327,4 +328,4 @@ def test_the_default_is_noise_at_the_server() -> None:
         assert plan is not None
         assert plan.noise_at == "server"
     known = {name for name, info in strategies.STRATEGIES.items() if info.shares}
-    assert known == {*SHARING, *OF_PARTIES}
+    assert known == {*SHARING, *OF_PARTIES, LINEAR}

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
 
-QUANTILE: dict[str, Any] = {"name": "adaptive-clipping", "rounds": 4, "largest_clip": 1.0}
+QUANTILE: dict[str, Any] = {
+    "name": "adaptive-clipping",
+    "rounds": 4,
+    "clip": 1.0,
+    "largest_clip": 1.0,
+}
 COORDINATE: dict[str, Any] = {**QUANTILE, "rule": "coordinate"}
 GRADIENTS: dict[str, Any] = {"name": "gradient-perturbation", "rounds": 4, "clip": 1.0}
 LEARNED: dict[str, Any] = {"name": "learned-protection", "horizon": 4, "clip": 1.0}
@@ -208,7 +213,7 @@ class Lone:
         return sorted(index for _, index in self.world.reserved("north"))
 
 
-def unread(*_: object) -> None:
+def unread(*_: object, **__: object) -> None:
     raise AssertionError("a record was read")
 
 

@@ -183,6 +183,7 @@ def test_a_browser_shows_what_goes_on_and_takes_names_as_text(
         asked = [each for each in window.requested() if each != "data:,"]  # no icon
         assert {address.startswith(served.address) for address in asked} == {True}, asked
         assert window.log("browser") == []
+        assert window.barriers() == []
         link = window.run("return document.querySelector('.where a').href")
         assert link.startswith(f"{served.address}report/")
         # Teeth: what the page would load from elsewhere is seen, and forbidden.

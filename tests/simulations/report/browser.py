@@ -10,13 +10,14 @@ import re
 import shutil
 import subprocess
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -58,6 +59,21 @@ class Browser:
             "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))"
         )
         self._post("/execute/async", {"script": script, "args": []})
+
+    def barriers(self) -> list[str]:
+        """What axe-core finds on the page that keeps people out, by rule and place."""
+        package = find_spec("axe_core_python")
+        assert package is not None, "axe-core-python is among the extras of developers"
+        folder = Path(*package.submodule_search_locations or ())
+        self.run((folder / "axe.min.js").read_text(encoding="utf-8"))
+        script = "const done = arguments[0]; axe.run(document).then((r) => done(r.violations))"
+        found = self._post("/execute/async", {"script": script, "args": []})
+        return [
+            f"{each['id']}: {node['target']}"
+            for each in found
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
 
     def command(self, name: str, **parameters: Any) -> Any:
         """A command of the browser's own protocol."""

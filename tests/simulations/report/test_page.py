@@ -240,6 +240,23 @@ def test_light_and_dark_follow_the_reader(window: Browser, pages: dict[str, Path
     window.command("Emulation.setEmulatedMedia", features=[])
 
 
+@pytest.mark.parametrize("kind", ["plain", "hostile", "release"])
+def test_nobody_is_kept_out(window: Browser, pages: dict[str, Path], kind: str) -> None:
+    opened(window, pages[kind])
+    for scheme, width in (("light", 1280), ("dark", 380)):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        window.command("Emulation.setEmulatedMedia", features=features)
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        window.command("Emulation.setDeviceMetricsOverride", **size)
+        assert window.barriers() == []
+    # Teeth: a picture without words, and grey on grey.
+    window.run("document.querySelector('h1').style.color = '#333'")
+    window.run("document.body.append(Object.assign(new Image(), {src: 'data:,'}))")
+    assert {found.split(":")[0] for found in window.barriers()} >= {"color-contrast", "image-alt"}
+    window.command("Emulation.clearDeviceMetricsOverride")
+    window.command("Emulation.setEmulatedMedia", features=[])
+
+
 def test_the_page_is_whole_without_javascript(window: Browser, pages: dict[str, Path]) -> None:
     window.command("Emulation.setScriptExecutionDisabled", value=True)
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run import session
+from fedpriv.simulations.run import ending
 from fedpriv.simulations.run.launch import carry_through, open_session
 
 if TYPE_CHECKING:
@@ -37,10 +37,13 @@ def test_a_run_that_was_stopped_at_its_last_step_forgets_its_secret(
 
     secret = out / "private" / "draw.secret"
     with monkeypatch.context() as patch:
-        patch.setattr(session, "forget_secret", killed)
+        patch.setattr(ending, "forget_secret", killed)
         with pytest.raises(KeyboardInterrupt):
             carry_through(begun)
-    assert (out / "result.json").exists()
+    assert not (out / "result.json").exists()
     assert secret.exists()
+    assert carry_through(open_session(None, resume=out)) is not None
+    assert not secret.exists()
+    secret.write_bytes(bytes(32))  # an older version was stopped after the result, and kept it
     assert carry_through(open_session(None, resume=out)) is not None
     assert not secret.exists()

@@ -18,7 +18,7 @@ from fedpriv.privacy.planning.tuning.tuning import TuningPlan
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.simulations.run import outcome, session
+from fedpriv.simulations.run import ending, outcome, session
 from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.launch import carry_through, open_session
 from fedpriv.simulations.run.ledgers import open_ledger
@@ -298,7 +298,7 @@ def test_a_crash_before_the_result_leaves_no_secret_behind(
             raise KeyboardInterrupt
 
     begun = begin(file, "crashed")
-    monkeypatch.setattr(session, "write_json", crash)
+    monkeypatch.setattr(ending, "write_json", crash)
     with pytest.raises(KeyboardInterrupt):
         carry_through(begun)
     monkeypatch.undo()
