@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from scipy.special import ndtri
 
+from fedpriv._validate import require_count
+
 if TYPE_CHECKING:
     import builtins
 
