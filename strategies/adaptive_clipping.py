@@ -27,19 +27,17 @@ and Wang 2022, Thm. 10). Neighbours are add-remove.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import exp, hypot, inf, log, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from fedpriv.federation.queries.bounds import counted_sensitivity, grid_of
+from fedpriv.federation.queries.bounds import grid_of
 from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.federation.strategy.base import SumStrategy
-from fedpriv.learning.clipping.norms import LARGEST_CLIP, SMALLEST_CLIP, require_clip
+from fedpriv.learning.clipping.norms import LARGEST_CLIP, SMALLEST_CLIP
 from fedpriv.learning.optimisers import Averaged
 from fedpriv.privacy.mechanisms.shares import SharedNoise
-from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.auto import strength
 from fedpriv.strategies.common.building import (
@@ -53,12 +51,8 @@ from fedpriv.strategies.common.building import (
 )
 from fedpriv.strategies.common.coordinate_scale import Size, coordinate_scale
 from fedpriv.strategies.common.optimiser import make_optimiser, pack, unpack
-from fedpriv.strategies.common.plans.plans import (
-    gradient_grid,
-    noise_free_gradients,
-    require_shareable,
-)
-from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach, with_shares
+from fedpriv.strategies.common.plans.clipping_plans import clipping_plan, sum_bound
+from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach
 from fedpriv.strategies.common.settling import (
     ClippedOptions,
     clip_of,
@@ -275,7 +269,7 @@ def build(setup: Setup, options: ClippingOptions) -> AdaptiveClipping:
     """The strategy, planned within its budget."""
     task = setup.task
     options = _settled(setup.private, options)
-    plan, counting = _plan(setup, options)
+    plan, counting = clipping_plan(setup, options, name=AdaptiveClipping.name)
     return AdaptiveClipping(
         task=task,
         plan=plan,
@@ -294,74 +288,8 @@ def _settled(setup: Setup, options: ClippingOptions) -> ClippingOptions:
     """
 
     def strength_at(clip: float) -> float:
-        plan, _ = _plan(setup, options.model_copy(update={"clip": clip}))
+        tried = options.model_copy(update={"clip": clip})
+        plan, _ = clipping_plan(setup, tried, name=AdaptiveClipping.name)
         return strength(plan, setup.task, clip_norm=1.0)  # the plan is in units of the bound
 
     return settled(options, setup.task, rounds=options.rounds, strength_at=strength_at)
-
-
-def sum_bound(task: Task, counting: float | None) -> float:
-    """The largest |coordinate| of a sum without noise, in units of the bound on a record."""
-    return task.records * max(1.0, (counting or 0.0) / 2)
-
-
-def _plan(setup: Setup, options: ClippingOptions) -> tuple[FixedPlan | NoiseFree, float | None]:
-    """T noisy sums in units of the bound on a record's gradient; and κ, by which a count is scaled.
-
-    κ is the even multiple of the grid's step by which a count has its share of μ².
-    """
-    task, counted = setup.task, options.rule == "quantile"
-    if setup.noise_free:
-        rates = (options.sampling_rate,) * options.rounds
-        exact = noise_free_gradients(setup, rates=rates, clip_norm=1.0)
-        return exact, 1.0 if counted else None
-    if setup.sharing is not None:
-        require_shareable(setup, "exact", options.sampling_rate, options.accountant)
-    step, moved = gradient_grid(setup, clip_norm=1.0)
-    counting, parties = None, 1 if task.persons is None else task.persons.parties
-    if counted:
-        wanted = moved * sqrt(options.count_share / (1 - options.count_share))
-        half = wanted / (parties * setup.adjacency.sum_sensitivity)
-        counting = 2 * max(1.0, float(np.rint(half / step))) * step
-        # Before it is paid for.
-        require_clip(min(clip_of(options), options.most(counting)))
-        moved = counted_sensitivity(task, counting=counting, adjacency=setup.adjacency, step=step)
-    plan = gradient_plan(
-        budget=setup.budget,
-        rounds=options.rounds,
-        sensitivity=moved,
-        clip_norm=1.0,
-        sizes=task.sizes,
-        dimension=task.dimension + counted,
-        step=step,
-        adjacency=setup.adjacency,
-        sampling_rate=options.sampling_rate,
-        parts=parties,
-        unit=setup.unit,
-        accountant="auto" if setup.sharing else options.accountant,
-    )
-    and_counts = " and noisy counts" if counted else ""
-    plan = replace(
-        plan,
-        strategy=AdaptiveClipping.name,
-        query=_asked(setup, options, counting),
-        released=f"noisy sums of gradients{and_counts}, hence every model of the run",
-        clip_norm=None,  # it moves
-    )
-    if setup.sharing is None:
-        return plan, counting
-    bound, shape = sum_bound(task, counting), (1.0,) * options.rounds
-    return with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=shape), counting
-
-
-def _asked(setup: Setup, options: ClippingOptions, counting: float | None) -> str:
-    """What a party is asked for, in words: it clips to a bound that is not fixed by the plan."""
-    whole = ", each person's summed before it is clipped" if setup.task.persons else ""
-    what = f"the sum of its records' clipped gradients{whole}"
-    if counting is None:
-        return f"{what}, in units of a scale of each coordinate, which follows what was released"
-    first = min(clip_of(options), options.most(counting))
-    return (
-        f"{what}, in units of the bound, {first:g} in the first round, which follows what was "
-        "released; and how many were not clipped"
-    )

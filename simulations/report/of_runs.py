@@ -128,7 +128,7 @@ def _headline(runs: Sequence[RunFiles]) -> str:
     if result["accuracy"] is not None:
         return (
             f"With {run.name}, {100 * result['accuracy']:.2f} % of {result['test_records']} test "
-            f"records are named rightly, {price}."
+            f"records are classified correctly, {price}."
         )
     if result["loss"] is not None:
         return (

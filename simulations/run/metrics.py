@@ -24,7 +24,7 @@ class Measures:
     Attributes:
         auc: Area under the ROC curve; of several classes, the mean of each against all others.
         f1: Of the positive class; of several, the mean over those that occur or are named.
-        balanced_accuracy: The mean over the classes of the share that is named rightly.
+        balanced_accuracy: The mean over the classes of the share that is classified correctly.
         log_loss: Mean of −ln of the probability of the true class; for logistic and softmax losses.
         rmse: Root mean square error, in the unit of the label as the table has it.
         mae: Mean absolute error, in the same unit.

@@ -346,6 +346,5 @@ def _require_plan_of(plan: Plan, task: Task, *, dimension: int) -> None:
     }
     for name, (planned, actual) in facts.items():
         if planned != actual:
-            raise ValueError(
-                f"plan must be made for this task: its {name} is {planned}, the task's {actual}."
-            )
+            words = f"its {name} is {planned}, the task's {actual}"
+            raise ValueError(f"plan must be made for this task: {words}.")

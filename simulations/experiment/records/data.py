@@ -9,7 +9,7 @@ record holds of a person. Partitions that deal records out by their places are f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,14 +27,14 @@ from fedpriv.data import (
     read_schema,
     read_table,
 )
-from fedpriv.data.builtin.registry import share_for_testing
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.persons import at_few_parties, require_persons
 from fedpriv.data.tables.columns import read_columns
 from fedpriv.data.tables.magnitudes import read_magnitudes
-from fedpriv.simulations.experiment.named_files.guests import is_guest, pin_of
+from fedpriv.simulations.experiment.named_files.guests import pin_of
 from fedpriv.simulations.experiment.records.holding import Holding
 from fedpriv.simulations.experiment.records.own_data import own_data
+from fedpriv.simulations.experiment.records.splits import DEFAULT_FRACTION, Split, holders, split_of
 from fedpriv.simulations.experiment.records.stores import stored
 
 if TYPE_CHECKING:
@@ -46,49 +46,6 @@ if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.experiment.records.stand_in import StandIn
     from fedpriv.simulations.experiment.sections import DataSection
-
-# A data set's own split is what is asked for if it is this close to it.
-_SAME_SPLIT = 0.01
-_DEFAULT_FRACTION = 0.2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Split:
-    """A data set after its test split.
-
-    Attributes:
-        dataset: With training and test records.
-        by_hash: Whether a hash of every record decided which of them are for testing.
-        share: Of all records, how many such a split leaves for training, on average; 1 without one,
-            and, rounded, with one that takes next to nothing.
-    """
-
-    dataset: Dataset
-    by_hash: bool = False
-    share: float = 1.0
-
-    def totals(self, *, persons: bool = False) -> NDArray[np.int64]:
-        """How many records each natural party has, those that a hash draws for testing included.
-
-        Or persons, who count at every party with a record of theirs.
-        """
-        names = len(self.dataset.party_names)
-        holders = np.concatenate([_parties(part) for part in self._parts])
-        if persons:
-            codes = np.concatenate([require_persons(part).codes for part in self._parts])
-            holders = np.unique(np.column_stack([codes, holders]), axis=0)[:, 1]
-        return np.bincount(holders, minlength=names)
-
-    def total(self, *, persons: bool = False) -> int:
-        """How many records, or persons, there are, those that a hash draws for testing included."""
-        if persons:
-            return sum(len(np.unique(require_persons(part).codes)) for part in self._parts)
-        return sum(map(len, self._parts))
-
-    @property
-    def _parts(self) -> tuple[Records, ...]:
-        dataset = self.dataset
-        return (dataset.train, dataset.test) if self.by_hash else (dataset.train,)
 
 
 def party_records(
@@ -208,7 +165,7 @@ def _at_few_parties(split: Split, persons: PersonBounds) -> Split:
 
 def _bounded(section: DataSection, seed: int, keep: bool, pin: str | None) -> Split:
     """The data set before its partition; ``pin`` is the hash of code of the user's own."""
-    split = _split((_kept_source if keep else _loaded)(section, pin), section, seed)
+    split = split_of((_kept_source if keep else _loaded)(section, pin), section, seed)
     return replace(split, dataset=bound(split.dataset, _bounds(section)))
 
 
@@ -223,7 +180,7 @@ def _stood_in(stand_in: StandIn, section: DataSection, seed: int) -> Split:
     fraction = section.test_fraction
     split = Split(dataset=stand_in.dataset)
     if stand_in.by_hash:
-        fraction = _DEFAULT_FRACTION if fraction is None else fraction
+        fraction = DEFAULT_FRACTION if fraction is None else fraction
         held = hold_out(stand_in.dataset, fraction=fraction, seed=seed)
         split = Split(dataset=held, by_hash=True, share=1 - fraction)
     return replace(split, dataset=bound(split.dataset, _bounds(section)))
@@ -264,47 +221,6 @@ _kept = lru_cache(maxsize=1)(_bounded)
 _kept_source = lru_cache(maxsize=1)(_loaded)
 
 
-def _split(dataset: Dataset, section: DataSection, seed: int) -> Split:
-    """The data set's own split, if that is what is asked for; else one by hash, or none."""
-    fraction = hashed_fraction(dataset, section)
-    if fraction is None:
-        return Split(dataset=dataset)
-    if fraction == 0:
-        return Split(dataset=pooled(dataset))
-    held = hold_out(pooled(dataset), fraction=fraction, seed=seed)
-    return Split(dataset=held, by_hash=True, share=1 - fraction)
-
-
-def hashed_fraction(dataset: Dataset, section: DataSection) -> float | None:
-    """How much to hold out by hash; None for the split that the data set came with.
-
-    From public facts: of neighbours, both have the same kind of split.
-    """
-    wanted = section.test_fraction
-    if dataset.schema is not None and dataset.schema.test_column is not None:
-        if wanted is not None:
-            raise ValueError(
-                f"data.test_fraction must not be given, got {wanted}: the schema names a "
-                "test_column, which says what is tested on."
-            )
-        return None
-    own = _own_share(dataset, section)
-    if wanted is None:
-        return None if own else _DEFAULT_FRACTION
-    same = own and abs(own - wanted) <= _SAME_SPLIT
-    return None if same else wanted
-
-
-def _own_share(dataset: Dataset, section: DataSection) -> float:
-    """What share of a data set came as test records; 0 for none.
-
-    Counted of data that a function of the user's own makes, which no release takes.
-    """
-    if section.name is not None and not is_guest("data", section.name):
-        return share_for_testing(section.name)
-    return len(dataset.test) / max(1, len(dataset.train) + len(dataset.test))
-
-
 def _declared(section: DataSection, parties: int, counted: NDArray[Any]) -> NDArray[Any]:
     """The number of records of each party: declared by the experiment, or else as counted."""
     match section.records:
@@ -318,10 +234,6 @@ def _declared(section: DataSection, parties: int, counted: NDArray[Any]) -> NDAr
         f"data.records must be one number, or one for each of the {parties} parties; got "
         f"{len(section.records)}."
     )
-
-
-def _parties(records: Records) -> NDArray[np.integer[Any]]:
-    return np.empty(0, np.int32) if records.party is None else records.party
 
 
 def _chosen(
@@ -341,8 +253,8 @@ def _chosen(
 
 def _only(dataset: Dataset, chosen: NDArray[np.int64]) -> Dataset:
     """The training records of some parties; everybody's test records, which are common."""
-    train = dataset.train.take(np.isin(_parties(dataset.train), chosen))
-    party = np.searchsorted(chosen, _parties(train))
+    train = dataset.train.take(np.isin(holders(dataset.train), chosen))
+    party = np.searchsorted(chosen, holders(train))
     return replace(
         dataset,
         train=replace(train, party=party),

@@ -20,7 +20,8 @@ from fedpriv.data.store.manifest import dataset_facts
 from fedpriv.data.store.spool import spooled
 from fedpriv.data.store.writer import BLOCK_BYTES, write_store
 from fedpriv.simulations.experiment.catalogue import checked, strategy_info
-from fedpriv.simulations.experiment.records.data import Split, hashed_fraction, held, party_records
+from fedpriv.simulations.experiment.records.data import held, party_records
+from fedpriv.simulations.experiment.records.splits import Split, hashed_fraction
 from fedpriv.simulations.experiment.records.stores import holding_facts, write_holding
 from fedpriv.simulations.run.prepare import person_bounds
 
