@@ -36,7 +36,7 @@ SIGNATURES = {
     "load_model": "(source: 'str | Path', *, own_code: 'bool' = False) -> 'FittedModel'",
     "run": "(experiment: 'Source', /, *, out: 'str | Path | None' = None, "
     "release: 'bool' = False, ledger: 'str | Path | None' = None, new_ledger: 'bool' = False, "
-    "**tables: 'Any') -> 'Result'",
+    "trackers: 'Sequence[Tracker]' = (), **tables: 'Any') -> 'Result'",
 }
 
 MEMBERS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from fedpriv.simulations.compare.comparison import Comparison
     from fedpriv.simulations.experiment.file import Experiment
+    from fedpriv.simulations.tracking.tracker import Tracker
 
     Source = str | Path | Mapping[str, Any]
 
@@ -34,6 +35,7 @@ def run(
     release: bool = False,
     ledger: str | Path | None = None,
     new_ledger: bool = False,
+    trackers: Sequence[Tracker] = (),
     **tables: Any,
 ) -> Result:
     """Run an experiment: train one model, as `fedpriv run` does; a simulation unless ``release``.
@@ -54,6 +56,7 @@ def run(
             uncharged row in it.
         new_ledger: Whether to make that ledger first: a full budget, for people of whom nothing was
             ever released.
+        trackers: What follows the run: see `fedpriv.simulations.tracking.tracker.Tracker`.
         **tables: Keys to replace, by table of the experiment, as in ``privacy={"epsilon": 0.5}``,
             ``strategy={"name": "output-perturbation"}``, ``run={"seed": 1, "engine": "local"}``.
 
@@ -70,6 +73,7 @@ def run(
         release=release,
         ledger=ledger,
         new_ledger=new_ledger,
+        trackers=trackers,
     )
 
 
@@ -80,9 +84,16 @@ def _run(
     release: bool,
     ledger: str | Path | None,
     new_ledger: bool,
+    trackers: Sequence[Tracker] = (),
 ) -> Result:
     with carried_out(
-        wanted, "run", out=out, release=release, ledger=ledger, new_ledger=new_ledger
+        wanted,
+        "run",
+        out=out,
+        release=release,
+        ledger=ledger,
+        new_ledger=new_ledger,
+        trackers=trackers,
     ) as directory:
         result = Result.load(directory, own_code=True)
     _leave_with(result, directory, out)
@@ -98,6 +109,7 @@ def carried_out(
     release: bool,
     ledger: str | Path | None,
     new_ledger: bool,
+    trackers: Sequence[Tracker] = (),
 ) -> Iterator[Path]:
     """The directory of a run that was carried through; ``command`` is what resumes it."""
     if release and out is None:
@@ -113,7 +125,7 @@ def carried_out(
             ledger=None if ledger is None else Path(ledger),
             new_ledger=new_ledger,
         )
-        if carry_through(session) is None:
+        if carry_through(session, trackers=trackers) is None:
             raise KeyboardInterrupt(stopped(command, directory, out))
         yield directory
 

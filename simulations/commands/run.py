@@ -99,6 +99,14 @@ def run(
             "lower bound on epsilon beside the one that is proved."
         ),
     ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND[:WHERE]",
+            help="Follow the run elsewhere: tensorboard:FOLDER or mlflow:ADDRESS. Of a release, "
+            "what its outcome holds, at its end.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train one model as an experiment says; a simulation unless --release is given.
@@ -113,8 +121,10 @@ def run(
     """
     from fedpriv.simulations.experiment.file import read_experiment
     from fedpriv.simulations.run.launch import carry_through, open_session, require_learning
+    from fedpriv.simulations.tracking.named import named
 
     with refusals():
+        trackers = named(track or ())
         changes = changes_to(experiment, settings, engine)
         wanted = None if experiment is None else read_experiment(experiment, changes)
         require_learning(wanted)
@@ -131,7 +141,10 @@ def run(
         on_ray = session.prepared.experiment.run.engine == "ray"
         with _progress(quiet=as_json or on_ray) as on_round:
             result = carry_through(
-                session, on_round=on_round, on_progress=_silent if as_json else _tell
+                session,
+                on_round=on_round,
+                on_progress=_silent if as_json else _tell,
+                trackers=trackers,
             )
     if result is None:
         typer.echo(f"Stopped. Continue with: fedpriv run --resume {session.directory}", err=True)

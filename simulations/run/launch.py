@@ -14,15 +14,17 @@ from fedpriv.simulations.run.files import new_directory
 from fedpriv.simulations.run.prepare import check, prepare
 from fedpriv.simulations.run.release_rules import require_releasable
 from fedpriv.simulations.signals import interruptible, stopped_by_sigterm
+from fedpriv.simulations.tracking.tracker import tracked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from fedpriv.privacy.ledger import Ledger
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.history import Record, Round
     from fedpriv.simulations.run.session import Session
+    from fedpriv.simulations.tracking.tracker import Tracker
 
 
 def require_learning(experiment: Experiment | None) -> None:
@@ -101,6 +103,7 @@ def carry_through(
     *,
     on_round: Callable[[Record, Round], None] = lambda _record, _round: None,
     on_progress: Callable[[int, int, str], None] = lambda _done, _total, _facts: None,
+    trackers: Sequence[Tracker] = (),
 ) -> dict[str, Any] | None:
     """The result of a run; None if Ctrl-C stopped it after a round, to be resumed.
 
@@ -108,12 +111,18 @@ def carry_through(
         opened: The run.
         on_round: Told of every exchange.
         on_progress: Told instead if the run is on Ray, in processes of its own.
+        trackers: Follow it: see `Tracker`.
     """
-    with ledgers.open_ledger(opened) as book:
+    with ledgers.open_ledger(opened) as book, tracked(opened, trackers) as tell:
         if opened.prepared.experiment.run.engine == "ray" and not opened.finished:
             return _on_ray(opened, book, on_progress)
+
+        def watch(record: Record, told: Round) -> None:
+            on_round(record, told)
+            tell(record, told)
+
         with interruptible() as stop:
-            return session.carry_on(opened, ledger=book, on_round=on_round, stop=stop)
+            return session.carry_on(opened, ledger=book, on_round=watch, stop=stop)
 
 
 def _on_ray(
