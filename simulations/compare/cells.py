@@ -248,12 +248,15 @@ def compute(
         min(workers, len(missing)), mp_context=get_context("spawn"), initializer=_become_worker
     )
     try:
-        for _ in pool.map(check_cell, distinct.values()):
+        with _deaf_children():
+            checked = pool.map(check_cell, distinct.values())
+        for _ in checked:
             if stop():
                 return False
-        running: dict[Future[dict[str, Any]], Cell] = {
-            pool.submit(run_cell, cell): cell for cell in missing
-        }
+        with _deaf_children():
+            running: dict[Future[dict[str, Any]], Cell] = {
+                pool.submit(run_cell, cell): cell for cell in missing
+            }
         while running:
             finished, _ = wait(running, timeout=_PATIENCE, return_when=FIRST_COMPLETED)
             for future in finished:
@@ -270,6 +273,16 @@ def compute(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes that start in this block do not hear Ctrl-C until they can ignore it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def collect(todo: Sequence[Cell], directory: Path) -> list[Row]:
@@ -322,6 +335,7 @@ def _naming(cell: Cell) -> Iterator[None]:
 def _become_worker() -> None:
     """One thread, deaf to Ctrl-C, which the parent answers for all, and gone when the parent is."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `_deaf_children`
     os.environ.update(_ONE_THREAD)
     import torch
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedpriv.learning.clipping.clipped_sum
-import fedpriv.simulations.experiment.records.data
+import fedpriv.simulations.experiment.records.splits
 import fedpriv.simulations.run.identity
 import fedpriv.simulations.run.release_rules
 import fedpriv.strategies.common.inference.linear_inference
@@ -41,7 +41,7 @@ def test_a_test_split_by_position_is_found(
             dataset, train=dataset.train.take(~in_test), test=dataset.train.take(in_test)
         )
 
-    monkeypatch.setattr(fedpriv.simulations.experiment.records.data, "hold_out", by_position)
+    monkeypatch.setattr(fedpriv.simulations.experiment.records.splits, "hold_out", by_position)
     case = Case(name="split", strategy=GRADIENTS, adjacency="add-remove")
     assert any("a sum moved" in finding for finding in findings(case, laboratory, tmp_path))
 
