@@ -19,8 +19,12 @@ def test_the_options_of_the_page_are_those_of_the_command() -> None:
 
     from fedpriv.simulations.cli import app
 
-    command = get_command(app).commands["report"]  # type: ignore[attr-defined]
-    known = {option for parameter in command.params for option in parameter.opts}
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    report, dashboard, run = (
+        {option for parameter in commands[name].params for option in parameter.opts}
+        for name in ("report", "dashboard", "run")
+    )
+    known = report | dashboard | (run & {"--track"})
     assert set(re.findall(r"(?<=[ `])--[a-z]+", PAGE)) <= known
 
 
