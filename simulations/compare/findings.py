@@ -16,12 +16,20 @@ from fedpriv.simulations.compare.over import best_points
 from fedpriv.simulations.compare.published import against_curves, against_paper
 from fedpriv.simulations.compare.served import against_guessing, fairness
 from fedpriv.simulations.compare.study import Study
-from fedpriv.simulations.compare.words import CLOSE, above, at, below, budgets, percent, points
+from fedpriv.simulations.compare.words import (
+    CLOSE,
+    above,
+    at,
+    below,
+    budgets,
+    change,
+    percent,
+    points,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from fedpriv.simulations.compare.intervals import Interval
     from fedpriv.simulations.compare.rows import Row
 
 LOCAL = "local-"
@@ -81,7 +89,7 @@ def against_non_private(study: Study) -> Iterator[str]:
             parts.append(
                 f"is within 1 point of non-private averaging ({percent(reference)}) at "
                 f"{budgets(near, gaps)} ({at(near[0], near)}it "
-                f"{_change(gaps[near[0]])})"
+                f"{change(gaps[near[0]])})"
             )
         if far:
             whom = "it" if near else f"non-private averaging ({percent(reference)})"
@@ -91,11 +99,6 @@ def against_non_private(study: Study) -> Iterator[str]:
             )
         if parts:
             yield f"{setting.label} {' and '.join(parts)}."
-
-
-def _change(gap: Interval) -> str:
-    """A difference as a loss, or as a gain where it is one in print."""
-    return f"gains {points(gap)}" if round(gap.mean, 4) > 0 else f"loses {points(-gap)}"
 
 
 def against_local(study: Study) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.privacy.budget import within
 from fedpriv.simulations.compare.study import Study
-from fedpriv.simulations.compare.words import CLOSE, above, percent, points
+from fedpriv.simulations.compare.words import CLOSE, above, change, percent, points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def _of_group(rows: tuple[Row, ...], experiment: Experiment) -> str:
             others = f"; so {'does' if more == 1 else 'do'} {more} more" if more else ""
             return (
                 f"The smallest budget at which a strategy is shown to stay within 1 point of "
-                f"{whom} is ε = {epsilon:g}: {best} does, and loses {points(-near[best])}{others}."
+                f"{whom} is ε = {epsilon:g}: {best} does, and {change(near[best])}{others}."
             )
     most = max(gaps)
     best = max(gaps[most], key=lambda label: gaps[most][label].mean)

@@ -32,6 +32,11 @@ def points(interval: Interval) -> str:
     return f"{_hundredths(interval.mean)} points, 95 % CI {low} to {high}"
 
 
+def change(gap: Interval) -> str:
+    """A difference as a loss, or as a gain where it is one in print."""
+    return f"gains {points(gap)}" if round(gap.mean, 4) > 0 else f"loses {points(-gap)}"
+
+
 def _hundredths(share: float) -> str:
     """A share in points, to two places; nothing is 0.00, whatever its sign was."""
     return f"{100 * share:z.2f}"

@@ -16,7 +16,12 @@ def test_it_names_the_smallest_budget_that_loses_next_to_nothing() -> None:
         row("pathak", GOOD, epsilon=1.0),
         row("pathak", GOOD, epsilon=3.0),
     ]
-    assert "non-private averaging (77.6 %) is ε = 1: pathak does" in headline(rows, STUDY, [])
+    told = headline(rows, STUDY, [])
+    assert "non-private averaging (77.6 %) is ε = 1: pathak does, and loses 0." in told
+    better = [*rows, row("better", [0.786] * 5, epsilon=0.1)]
+    told = headline(better, STUDY, [])
+    assert "is ε = 0.1: better does, and gains 1.00 points" in told
+    assert "loses" not in told
 
 
 def test_it_says_so_if_nobody_comes_close() -> None:
