@@ -345,6 +345,7 @@ def test_a_release_shows_a_record_through_its_noise_alone(
 
 
 @pytest.mark.skipif(not STRESS, reason="FEDPRIV_STRESS is not set: the whole product takes long")
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # PyTorch, of an LSTM in vmap
 @pytest.mark.parametrize(
     "case", [*MORE, *everything()] if STRESS else [], ids=lambda case: case.name
 )
