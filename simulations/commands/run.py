@@ -152,6 +152,7 @@ def run(
     if as_json:
         print_json({**result, "directory": str(session.directory)})
     else:
+        from fedpriv.simulations.report.files import PAGE
         from fedpriv.simulations.run.summary import in_words
 
         for line in in_words(result, drawn_test=not session.prepared.own_test):
@@ -160,6 +161,8 @@ def run(
         if loading is not None and result["simulated"]:  # exact counts, which no release tells
             for line in loading.in_words():
                 typer.echo(line)
+        if (page := session.directory / PAGE).exists():
+            typer.echo(f"page: {page}")
         typer.echo(f"results: {session.directory}")
     if result.get("cut_short"):
         raise typer.Exit(CUT_SHORT)

@@ -102,6 +102,7 @@ def test_text_is_for_people_and_says_where_the_results_are(
     assert done.err == ""
     assert "epsilon <= 1 at delta = 1e-06   (one record, replace-one)" in done.out
     directory = Path(done.out.split("results: ")[1].strip())
+    assert f"page: {directory / 'report.html'}\n" in done.out
     assert directory.parts[:2] == ("results", "study")
     assert (directory / "result.json").exists()
 
