@@ -1,9 +1,10 @@
 """Tracker: the protocol of a callback that hears of a run, and when it hears what.
 
 Of a simulation a tracker hears every round when it is over. **Of a release it hears nothing before
-the end**, and then what the files of the outcome hold: at what time a round ended depends on the
-records, and how many exchanges a joint fit took does, too. So whatever a tracker keeps, and where
-it sends that, is covered by the guarantee of the run.
+the end**, not even that it began, and nothing of one that did not end; then what the files of the
+outcome hold. How long a run or a round took depends on the records, and how many exchanges a joint
+fit took does, too. So whatever a tracker keeps, and where it sends that, is covered by the
+guarantee of the run, but for the moment of its end.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Tracker(Protocol):
     """
 
     def begin(self, name: str, settings: Mapping[str, str]) -> None:
-        """A run of this name begins, or goes on; ``settings`` are the keys of its experiment."""
+        """A run of this name begins, or goes on; a release has ended. Its experiment's keys."""
 
     def follow(self, number: int, values: Mapping[str, float]) -> None:
         """A round is over: what was spent by then, and what was measured."""
@@ -71,9 +72,16 @@ def tracked(
     experiment = session.prepared.experiment
     live = not session.identity.release and experiment.run.engine != "ray"
     settings = dict(_flat(experiment.to_dict()))
-    following = list(trackers)
-    for tracker in trackers:
-        tracker.begin(session.identity.run, settings)
+    following: list[Tracker] = []
+
+    def begin() -> None:
+        for tracker in trackers:
+            tracker.begin(session.identity.run, settings)
+            following.append(tracker)
+
+    def begin_late() -> None:  # the release is made: what fails now undoes nothing
+        following.extend(trackers)
+        tell(lambda each: each.begin(session.identity.run, settings))
 
     def tell(what: Callable[[Tracker], None]) -> None:
         for tracker in tuple(following):
@@ -89,8 +97,12 @@ def tracked(
             tell(lambda each: each.follow(row["round"], _numbers(row)))
 
     try:
+        if not session.identity.release:
+            begin()
         yield on_round
         if session.finished:
+            if session.identity.release:
+                begin_late()
             for row in () if live else _rows(session):
                 tell(lambda each, row=row: each.follow(row["round"], _numbers(row)))  # type: ignore[misc]
             result = _numbers(read_json(session.directory / "result.json"))

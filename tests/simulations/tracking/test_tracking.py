@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import fedpriv
+from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import session
 from fedpriv.simulations.run.launch import carry_through, open_session
 from fedpriv.simulations.run.outcome import RESULT, ROUND
@@ -34,10 +35,12 @@ class Listening:
         self.rounds: dict[int, Mapping[str, float]] = {}
         self.result: Mapping[str, float] = {}
         self.early: list[int] = []
+        self.begun: bool | None = None
         self.closed = 0
 
     def begin(self, name: str, settings: Mapping[str, str]) -> None:
         assert name
+        self.begun = (self.directory / "result.json").exists()
         self.settings = settings
 
     def follow(self, number: int, values: Mapping[str, float]) -> None:
@@ -67,6 +70,7 @@ def test_a_simulation_is_followed_round_by_round(tmp_path: Path) -> None:
     heard = Listening(out)
     result = fedpriv.run(STUDY, out=out, trackers=[heard])
     assert heard.early == [1, 2, 3, 4, 5]
+    assert heard.begun is False
     written = rows(out)
     assert heard.rounds.keys() == written.keys()
     for number, values in heard.rounds.items():
@@ -87,10 +91,42 @@ def test_of_a_release_nothing_is_told_but_its_outcome(strategy: str, tmp_path: P
         study, out=out, release=True, ledger=tmp_path / "ledger", new_ledger=True, trackers=[heard]
     )
     assert heard.early == []
+    assert heard.begun is True  # by then its result was there
     assert heard.rounds.keys() == rows(out).keys()
     assert {name for values in heard.rounds.values() for name in values} <= ROUND.keys()
     assert heard.result.keys() <= RESULT.keys()
     assert heard.result["epsilon"] <= 1.0
+
+
+def test_of_a_release_that_did_not_end_nothing_is_told(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    heard = Listening(out)
+    begun = open_session(
+        parse_experiment(STUDY),
+        out=out,
+        release=True,
+        ledger=tmp_path / "ledger",
+        new_ledger=True,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "train", lambda *_: False)  # as Ctrl-C would
+        assert carry_through(begun, trackers=[heard]) is None
+    assert (heard.begun, heard.closed) == (None, 0)
+
+
+def test_a_release_is_made_whether_or_not_a_tracker_can_be_reached(tmp_path: Path) -> None:
+    class Away(Listening):
+        def begin(self, name: str, settings: Mapping[str, str]) -> None:
+            raise OSError("no server")
+
+    out = tmp_path / "run"
+    away = Away(out)
+    with pytest.warns(UserWarning, match="Away is left out: no server"):
+        fedpriv.run(
+            STUDY, out=out, release=True, ledger=tmp_path / "l", new_ledger=True, trackers=[away]
+        )
+    assert (out / "result.json").exists()
+    assert (away.rounds, away.closed) == ({}, 0)
 
 
 def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -133,8 +169,6 @@ def test_mlflow_has_settings_curves_and_how_a_run_ended(
     monkeypatch.chdir(tmp_path)
     address = f"sqlite:///{tmp_path / 'mlflow.db'}"
     fedpriv.run(STUDY, out=tmp_path / "run", trackers=named([f"mlflow:{address}"]))
-    from fedpriv.simulations.experiment.file import parse_experiment
-
     begun = open_session(parse_experiment(STUDY), out=tmp_path / "stopped")
     with monkeypatch.context() as patch:
         patch.setattr(session, "train", lambda *_: False)  # as Ctrl-C would
