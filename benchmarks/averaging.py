@@ -128,7 +128,7 @@ def measure(name: str, parties: int, size: int, epochs: int, rounds: int) -> dic
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.gaussian import gdp_epsilon
     from fedpriv.privacy.randomness import RandomStream
-    from fedpriv.simulations.run.evaluation import Evaluator
+    from fedpriv.simulations.run.metrics.evaluation import Evaluator
 
     data, task = party_data(name, parties, size), task_of(name, parties, size)
     budget = Budget(epsilon=8.0, delta=1e-5)

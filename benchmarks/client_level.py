@@ -72,7 +72,7 @@ def ours(path: str, settings: dict[str, Any]) -> dict[str, float]:
     from fedpriv.learning.models import LinearModel
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.randomness import RandomStream
-    from fedpriv.simulations.run.evaluation import Evaluator
+    from fedpriv.simulations.run.metrics.evaluation import Evaluator
 
     held, parties, seed = np.load(path), settings["parties"], settings["seed"]
     size = len(held["y"]) // parties

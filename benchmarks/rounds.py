@@ -114,7 +114,7 @@ def measure(parties: int, size: int, rounds: int) -> dict[str, float]:
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.gaussian import gdp_epsilon
     from fedpriv.privacy.randomness import RandomStream
-    from fedpriv.simulations.run.evaluation import Evaluator
+    from fedpriv.simulations.run.metrics.evaluation import Evaluator
 
     data = party_data(parties, size)
     features = from_dlpack(data.dataset.train.X)

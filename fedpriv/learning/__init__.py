@@ -6,7 +6,7 @@ party. The certified minimiser of a strongly convex problem, `solve` in `erm`. A
 local training, `LocalTrainer` in `training`. All take the records of one party, or of many stacked
 in one process. Start with `losses`, `models` and `batch`; `network` and `record_wise` are for
 networks, `loss_checks` for constants that somebody else declares, `protector` for learned
-protection.
+protection. One module more than elsewhere: what two packages in it share stands here.
 """
 
 from fedpriv.learning.batch import RecordBatch

@@ -15,7 +15,7 @@ from fedpriv.simulations.api.fitted_model import FittedModel, load_model
 from fedpriv.simulations.figures import new_figure
 from fedpriv.simulations.report.files import PAGE
 from fedpriv.simulations.run.files import PRIVATE, new_directory, read_json
-from fedpriv.simulations.run.metrics import MEASURES
+from fedpriv.simulations.run.metrics.scores import MEASURES
 from fedpriv.simulations.run.summary import in_words
 
 if TYPE_CHECKING:

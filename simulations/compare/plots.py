@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log10
 from typing import TYPE_CHECKING
 
-from fedpriv.simulations.run.training_metrics import TRAINING
+from fedpriv.simulations.run.metrics.training_metrics import TRAINING
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.simulations.compare.intervals import Interval, mean_interval
 from fedpriv.simulations.experiment.budgets import shown, stated
-from fedpriv.simulations.run.metrics import MEASURES
-from fedpriv.simulations.run.training_metrics import TRAINING
+from fedpriv.simulations.run.metrics.scores import MEASURES
+from fedpriv.simulations.run.metrics.training_metrics import TRAINING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

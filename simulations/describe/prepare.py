@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedpriv.data.tables.columns import described_columns
 from fedpriv.data.tables.magnitudes import magnitude_facts
 from fedpriv.federation.table_task import table_task
-from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.metrics.evaluation import Evaluator
 from fedpriv.simulations.run.prepare import Prepared
 from fedpriv.simulations.run.start import Beginning
 

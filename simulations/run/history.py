@@ -6,9 +6,13 @@ from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.simulations.run.evaluation import Score, rounds_between
-from fedpriv.simulations.run.noise import acting_noise
-from fedpriv.simulations.run.training_metrics import TRAINING, TrainingMetrics, TrainingScore
+from fedpriv.simulations.run.metrics.evaluation import Score, rounds_between
+from fedpriv.simulations.run.metrics.noise import acting_noise
+from fedpriv.simulations.run.metrics.training_metrics import (
+    TRAINING,
+    TrainingMetrics,
+    TrainingScore,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ from fedpriv.simulations.experiment.budgets import NO_RELEASE
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.public.tuning import tuned
 from fedpriv.simulations.run import ledgers, session
-from fedpriv.simulations.run.audited import keep_audit, read_audit
 from fedpriv.simulations.run.ending import note
 from fedpriv.simulations.run.files import new_directory
 from fedpriv.simulations.run.prepare import check, prepare
 from fedpriv.simulations.run.release_rules import require_releasable
+from fedpriv.simulations.run.statement.audited import keep_audit, read_audit
 from fedpriv.simulations.signals import interruptible, stopped_by_sigterm
 from fedpriv.simulations.tracking.tracker import tracked
 

@@ -17,10 +17,10 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.experiment.records.data import party_records
-from fedpriv.simulations.run.coefficients import require_units
-from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.metrics.evaluation import Evaluator
 from fedpriv.simulations.run.release_rules import require_every_label
 from fedpriv.simulations.run.start import Beginning, beginning
+from fedpriv.simulations.run.statement.coefficients import require_units
 from fedpriv.simulations.run.streams import streams
 from fedpriv.strategies.common.inference.linear_inference import LinearInference
 

@@ -58,7 +58,7 @@ from fedpriv.simulations.run.prepare import (
 )
 from fedpriv.simulations.run.progress import ProgressFile
 from fedpriv.simulations.run.release_rules import require_releasable
-from fedpriv.simulations.run.statements import write_statement
+from fedpriv.simulations.run.statement.statements import write_statement
 from fedpriv.simulations.run.streams import streams
 from fedpriv.simulations.run.summary import chosen_of, costs, summary, summary_alone
 from fedpriv.strategies.description import Description

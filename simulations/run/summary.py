@@ -19,12 +19,11 @@ from fedpriv.privacy.statement.statement import large_delta
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.budgets import INFINITE
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
-from fedpriv.simulations.run.coefficients import coefficient_table
 from fedpriv.simulations.run.history import Record
-from fedpriv.simulations.run.metrics import Measures
+from fedpriv.simulations.run.metrics.party_alone import train_alone
+from fedpriv.simulations.run.metrics.party_metrics import party_metrics
+from fedpriv.simulations.run.metrics.scores import Measures
 from fedpriv.simulations.run.outcome import RESULT, sift
-from fedpriv.simulations.run.party_alone import train_alone
-from fedpriv.simulations.run.party_metrics import party_metrics
 from fedpriv.simulations.run.prepare import (
     build_federation,
     build_strategy,
@@ -32,6 +31,7 @@ from fedpriv.simulations.run.prepare import (
     serving,
     train,
 )
+from fedpriv.simulations.run.statement.coefficients import coefficient_table
 from fedpriv.strategies.tuned import Tuned
 
 if TYPE_CHECKING:

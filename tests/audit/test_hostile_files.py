@@ -33,7 +33,7 @@ from fedpriv.learning.models import LinearModel
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.randomness import RandomStream
-from fedpriv.simulations.run.evaluation import rounds_between
+from fedpriv.simulations.run.metrics.evaluation import rounds_between
 
 if TYPE_CHECKING:
     from pathlib import Path

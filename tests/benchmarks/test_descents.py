@@ -13,7 +13,7 @@ from benchmarks.settings import cut, means, misses, settings, summary, task_of, 
 from fedpriv.data import PartitionedDataset
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Softmax
-from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.metrics.evaluation import Evaluator
 from tests.federation.worlds import build, streams, train
 
 if TYPE_CHECKING:

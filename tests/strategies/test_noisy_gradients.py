@@ -19,7 +19,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
-from fedpriv.simulations.run.noise import acting_noise
+from fedpriv.simulations.run.metrics.noise import acting_noise
 from fedpriv.simulations.run.prepare import train
 from fedpriv.strategies import NoisyGradients, NoisyOptions, Setup, StrategyInfo, plan_gradients
 from tests.federation.worlds import SilentFederation, linear_task, streams

@@ -49,7 +49,7 @@ from fedpriv.simulations.experiment.catalogue import (
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.experiment.named_files.guests import require_no_guest
 from fedpriv.simulations.run.identity import experiment_digest
-from fedpriv.simulations.run.statements import deployed_words
+from fedpriv.simulations.run.statement.statements import deployed_words
 from fedpriv.strategies import build
 
 MODELS = "models"

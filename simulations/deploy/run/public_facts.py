@@ -30,7 +30,7 @@ from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Squared
 from fedpriv.simulations.experiment.catalogue import checked, strategy_info
 from fedpriv.simulations.experiment.models import learner
-from fedpriv.simulations.run.evaluation import Evaluator
+from fedpriv.simulations.run.metrics.evaluation import Evaluator
 from fedpriv.simulations.run.prepare import (
     Prepared,
     label_unit,

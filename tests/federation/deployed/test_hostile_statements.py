@@ -33,7 +33,7 @@ from fedpriv.privacy.statement.signed import sign_as_server
 from fedpriv.privacy.statement.statement import warnings_of
 from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.deploy.run.jobs.attestation import signed_by_server
-from fedpriv.simulations.run.assumptions import tuning_sentence
+from fedpriv.simulations.run.statement.assumptions import tuning_sentence
 from tests.federation.deployed import test_deployed_inference as fits
 from tests.federation.deployed.deployments import Deployment
 from tests.federation.deployed.statement_scenes import Scene, adaptive_plan, gaussian_plan

@@ -10,7 +10,7 @@ import pytest
 
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.simulations.run.noise import acting_noise
+from fedpriv.simulations.run.metrics.noise import acting_noise
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
 
 EXPERIMENT = """

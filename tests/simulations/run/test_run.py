@@ -18,7 +18,7 @@ import pytest
 from fedpriv.privacy.accountants import account
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.simulations.experiment.file import parse_experiment, read_experiment
-from fedpriv.simulations.run.noise import acting_noise
+from fedpriv.simulations.run.metrics.noise import acting_noise
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
 from fedpriv.simulations.run.session import carry_on, reopen, start
 from fedpriv.simulations.run.summary import simulate

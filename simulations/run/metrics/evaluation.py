@@ -15,8 +15,8 @@ from fedpriv.learning.classes import classes_of, classifies
 from fedpriv.learning.crew import Crew, processors
 from fedpriv.learning.losses import Logistic, Softmax
 from fedpriv.learning.threads import one_thread
-from fedpriv.simulations.run import metrics
-from fedpriv.simulations.run.metrics import Measures
+from fedpriv.simulations.run.metrics import scores as metrics
+from fedpriv.simulations.run.metrics.scores import Measures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

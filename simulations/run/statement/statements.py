@@ -21,13 +21,6 @@ from fedpriv.privacy.statement import (
 )
 from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.simulations.engines.parties import protection
-from fedpriv.simulations.run.assumptions import (
-    assumptions,
-    of_a_test_column,
-    paid_sentence,
-    tuning_sentence,
-)
-from fedpriv.simulations.run.audited import audited_epsilon
 from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.ledgers import names_of
 from fedpriv.simulations.run.outcome import (
@@ -36,6 +29,13 @@ from fedpriv.simulations.run.outcome import (
     DESCRIBED_SENTENCE,
     SENTENCE,
 )
+from fedpriv.simulations.run.statement.assumptions import (
+    assumptions,
+    of_a_test_column,
+    paid_sentence,
+    tuning_sentence,
+)
+from fedpriv.simulations.run.statement.audited import audited_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

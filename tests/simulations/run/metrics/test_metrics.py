@@ -19,10 +19,11 @@ from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Softm
 from fedpriv.learning.models import LinearModel
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run import metrics, outcome
-from fedpriv.simulations.run.evaluation import Evaluator
-from fedpriv.simulations.run.metrics import MEASURES
-from fedpriv.simulations.run.party_metrics import LEAST, party_metrics
+from fedpriv.simulations.run import outcome
+from fedpriv.simulations.run.metrics import scores as metrics
+from fedpriv.simulations.run.metrics.evaluation import Evaluator
+from fedpriv.simulations.run.metrics.party_metrics import LEAST, party_metrics
+from fedpriv.simulations.run.metrics.scores import MEASURES
 from fedpriv.simulations.run.prepare import prepare
 from fedpriv.simulations.run.summary import simulate
 
@@ -136,7 +137,7 @@ def test_a_model_that_left_the_numbers_has_finite_metrics_or_none() -> None:
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     made, theta, _ = evaluator(Logistic())
     whole, wrong = made.measure(theta, loss=0.0), made.wrong(theta)
-    monkeypatch.setattr("fedpriv.simulations.run.evaluation._CHUNK", 7)
+    monkeypatch.setattr("fedpriv.simulations.run.metrics.evaluation._CHUNK", 7)
     assert made.measure(theta, loss=0.0) == whole
     assert np.array_equal(made.wrong(theta), wrong)
 
@@ -149,8 +150,8 @@ def test_a_score_does_not_depend_on_who_computes_it(
 ) -> None:
     made, theta, scores = evaluator(loss)
     plain = loss.value(torch.from_numpy(scores), made.labels).mean().item()
-    monkeypatch.setattr("fedpriv.simulations.run.evaluation._FEW", 57)
-    monkeypatch.setattr("fedpriv.simulations.run.evaluation._SMALL", 1)
+    monkeypatch.setattr("fedpriv.simulations.run.metrics.evaluation._FEW", 57)
+    monkeypatch.setattr("fedpriv.simulations.run.metrics.evaluation._SMALL", 1)
     assert len(made._pieces) == 7
     found = {replace(made, crew=Crew(size)).score(theta) for size in (1, 2, 3, 9)}
     assert len(found) == 1
@@ -302,7 +303,7 @@ def test_metrics_do_not_count_as_training(monkeypatch: pytest.MonkeyPatch) -> No
 @settings(max_examples=25)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_a_gap_is_none_or_at_least_zero(values: list[float]) -> None:
-    from fedpriv.simulations.run.party_metrics import PartyMetrics
+    from fedpriv.simulations.run.metrics.party_metrics import PartyMetrics
 
     each = PartyMetrics(metric="accuracy", on="test", values=(None, *values))
     assert each.gap is not None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fedpriv.data import PartitionedDataset
     from fedpriv.federation.task import Task
-    from fedpriv.simulations.run.evaluation import Evaluator
+    from fedpriv.simulations.run.metrics.evaluation import Evaluator
 
 TOLERANCE = 1e-8
 

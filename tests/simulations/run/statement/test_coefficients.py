@@ -17,7 +17,7 @@ from fedpriv.data import Bounds, Preprocessing, parse_schema
 from fedpriv.inference.estimate import LINEAR_RULE, Curvature
 from fedpriv.inference.noisy_matrix import NoisyMatrix
 from fedpriv.privacy.budget import Budget
-from fedpriv.simulations.run.coefficients import coding_of, refused
+from fedpriv.simulations.run.statement.coefficients import coding_of, refused
 
 if TYPE_CHECKING:
     from pathlib import Path

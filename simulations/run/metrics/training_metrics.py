@@ -33,14 +33,14 @@ from fedpriv.learning.erm.certificate import certain_tolerance, gradient_norm_bo
 from fedpriv.learning.erm.problem import ErmProblem
 from fedpriv.learning.erm.solver import solve
 from fedpriv.learning.threads import one_thread
-from fedpriv.simulations.run.evaluation import WORST
+from fedpriv.simulations.run.metrics.evaluation import WORST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
     from fedpriv.federation.task import Task
-    from fedpriv.simulations.run.evaluation import Evaluator
+    from fedpriv.simulations.run.metrics.evaluation import Evaluator
     from fedpriv.simulations.run.prepare import Prepared
 
 _TOLERANCE = 1e-9  # of ‖∇f‖ at the minimum, where so little can be certified

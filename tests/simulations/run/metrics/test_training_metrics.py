@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 
 import fedpriv
 from fedpriv.simulations.experiment.file import Experiment, parse_experiment
+from fedpriv.simulations.run.metrics.training_metrics import TRAINING, Minimum, TrainingMetrics
 from fedpriv.simulations.run.prepare import Prepared, prepare
 from fedpriv.simulations.run.release_rules import require_releasable
-from fedpriv.simulations.run.training_metrics import TRAINING, Minimum, TrainingMetrics
 
 if TYPE_CHECKING:
     from pathlib import Path
