@@ -56,8 +56,20 @@ def _sections(
         lines[:] = GoogleDocstring(text, _SECTIONS, app, what, name, obj, options).lines()
 
 
+def _levels(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], document: object
+) -> None:
+    """A heading in the sidebar says its level, which screen readers ask for."""
+    tree = context.get("furo_navigation_tree")
+    if isinstance(tree, str):
+        context["furo_navigation_tree"] = tree.replace(
+            'role="heading"', 'role="heading" aria-level="2"'
+        )
+
+
 def setup(app: Sphinx) -> None:
     """Notebooks are pages, tables of numbers stay as they are, docstrings have sections."""
+    app.connect("html-page-context", _levels, priority=900)  # after the theme has made the tree
     app.connect("autodoc-process-docstring", _sections)
     app.add_source_suffix(".ipynb", "notebook")
     app.add_source_parser(NotebookParser)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulations.report.browser import CHROMIUM, DRIVER, MISSING, browser
+
 pytest.importorskip("furo", reason="the site is built with the extra 'docs'")
 pytest.importorskip("myst_parser", reason="the site is built with the extra 'docs'")
 
@@ -68,6 +70,22 @@ def test_a_page_fetches_nothing_from_elsewhere(site: Path) -> None:
     for sheet in site.rglob("*.css"):
         fetched = re.findall(r"(?:@import|url\()\s*['\"]?(?:\w+:)?//", sheet.read_text("utf-8"))
         assert not fetched, sheet.name
+
+
+@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
+def test_the_site_keeps_nobody_out(site: Path, tmp_path: Path) -> None:
+    """A page of text, one of tables, a notebook, and the index of names."""
+    with browser(tmp_path) as window:
+        for name, scheme, width in (
+            ("index", "light", 1280),
+            ("strategies", "dark", 1280),
+            ("quickstart", "light", 380),
+            ("genindex", "dark", 380),
+        ):
+            window.open((site / f"{name}.html").as_uri())
+            window.see(scheme=scheme, width=width)
+            assert window.barriers() == [], name
+            assert window.log("browser") == [], name
 
 
 def test_the_names_of_the_front_door_are_in_the_reference(site: Path) -> None:

@@ -20,6 +20,7 @@ from tests.privacy.statement.test_registry import RULES, complaints
 from tests.simulations.describe.scenes import study as people
 from tests.simulations.describe.scenes import written
 from tests.simulations.dossier.scenes import STUDY, released, simulated, study
+from tests.simulations.report.browser import CHROMIUM, DRIVER, MISSING, browser
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,3 +221,19 @@ def test_a_hostile_name_is_text_on_the_page(fedpriv: Command, tmp_path: Path) ->
     assert "&lt;script&gt;" in page
     assert "are in dossier.json beside it" in page
     assert not re.search(r'(src|href)="(?!#)', page)  # nothing is fetched
+
+
+@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
+def test_a_browser_shows_the_page_and_keeps_nobody_out(fedpriv: Command, tmp_path: Path) -> None:
+    run = released(fedpriv, tmp_path)
+    page = tmp_path / "dossier.html"
+    page.write_bytes(made(Evidence.of_run(run), with_page=True)["dossier.html"])
+    with browser(tmp_path / "profile") as window:
+        window.open(page.as_uri())
+        assert window.requested() == [page.as_uri()]
+        for scheme, width in (("light", 1280), ("dark", 380)):
+            window.see(scheme=scheme, width=width)
+            assert window.barriers() == []
+            wide = "return document.documentElement.scrollWidth - window.innerWidth"
+            assert window.run(wide) <= 0
+        assert window.log("browser") == []

@@ -75,6 +75,13 @@ class Browser:
             for node in each["nodes"]
         ]
 
+    def see(self, *, scheme: str, width: int) -> None:
+        """Light or dark, wide or narrow: as the reader's own machine would have it."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.command("Emulation.setEmulatedMedia", features=features)
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.command("Emulation.setDeviceMetricsOverride", **size)
+
     def command(self, name: str, **parameters: Any) -> Any:
         """A command of the browser's own protocol."""
         return self._post("/goog/cdp/execute", {"cmd": name, "params": parameters})

@@ -244,10 +244,7 @@ def test_light_and_dark_follow_the_reader(window: Browser, pages: dict[str, Path
 def test_nobody_is_kept_out(window: Browser, pages: dict[str, Path], kind: str) -> None:
     opened(window, pages[kind])
     for scheme, width in (("light", 1280), ("dark", 380)):
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        window.command("Emulation.setEmulatedMedia", features=features)
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        window.command("Emulation.setDeviceMetricsOverride", **size)
+        window.see(scheme=scheme, width=width)
         assert window.barriers() == []
     # Teeth: a picture without words, and grey on grey.
     window.run("document.querySelector('h1').style.color = '#333'")
