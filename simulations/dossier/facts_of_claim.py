@@ -44,8 +44,11 @@ def person(evidence: Evidence) -> str:
             f"party, and a person is at no more than {run['person_parties']} of them."
         )
     most = told["records_per_person"]
-    steps = "who has one record at most" if most == 1 else f"by group privacy, of {most} records"
-    return f"{pair}, {steps}, as was declared; nobody checked that number."
+    step = "as for a record" if most == 1 else "by group privacy"
+    count = "one record" if most == 1 else f"{most} records"
+    return (
+        f"{pair}, {step}, if nobody has more than {count}. That number was declared and not checked."
+    )
 
 
 def variant(evidence: Evidence) -> str:
