@@ -83,16 +83,14 @@ class Standing:
     def written(self, name: str, **changes: dict[str, Any]) -> Experiment:
         """An experiment, without the keys that are None; its name is that of the data, too."""
         (self.root / f"{name}.toml").write_text(self.schema)
+        common = {"data": {"schema": f"{name}.toml"}, **EXPERIMENT}
         values = {
-            "data": {"schema": f"{name}.toml"},
-            **{
-                table: {
-                    key: value
-                    for key, value in {**keys, **changes.get(table, {})}.items()
-                    if value is not None
-                }
-                for table, keys in EXPERIMENT.items()
-            },
+            table: {
+                key: value
+                for key, value in {**keys, **changes.get(table, {})}.items()
+                if value is not None
+            }
+            for table, keys in common.items()
         }
         path = self.root / f"experiment-{name}.toml"
         path.write_text(to_toml(values))
