@@ -1,8 +1,8 @@
 """Describe, fit, sign: what a consortium does first, in real processes on one federation.
 
 Three parties, TLS, node keys, answers masked in active mode: a description of their tables, then a
-linear regression with intervals, each paid for by every party, signed, and verified offline. Linear,
-because it is one exchange; the logistic fit, of a dozen, is in `test_deployed_inference`.
+linear regression with intervals, each paid for by every party, signed, and verified offline. It is
+linear because that is one exchange; a logistic fit, of a dozen, is in `test_deployed_inference`.
 """
 
 from __future__ import annotations
