@@ -43,6 +43,7 @@ PEERS = ROOT / ".venv-bench-rounds"
 PACKAGES = {
     "pfl-research": ("torch==2.13.0", "pfl==0.6.*"),
     "FedJAX": ("fedjax==0.0.17",),
+    "OpenDP": ("numpy", "opendp==0.16.*"),
 }
 SCRIPTS = {
     "Flower Ray": "flower_rounds.py",
