@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +51,9 @@ def test_a_fit_that_is_interrupted_goes_on_with_the_term_that_it_drew(
     begun = open_session(study, out=out, release=True, ledger=ledger, new_ledger=True)
     secret = out / "private" / "draw.secret"
     for exchanges in (1, 3):
-        number = count(1)
+        stops = (number >= exchanges for number in count(1))
         with open_ledger(begun) as book:
-            stopped = session.carry_on(
-                begun, ledger=book, stop=lambda n=number, e=exchanges: next(n) >= e
-            )
-        assert stopped is None
+            assert session.carry_on(begun, ledger=book, stop=partial(next, stops)) is None
         assert secret.stat().st_mode & 0o077 == 0
         begun = open_session(None, resume=out, release=True)
     assert carry_through(begun) is not None
