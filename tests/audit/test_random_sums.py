@@ -138,7 +138,7 @@ def drawn_task(rng: Rng, kind: Kind, rows: Rows, parties: int, *, unit: Unit, fi
         sizes = np.maximum(1, (sizes * rng.choice([0.3, 0.6, 1.0])).astype(int))
     persons = None
     if unit is Unit.PERSON:
-        persons = PersonBounds(records=rng.choice([None, 1, 3]), parties=parties)
+        persons = PersonBounds(records=(None, 1, 3)[rng.integers(3)], parties=parties)
     return Task(
         model=model,
         loss=LOSSES[kind][rng.integers(len(LOSSES[kind]))],
@@ -154,7 +154,8 @@ def questions(rng: Rng, task: Task, event: GaussianEvent) -> Iterator[tuple[str,
     """What a release may ask at a point, and how far the sum may move: with the grid in it."""
     d, linear = task.dimension, isinstance(task.model, LinearModel)
     theta = rng.normal(size=d) * rng.choice([0.0, 1e-3, 1.0, 10.0, 1e3, 1e6])
-    clip, common = float(rng.choice([2.0**-10, 0.1, 1.0, 10.0])), {"run": "r", "round": 0}
+    clip = float(rng.choice([2.0**-10, 0.1, 1.0, 10.0]))
+    common: dict[str, Any] = {"run": "r", "round": 0}
     more: list[dict[str, Any]] = [
         {},
         {"counting": 2.0**-4},
