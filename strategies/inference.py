@@ -41,6 +41,7 @@ INFO = StrategyInfo(
     noise_by="server",
     asks=("moments",),
     convex_only=True,
+    one_draw=True,  # of the logistic loss, as of a perturbed objective
     options=InferenceOptions,
     shares=True,
     because={

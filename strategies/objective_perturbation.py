@@ -89,7 +89,7 @@ class ObjectivePerturbation(JointStrategy):
         self._step, self._mechanism = plan.step, mechanism
 
     def _begin(self) -> tuple[NDArray[np.float64], float]:
-        """Draw b. If the fit is begun anew after a crash, so is b: nothing of it was released."""
+        """Draw b: of a release the same one if the fit is begun anew (`StrategyInfo.one_draw`)."""
         self._random = self._stream()
         b = self._mechanism.draw_linear((self.task.dimension,), self._random)
         return b, self._mechanism.extra_regulariser
@@ -105,6 +105,7 @@ INFO = StrategyInfo(
     noise_by="server",
     asks=("risk-gradient",),
     convex_only=True,
+    one_draw=True,  # long b take other numbers of exchanges than short ones
     options=ObjectiveOptions,
     units=(Unit.RECORD, Unit.PERSON),
     follows_budget=lambda options: options.regulariser != "model",

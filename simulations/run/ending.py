@@ -39,9 +39,12 @@ def tidy(session: Session) -> None:
 
 
 def note(session: Session, ledger: Ledger, result: dict[str, Any]) -> None:
-    """Leave one uncharged row about a simulation in a ledger: the same whenever it is repeated."""
+    """Leave one uncharged row about a simulation in a ledger: the same whenever it is repeated.
+
+    Nothing in it follows from a record, for a ledger is exported to auditors: no number of rounds,
+    which under the seed of a simulation is that of the records, where the budget or a fit ends it.
+    """
     keys = (
-        "strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "unit", "rounds",
-        "parties",
+        "strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "unit", "parties",
     )  # fmt: skip
     ledger.record_simulation(session.identity.run, {key: result[key] for key in keys})

@@ -6,6 +6,7 @@ directory itself. Beside them, for the owner alone:
 private/run.json         identity of the run: its id, config hash, whether it is real
 private/checkpoint.npz   the state to go on from; gone when the run is complete
 private/progress.json    how far it has come, while it goes on
+private/draw.secret      what all draws of a release follow from that must have one; gone at its end
 private/costs.json       seconds, bytes and exchanges, which depend on the records
 private/loading.json     rows dropped, values filled or moved to their bounds, in reading a table
 private/failure.txt      why there is no result

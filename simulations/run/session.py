@@ -38,7 +38,7 @@ from fedpriv.simulations.run.identity import (
     require_same_schema,
     schema_digest,
 )
-from fedpriv.simulations.run.kept_secret import keep_secret, secret_streams
+from fedpriv.simulations.run.kept_secret import drawn_once, keep_secret, secret_streams
 from fedpriv.simulations.run.ledgers import (
     mark_of,
     raw_identity,
@@ -136,7 +136,7 @@ def start(
     )
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / "config.toml", to_toml(prepared.experiment.to_dict()))
-    if release and prepared.experiment.paid_tuning:
+    if release and drawn_once(prepared):
         keep_secret(directory)
     write_json(private(directory) / _IDENTITY, asdict(identity))
     return Session(
@@ -228,8 +228,8 @@ def carry_on(
     directory, prepared, identity = session.directory, session.prepared, session.identity
     real = ledger if identity.release else None
     noise = (
-        secret_streams(directory, "tuning")
-        if identity.release and prepared.experiment.paid_tuning
+        secret_streams(directory, "tuning" if prepared.experiment.paid_tuning else "fit")
+        if identity.release and drawn_once(prepared)
         else streams(prepared, "noise", run=identity.run, release=identity.release)
     )
     strategy.attach(Run(name=identity.run, noise=noise, ledger=real, release=identity.release))

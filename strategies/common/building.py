@@ -84,6 +84,8 @@ class StrategyInfo:
         noise_by: Who draws its noise: the server, which draws a release once, or each party for
             its own answer; "nobody" if it adds none. Whether a run in one place may be released
             depends on it, so every strategy must say.
+        one_draw: Whether how long a release takes, or how many exchanges, follows from what was
+            drawn at its beginning: it is then drawn once, however often a run is interrupted.
         asks: Which kinds of query it puts, but for the exchanges of a joint fit: a deployed party
             answers no others in a run of its name.
         options: What can be set.
@@ -104,6 +106,7 @@ class StrategyInfo:
     options: type[BaseModel]
     asks: tuple[str, ...] = ()
     shares: bool = False
+    one_draw: bool = False
     descends: bool = False
     units: tuple[Unit, ...] = (Unit.RECORD,)
     because: Mapping[Unit, str] = field(default_factory=dict, hash=False)

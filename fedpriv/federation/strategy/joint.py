@@ -57,10 +57,11 @@ HESSIANS_SEEN = "exact sums of gradients, and of Hessians where a fit ends, over
 class JointStrategy(SumStrategy):
     """Minimise (1/N)Σ f(θ) + (λ/2)‖θ‖² [+ bᵀθ/N + (Δ/2)‖θ‖²] over all parties. Use a subclass.
 
-    Nothing of the fit is in a checkpoint: exact sums never touch a disk. After a crash the fit
-    begins anew, and as nothing was released, that costs nothing. A fit that *fails* is different:
-    whether it does may depend on the records and on b, and whoever tried again until one succeeds
-    would release with another law of b. So its release is void, for good, in the ledger.
+    Nothing of the fit is in a checkpoint: exact sums never touch a disk. After an interruption the
+    fit begins anew, in a release with the b that it began with: how many exchanges it takes follows
+    from b and the records, and with a new b for every fit that was stopped because it took long,
+    what is released in the end would have another law. For the same reason a fit that *fails* is
+    never tried again: its release is void, for good, in the ledger.
     """
 
     server_also_sees: ClassVar[str] = "exact sums of gradients over all parties"

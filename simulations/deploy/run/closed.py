@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv._durable import replace_file
 from fedpriv.simulations.run.files import PRIVATE, private
+from fedpriv.simulations.run.kept_secret import forget_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +21,7 @@ _CLOSED = "closed.txt"
 def close_run(directory: Path, why: str) -> None:
     """Close the run of a directory; ``why`` is a sentence."""
     replace_file(private(directory) / _CLOSED, f"{why}\n")
+    forget_secret(directory)
 
 
 def drop_evaluation(directory: Path) -> bool:

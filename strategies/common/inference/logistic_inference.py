@@ -134,7 +134,7 @@ class LogisticInference(JointStrategy):
         return np.concatenate([found, hessian])
 
     def _begin(self) -> tuple[Vector, float]:
-        """Draw b. If the fit is begun anew after a crash, so is b: nothing of it was released."""
+        """Draw b: of a release the same one if the fit is begun anew (`StrategyInfo.one_draw`)."""
         self._random = self._stream()
         if self._mechanism is None:
             return np.zeros(self.task.dimension), 0.0

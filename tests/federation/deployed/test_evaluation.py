@@ -199,6 +199,16 @@ def test_nobody_is_evaluated_on_the_records_that_a_model_was_learned_from(
     assert [charges(path) for path in books(deployment)[1:]] == before
 
 
+def test_no_refusal_tells_whether_two_tables_hold_the_same(tmp_path: Path) -> None:
+    """Of a file that holds the records of another one but one record, a party answers as well."""
+    deployment, out, config = evaluated(tmp_path, AT_SERVER)
+    for name in deployment.names:
+        home = deployment.home(name)
+        (home / "test.csv").write_bytes((home / "records.csv").read_bytes())
+    evaluate(deployment, out, config)
+    assert len(list(out.glob("evaluation-*.json"))) == 1
+
+
 def test_held_out_records_that_change_while_they_are_read_are_not_answered_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

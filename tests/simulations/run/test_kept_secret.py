@@ -1,17 +1,87 @@
-"""The secret that the draws of a release follow from is gone when its result is there."""
+"""A release that must have one draw has one; and the secret of it is gone with its result."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run import ending
+from fedpriv.simulations.run import ending, session
 from fedpriv.simulations.run.launch import carry_through, open_session
+from fedpriv.simulations.run.ledgers import open_ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+FITS: dict[str, dict[str, Any]] = {
+    "objective": {"strategy": {"name": "objective-perturbation"}},
+    "inference": {"strategy": {"name": "inference"}, "data": {"scaling": "divide"}},
+}
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every linear term that is drawn."""
+    found: list[bytes] = []
+    draw = ObjectiveMechanism.draw_linear
+
+    def noted(self: ObjectiveMechanism, *facts: Any) -> Any:
+        linear = draw(self, *facts)
+        found.append(linear.tobytes())
+        return linear
+
+    monkeypatch.setattr(ObjectiveMechanism, "draw_linear", noted)
+    return found
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_that_is_interrupted_goes_on_with_the_term_that_it_drew(
+    name: str, drawn: list[bytes], tmp_path: Path
+) -> None:
+    """Else a time limit would choose the terms with which a fit ends early, and so the model."""
+    sections = FITS[name]
+    data = {"name": "synthetic", **sections.get("data", {})}
+    study = parse_experiment({**sections, "data": data, "privacy": {"epsilon": 2.0}})
+    out, ledger = tmp_path / "out", tmp_path / "own.ledger"
+    begun = open_session(study, out=out, release=True, ledger=ledger, new_ledger=True)
+    secret = out / "private" / "draw.secret"
+    for exchanges in (1, 3):
+        stops = (number >= exchanges for number in count(1))
+        with open_ledger(begun) as book:
+            assert session.carry_on(begun, ledger=book, stop=partial(next, stops)) is None
+        assert secret.stat().st_mode & 0o077 == 0
+        begun = open_session(None, resume=out, release=True)
+    assert carry_through(begun) is not None
+    assert len(drawn) == 3
+    assert len(set(drawn)) == 1
+    assert not secret.exists()
+    with np.load(out / "model.npz") as arrays:
+        assert np.isfinite(arrays["theta"]).all()
+
+
+def test_two_releases_have_two_terms(drawn: list[bytes], tmp_path: Path) -> None:
+    study = parse_experiment({**FITS["objective"], "data": {"name": "synthetic"}})
+    for name in ("one", "two"):
+        ledger = tmp_path / f"{name}.ledger"
+        begun = open_session(
+            study, out=tmp_path / name, release=True, ledger=ledger, new_ledger=True
+        )
+        assert carry_through(begun) is not None
+    assert len(set(drawn)) == 2
+
+
+def test_no_other_release_leaves_a_secret_on_the_disk(tmp_path: Path) -> None:
+    study = parse_experiment(
+        {"data": {"name": "synthetic"}, "strategy": {"name": "output-perturbation"}}
+    )
+    out = tmp_path / "out"
+    open_session(study, out=out, release=True, ledger=tmp_path / "own.ledger", new_ledger=True)
+    assert not (out / "private" / "draw.secret").exists()
 
 
 def test_a_run_that_was_stopped_at_its_last_step_forgets_its_secret(

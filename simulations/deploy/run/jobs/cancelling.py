@@ -17,6 +17,7 @@ from fedpriv.federation.protocol.errands import MOST_SEATS, Cancel, Cancelled
 from fedpriv.simulations.deploy.run.closed import CANCELLED, is_cancelled
 from fedpriv.simulations.deploy.run.jobs.errands import DONE, PATIENCE, send
 from fedpriv.simulations.run.files import PRIVATE, private, read_json, write_json
+from fedpriv.simulations.run.kept_secret import forget_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,7 @@ def record(directory: Path) -> None:
         now = datetime.now(tz=UTC).isoformat(timespec="seconds")
         values = {"run": read_json(identity)["run"], "time": now, "told": []}
         write_json(private(directory) / CANCELLED, values)
+    forget_secret(directory)
 
 
 def tell(
