@@ -11,7 +11,6 @@ from fedpriv.data import DataError, Dataset, LoadReport, parse_schema, read_tabl
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 SECRET = "Zq7Secret"  # noqa: S105 (a marker, to be found in no message)
 COLUMNS: dict[str, Any] = {
     "age": {"kind": "number", "min": 0, "max": 10},
