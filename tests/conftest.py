@@ -30,6 +30,7 @@ _REAL = "test_real_"
 _LONG = (
     "test_own_docs.py",
     "test_engines.py",
+    "test_flower_runtime.py",
     "test_what_runs_where.py",
     "test_compare.py",
     "test_deployed_run.py",

@@ -86,7 +86,7 @@ RUN_BY: dict[tuple[str, str], tuple[int, str]] = {
     ("secure-aggregation.md", "toml"): (2, HERE),
     ("secure-aggregation.md", "sh"): (
         1,
-        "not run: it starts a SuperLink; tests/simulations/engines/test_engines.py does",
+        "not run: it starts a SuperLink; tests/simulations/engines/test_flower_runtime.py does",
     ),
     ("statistics.md", "python"): (2, "tests/simulations/describe/test_statistics_docs.py"),
     ("statistics.md", "toml"): (3, "tests/simulations/describe/test_statistics_docs.py"),
