@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tests.audit.neighbours import Laboratory, Row
+    from tests.audit.laboratory import Laboratory
+    from tests.audit.neighbours import Row
 
 HIDDEN = 5
 

@@ -14,7 +14,8 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.launch import carry_through, open_session
 from tests.audit.examination import difference, findings, limit
-from tests.audit.neighbours import GRADIENTS, PARTIES, SMALLEST, Case, moved, table, write
+from tests.audit.laboratory import moved
+from tests.audit.neighbours import GRADIENTS, PARTIES, SMALLEST, Case, table, write
 from tests.audit.test_neighbouring_persons import PersonCase, visits
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tests.audit.neighbours import Laboratory, Selected
+    from tests.audit.laboratory import Laboratory, Selected
 
 
 def _law(selected: Selected) -> NDArray[np.float64]:

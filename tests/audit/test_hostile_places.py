@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from tests.audit.neighbours import Case, Laboratory
+    from tests.audit.laboratory import Laboratory
+    from tests.audit.neighbours import Case
 
 WIDTH, HIDDEN, SEED = 16, 20, 10
 """Of the network, whose first weights are public."""

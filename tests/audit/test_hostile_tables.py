@@ -28,14 +28,16 @@ from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.prepare import prepare
 from tests.audit.examination import difference, limit
-from tests.audit.neighbours import GRADIENTS, OUTPUT, Case, moved, table, write
+from tests.audit.laboratory import moved
+from tests.audit.neighbours import GRADIENTS, OUTPUT, Case, table, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from tests.audit.neighbours import Laboratory, Row
+    from tests.audit.laboratory import Laboratory
+    from tests.audit.neighbours import Row
 
 CODES = parse_schema(
     {

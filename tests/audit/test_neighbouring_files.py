@@ -17,22 +17,14 @@ import pytest
 import fedpriv.simulations.experiment.records.data
 from fedpriv.data import Records, load
 from tests.audit.examination import STRESS, difference, findings, unlawful
-from tests.audit.neighbours import (
-    GRADIENTS,
-    INFERENCE,
-    OBJECTIVE,
-    OUTPUT,
-    Case,
-    Watch,
-    moved,
-    table,
-)
+from tests.audit.laboratory import Watch, moved
+from tests.audit.neighbours import GRADIENTS, INFERENCE, OBJECTIVE, OUTPUT, Case, table
 from tests.simulations.experiment.test_own_docs import files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.audit.neighbours import Laboratory
+    from tests.audit.laboratory import Laboratory
 
 # A covering sample: every strategy, law, loss, adjacency, file, split and kind of party at least
 # once, and what interacts together.
