@@ -18,7 +18,7 @@ from fedpriv.learning.losses import HuberHinge, Logistic, Loss
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from tests.audit.examination import difference
 from tests.audit.neighbours import GRADIENTS
-from tests.audit.test_hostile_tables import Wide
+from tests.audit.wide_networks import Wide
 
 if TYPE_CHECKING:
     from pathlib import Path

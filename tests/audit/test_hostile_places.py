@@ -30,7 +30,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.randomness import RandomStream
 from tests.audit.examination import difference
-from tests.audit.test_hostile_tables import Wide
+from tests.audit.wide_networks import Wide
 
 if TYPE_CHECKING:
     from pathlib import Path
