@@ -1,4 +1,4 @@
-"""A covering sample of ways to make a release: every strategy, law, loss, file and kind of party."""
+"""A covering sample of ways to make a release: every strategy, law, loss, file and party."""
 
 from __future__ import annotations
 
