@@ -25,7 +25,7 @@ from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.secagg import FixedPoint
-from tests.federation.deployed.deployments import SCHEMA, SIZES, Deployment, take_any_kind
+from tests.federation.deployed.deployments import SCHEMA, SIZES, Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,14 +35,10 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.secagg.numbers.fixed_point import Ring
 
+pytestmark = pytest.mark.usefixtures("any_kind")
 R, A = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 POLICY: dict[str, Any] = {"secure_aggregation": "off", "min_noise": 0.01}
 OFF: dict[str, Any] = {"run": {"secure_aggregation": "off"}}
-
-
-@pytest.fixture(autouse=True)
-def _any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_any_kind(monkeypatch)
 
 
 def deployed(folder: Path, **settings: Any) -> Deployment:

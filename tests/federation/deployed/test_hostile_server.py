@@ -39,7 +39,7 @@ from fedpriv.secagg.recovery import Puzzle, recover
 from fedpriv.secagg.server_state import AnswersCollected
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
-from tests.federation.deployed.deployments import FIVE, HELD, Deployment, take_any_kind
+from tests.federation.deployed.deployments import FIVE, HELD, Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,12 +52,8 @@ if TYPE_CHECKING:
     from fedpriv.secagg.round import Bound
     from fedpriv.secagg.server_state import SharesCollected
 
+pytestmark = pytest.mark.usefixtures("any_kind")
 RUN = b"v" * 32
-
-
-@pytest.fixture(autouse=True)
-def _any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_any_kind(monkeypatch)
 
 
 @dataclass
