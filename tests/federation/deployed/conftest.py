@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.federation.deployed.deployments import take_any_kind
+from tests.federation.deployed.deployments import Deployment, take_any_kind
+from tests.federation.deployed.fresh_parties import deployed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
 def any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries are put by hand, and not by the strategy of the run."""
     take_any_kind(monkeypatch)
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    """Parties that answer in the clear: one message is one answer."""
+    return deployed(tmp_path)
