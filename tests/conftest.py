@@ -34,6 +34,7 @@ _LONG = (
     "test_what_runs_where.py",
     "test_compare.py",
     "test_deployed_run.py",
+    "test_deployed_dropouts.py",
     "test_erm_certificate.py",
     "test_neighbouring_files.py",
     "test_run.py",

@@ -38,7 +38,7 @@ from fedpriv.simulations.run.files import read_json, write_json
 from fedpriv.simulations.run.outcome import SIGNED
 from fedpriv.simulations.run.prepare import build_strategy
 from tests.federation.deployed.deployments import FOUR, Deployment
-from tests.federation.deployed.test_deployed_run import SHARES, InterruptedGrid, PartialGrid
+from tests.federation.deployed.failing_grids import SHARES, InterruptedGrid, PartialGrid
 
 if TYPE_CHECKING:
     from pathlib import Path
