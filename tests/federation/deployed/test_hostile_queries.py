@@ -29,12 +29,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.secagg import FixedPoint, Server
 from fedpriv.secagg.messages import Confirm, Confirmations, MaskedAnswer, Reveal, Survivors
-from tests.federation.deployed.test_hostile_server import (
-    Answered,
-    Villain,
-    shared,
-    shares_of_five,
-)
+from tests.federation.deployed.villains import Answered, Villain, shared, shares_of_five
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
