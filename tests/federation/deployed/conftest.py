@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.federation.deployed import fresh_parties, stated_plans
 from tests.federation.deployed.deployments import Deployment, take_any_kind
-from tests.federation.deployed.fresh_parties import deployed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,4 +22,10 @@ def any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:
     """Parties that answer in the clear: one message is one answer."""
-    return deployed(tmp_path)
+    return fresh_parties.deployed(tmp_path)
+
+
+@pytest.fixture
+def sampling(tmp_path: Path) -> Deployment:
+    """Parties whose budget is for samples, which they answer in the clear."""
+    return stated_plans.deployed(tmp_path, clear=True)
