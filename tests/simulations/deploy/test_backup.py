@@ -22,7 +22,7 @@ from fedpriv.simulations.deploy.backups.newest import Assurance, Ready
 from fedpriv.simulations.deploy.backups.restore import restore
 from fedpriv.simulations.deploy.folders import PartyFolder, member_folder
 from tests.federation.deployed.deployments import Deployment
-from tests.federation.deployed.test_deployed_party import CLEAR, RUN, answer, ask, join, query
+from tests.federation.deployed.north_party import CLEAR, RUN, answer, ask, join, query
 
 if TYPE_CHECKING:
     from pathlib import Path
