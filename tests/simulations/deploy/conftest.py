@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedpriv.simulations.deploy.folders import Folder, PartyFolder, ServerFolder
+    from tests.federation.deployed.deployments import Deployment as ClearDeployment
 
 NAMES = ("north", "south", "west")
 SIZES = (40, 50, 60)
@@ -131,3 +132,11 @@ def federation_file(tmp_path: Path) -> Path:
     path.write_text("\n".join([to_toml(values), *tables]))
     read_federation(path)
     return path
+
+
+@pytest.fixture
+def party(tmp_path: Path) -> ClearDeployment:
+    """A party that has given one answer, in a run that it joined."""
+    from tests.simulations.deploy.backed_up import answered
+
+    return answered(tmp_path)
