@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from fedpriv.simulations.deploy.folders import Folder, PartyFolder, ServerFolder
     from tests.federation.deployed.deployments import Deployment as ClearDeployment
+    from tests.simulations.deploy.consortium import Consortium
 
 NAMES = ("north", "south", "west")
 SIZES = (40, 50, 60)
@@ -140,3 +141,11 @@ def party(tmp_path: Path) -> ClearDeployment:
     from tests.simulations.deploy.backed_up import answered
 
     return answered(tmp_path)
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Consortium:
+    """Four parties that joined with keys of their own, and accepted epoch 2."""
+    from tests.simulations.deploy.consortium import of_four
+
+    return of_four(tmp_path)
