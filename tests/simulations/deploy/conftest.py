@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.deploy.folders import Folder, PartyFolder, ServerFolder
     from tests.federation.deployed.deployments import Deployment as ClearDeployment
     from tests.simulations.deploy.consortium import Consortium
+    from tests.simulations.deploy.fleet import Fleet, Node
 
 NAMES = ("north", "south", "west")
 SIZES = (40, 50, 60)
@@ -149,3 +150,22 @@ def four(tmp_path: Path) -> Consortium:
     from tests.simulations.deploy.consortium import of_four
 
     return of_four(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A real SuperLink, and two nodes in the hands of a test."""
+    from tests.simulations.deploy.fleet import fleet
+
+    with fleet(tmp_path_factory.mktemp("fleet")) as made:
+        yield made
+
+
+@pytest.fixture
+def victim(live: Fleet) -> Node:
+    return live.nodes[0]
+
+
+@pytest.fixture
+def hostile(live: Fleet) -> Node:
+    return live.nodes[1]
