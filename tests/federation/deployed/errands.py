@@ -12,6 +12,7 @@ from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.protocol.wire import Reply, Request
 from fedpriv.simulations.cli import app
 from fedpriv.simulations.deploy.run.jobs.dispatch import carry_out
+from tests.federation.deployed import north_party
 from tests.federation.deployed.deployments import FOUR, Deployment
 from tests.federation.deployed.failing_grids import PartialGrid
 
@@ -22,11 +23,7 @@ RUN, ROUND = bytes(range(32)), {"round": 0, "party": 0}
 NAMES = FOUR["names"]
 TWICE = {"epsilon": 8.0}  # enough for a run that is cancelled, and another one
 PATIENCE = Patience(arrival=0.2, reply=30.0, poll=0.01)  # whoever is there answers at once
-CLEAR: dict[str, Any] = {
-    **FOUR,
-    "policy": {"secure_aggregation": "off"},
-    "experiment": {"run": {"secure_aggregation": "off"}},
-}
+CLEAR: dict[str, Any] = {**FOUR, **north_party.CLEAR}
 
 
 def grid_of(

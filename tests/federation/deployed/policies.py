@@ -1,4 +1,4 @@
-"""A party's file, the policy in it, a run that keeps it, and a query of every kind."""
+"""A party's file, the policy in it, a run that keeps it, and queries to hold against it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.secagg import FixedPoint
 from fedpriv.secagg.errors import SecureAggregationError
-from tests.federation.deployed.villains import RUN, Villain, clear_of_three, never
+from tests.federation.deployed.fresh_parties import never
+from tests.federation.deployed.villains import RUN, Villain, clear_of_three
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,6 +20,7 @@ from fedpriv.secagg import FixedPoint
 from fedpriv.secagg.errors import TooFewParties
 from fedpriv.secagg.messages import Confirm, Confirmations
 from fedpriv.simulations.experiment.file import parse_experiment
+from tests.federation.deployed.fresh_parties import never
 from tests.federation.deployed.villains import (
     COLLUDER,
     RUN,
@@ -27,7 +28,6 @@ from tests.federation.deployed.villains import (
     Villain,
     clear_of_three,
     colluding,
-    never,
     shared,
     shares_of_five,
 )

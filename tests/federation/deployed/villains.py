@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -194,10 +194,6 @@ def clear_of_three(folder: Path) -> Deployment:
         policy={"secure_aggregation": "off"},
         experiment={"run": {"secure_aggregation": "off"}},
     )
-
-
-def never(*_: object, **__: object) -> NoReturn:
-    raise AssertionError("a record was read")
 
 
 def shared(villain: Villain, *, minimum: int = 4, **changes: Any) -> GradientQuery:
