@@ -30,9 +30,11 @@ _REAL = "test_real_"
 _LONG = (
     "test_own_docs.py",
     "test_engines.py",
+    "test_flower_runtime.py",
     "test_what_runs_where.py",
     "test_compare.py",
     "test_deployed_run.py",
+    "test_deployed_dropouts.py",
     "test_erm_certificate.py",
     "test_neighbouring_files.py",
     "test_run.py",

@@ -17,7 +17,13 @@ from shutil import rmtree
 
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / ".venv-flower"
-TESTS = ("test_patches", "test_real_fleet", "test_real_bodies", "test_real_processes")
+TESTS = (
+    "test_patches",
+    "test_real_fleet",
+    "test_real_replies",
+    "test_real_bodies",
+    "test_real_processes",
+)
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from math import log, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import binom
+from scipy.stats import binom, chi2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +59,15 @@ def assert_distribution_follows(
     distance = float(np.abs(empirical - cdf(values.astype(np.float64))).max())
     band = sqrt(log(2 / false_failure) / (2 * draws.size))
     assert distance <= band, f"distance {distance:.2e} outside the band {band:.2e}"
+
+
+def assert_gaussian_scale(
+    noise: NDArray[np.float64], stddev: float, *, false_failure: float = FALSE_FAILURE
+) -> None:
+    """Σx²/σ² is chi-squared with as many degrees of freedom as there are draws: exact."""
+    statistic = float(np.square(noise).sum()) / stddev**2
+    low, high = (tail(false_failure / 2, noise.size) for tail in (chi2.ppf, chi2.isf))
+    assert low <= statistic <= high, f"{statistic:.0f} outside [{low:.0f}, {high:.0f}]"
 
 
 def assert_mean_is(draws: NDArray[np.float64], mean: float, variance: float) -> None:

@@ -12,6 +12,7 @@ import pytest
 import fedpriv
 
 ROOT = Path(__file__).parents[1]
+LONGEST = 350  # lines of a Python file
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -65,6 +66,23 @@ def test_every_dependency_has_a_reason() -> None:
     reasons = (ROOT / "CONTRIBUTING.md").read_text()
     missing = [name for name in named if name != "fedpriv" and f"`{name}`" not in reasons]
     assert not missing
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
+    done = subprocess.run(listed, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        pytest.skip("which files are the repository's, git says, and this is no clone")
+    files = [ROOT / name for name in done.stdout.splitlines()]
+    lengths = {file: len(file.read_text().splitlines()) for file in files if file.exists()}
+    assert len(lengths) > 500, "the files were not found"
+    too_long = [
+        f"{file.relative_to(ROOT)} has {length} lines; more than {LONGEST} are two concerns: split "
+        "it, so that each name says what is in it"
+        for file, length in lengths.items()
+        if length > LONGEST
+    ]
+    assert not too_long, "\n".join(too_long)
 
 
 def test_continuous_integration_runs_the_command_of_the_readme() -> None:

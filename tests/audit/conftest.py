@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.audit.neighbours import Laboratory
+from tests.audit.laboratory import Laboratory
 from tests.simulations.conftest import fedpriv  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:

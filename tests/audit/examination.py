@@ -17,13 +17,15 @@ from fedpriv.privacy.mechanisms import (
     LaplaceMechanism,
 )
 from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
-from tests.audit.neighbours import moved, neighbours, public_part, table
+from tests.audit.laboratory import moved, public_part
+from tests.audit.neighbours import neighbours, table
 from tests.statistical import FALSE_FAILURE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.audit.neighbours import Case, Laboratory, Released, Watch
+    from tests.audit.laboratory import Laboratory, Released, Watch
+    from tests.audit.neighbours import Case
 
 STRESS = bool(os.environ.get("FEDPRIV_STRESS"))
 """Whether all neighbours are tried, and not a sample."""

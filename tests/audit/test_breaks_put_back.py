@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedpriv.data import Dataset
-    from tests.audit.neighbours import Laboratory
+    from tests.audit.laboratory import Laboratory
 
 
 def test_a_test_split_by_position_is_found(

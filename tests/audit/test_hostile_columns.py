@@ -17,7 +17,7 @@ from tests.audit.neighbours import GRADIENTS, Case, table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.audit.neighbours import Laboratory
+    from tests.audit.laboratory import Laboratory
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -15,7 +15,7 @@ from tests.audit.test_random_releases import outcome, warning
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.audit.neighbours import Laboratory
+    from tests.audit.laboratory import Laboratory
 
 DESCENT: dict[str, Any] = {"name": "gradient-perturbation", "rounds": 2}
 TRIALS: dict[str, Any] = {"on": "private", "expected_trials": 2}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.audit.neighbours import Laboratory
+    from tests.audit.laboratory import Laboratory
 
 
 @pytest.mark.parametrize("strategy", [OBJECTIVE, INFERENCE], ids=lambda strategy: strategy["name"])

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from tests.audit.neighbours import Laboratory, Row, Watch
+    from tests.audit.laboratory import Laboratory, Watch
+    from tests.audit.neighbours import Row
 
 COPIES = 64
 """So many records that nothing is left over until one of them leaves."""

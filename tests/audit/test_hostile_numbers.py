@@ -18,14 +18,15 @@ from fedpriv.learning.losses import HuberHinge, Logistic, Loss
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from tests.audit.examination import difference
 from tests.audit.neighbours import GRADIENTS
-from tests.audit.test_hostile_tables import Wide
+from tests.audit.wide_networks import Wide
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from tests.audit.neighbours import Laboratory, Row
+    from tests.audit.laboratory import Laboratory
+    from tests.audit.neighbours import Row
 
 HIDDEN = 5
 

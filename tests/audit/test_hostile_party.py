@@ -18,7 +18,7 @@ from fedpriv.privacy.randomness import RandomStream
 from fedpriv.secagg.messages import Confirm, Confirmations, Reveal
 from tests.audit.deployed_cases import R, locally_gaussian
 from tests.federation.deployed.deployments import Deployment
-from tests.federation.deployed.test_hostile_server import RUN, Villain, shared, shares_of_five
+from tests.federation.deployed.villains import RUN, Villain, shared, shares_of_five
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -29,7 +29,7 @@ from tests.audit.neighbours import GRADIENTS, Case, neighbours, table, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.audit.neighbours import Laboratory, Watch
+    from tests.audit.laboratory import Laboratory, Watch
 
 SIDE, CROWD = 8, 13
 """Pixels a side; parties of one record: 13 are computed by fours, 12 by threes."""

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from tests.audit.neighbours import Laboratory, Row
+    from tests.audit.laboratory import Laboratory
+    from tests.audit.neighbours import Row
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.randomness import RandomStream
 from tests.audit.examination import difference
-from tests.audit.test_hostile_tables import Wide
+from tests.audit.wide_networks import Wide
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from tests.audit.neighbours import Case, Laboratory
+    from tests.audit.laboratory import Laboratory
+    from tests.audit.neighbours import Case
 
 WIDTH, HIDDEN, SEED = 16, 20, 10
 """Of the network, whose first weights are public."""

@@ -13,7 +13,7 @@ from tests.audit.neighbours import GRADIENTS, INFERENCE, Case, table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.audit.neighbours import Laboratory
+    from tests.audit.laboratory import Laboratory
 
 WHOLE = {"scaling": "divide", "test_fraction": 0.0}
 

@@ -23,7 +23,8 @@ from tests.audit.neighbours import GRADIENTS, OUTPUT, Case, table, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.audit.neighbours import Laboratory, Row
+    from tests.audit.laboratory import Laboratory
+    from tests.audit.neighbours import Row
 
 FOUR = 4  # records, of which about 3 are trained on: 4/3 in float32 is more than in float64
 

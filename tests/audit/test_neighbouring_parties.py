@@ -24,7 +24,8 @@ from fedpriv.learning.training.trainer import LocalTrainer
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.strategies.common import local_training
 from tests.audit.examination import STRESS, difference, unlawful
-from tests.audit.neighbours import PARTIES, Case, Laboratory, moved, table
+from tests.audit.laboratory import Laboratory, moved
+from tests.audit.neighbours import PARTIES, Case, table
 from tests.simulations.experiment.test_own_docs import files
 
 if TYPE_CHECKING:

@@ -22,13 +22,15 @@ from fedpriv.data.marks import marks
 from fedpriv.learning.clipping.clipped_sum import clipped_gradient_sums
 from fedpriv.learning.erm.problem import ErmProblem
 from tests.audit.examination import difference, unlawful
-from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, moved, table
+from tests.audit.laboratory import moved
+from tests.audit.neighbours import GRADIENTS, OBJECTIVE, OUTPUT, Case, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.audit.neighbours import Laboratory, Row
+    from tests.audit.laboratory import Laboratory
+    from tests.audit.neighbours import Row
 
 STEPS = {**GRADIENTS, "learning_rate": 0.1}
 

@@ -17,7 +17,7 @@ from tests.audit.neighbours import GRADIENTS, Case, table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.audit.neighbours import Laboratory
+    from tests.audit.laboratory import Laboratory
 
 MLP = {"name": "mlp", "hidden": [3]}
 STEPS = {**GRADIENTS, "learning_rate": 0.1}

@@ -21,7 +21,8 @@ from tests.audit.deployed_cases import GRID, NEIGHBOURS, A, R
 from tests.audit.deployed_cases import SCHEMA as CLAMPED
 from tests.audit.deployed_scene import Scene
 from tests.audit.examination import difference, findings
-from tests.audit.neighbours import EXTREME, Case, moved, table
+from tests.audit.laboratory import moved
+from tests.audit.neighbours import EXTREME, Case, table
 from tests.audit.test_deployed_neighbours import compare
 from tests.audit.test_neighbouring_persons import PersonCase
 from tests.audit.test_neighbouring_persons import findings as person_findings
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedpriv.privacy.adjacency import Adjacency
-    from tests.audit.neighbours import Laboratory, Row
+    from tests.audit.laboratory import Laboratory
+    from tests.audit.neighbours import Row
 
 DESCRIBE: dict[str, Any] = {
     "name": "describe",

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import pytest
 
     from fedpriv.simulations.experiment.records.holding import Holding
-    from tests.audit.neighbours import Laboratory, Row, Watch
+    from tests.audit.laboratory import Laboratory, Watch
+    from tests.audit.neighbours import Row
 
 PAIRS = 400 if STRESS else 6
 """How many are drawn."""

@@ -69,7 +69,7 @@ RUN_BY: dict[tuple[str, str], tuple[int, str]] = {
     ("own-table.md", "python"): (1, TUTORIALS),
     ("own-table.md", "toml"): (2, TUTORIALS),
     ("own-table.md", "sh"): (3, TUTORIALS),
-    ("party-policy.md", "toml"): (1, "tests/federation/deployed/test_party_policy.py"),
+    ("party-policy.md", "toml"): (1, "tests/federation/deployed/test_party_file.py"),
     ("party-policy.md", "sh"): (1, "not run: it needs a deployment; the commands are parsed"),
     ("persons.md", "toml"): (2, "tests/simulations/experiment/test_persons_docs.py"),
     ("persons.md", "python"): (2, "tests/simulations/experiment/test_persons_docs.py"),
@@ -86,7 +86,7 @@ RUN_BY: dict[tuple[str, str], tuple[int, str]] = {
     ("secure-aggregation.md", "toml"): (2, HERE),
     ("secure-aggregation.md", "sh"): (
         1,
-        "not run: it starts a SuperLink; tests/simulations/engines/test_engines.py does",
+        "not run: it starts a SuperLink; tests/simulations/engines/test_flower_runtime.py does",
     ),
     ("statistics.md", "python"): (2, "tests/simulations/describe/test_statistics_docs.py"),
     ("statistics.md", "toml"): (3, "tests/simulations/describe/test_statistics_docs.py"),

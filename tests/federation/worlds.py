@@ -15,10 +15,12 @@ from fedpriv.federation.task import Task
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import LinearModel
 from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.randomness import RandomStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from fedpriv.federation.queries.kinds import Query
     from fedpriv.federation.strategy.base import SumStrategy
     from fedpriv.learning.losses import Loss
-    from fedpriv.privacy.ledger import Ledger
 
 PRIVATE = [name for name, info in strategies.STRATEGIES.items() if info.private]
 
@@ -133,6 +134,18 @@ def build(
         noise_free=noise_free,
         twin_of=twin_of,
         **({} if sharing is None else {"noise_at": "parties", **sharing}),
+    )
+
+
+def ledger_at(
+    folder: Path, *, epsilon: float = 1.0, delta: float = 1e-6, **settings: Any
+) -> Ledger:
+    return Ledger.create(
+        folder / "ledger.db",
+        data_name="data",
+        budget=Budget(epsilon=epsilon, delta=delta),
+        adjacency="replace-one",
+        **settings,
     )
 
 

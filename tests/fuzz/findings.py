@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.federation.deployed import test_party_policy as parties
+from tests.federation.deployed import policies as parties
 from tests.fuzz.readers import MODEL, READERS
 
 _DEEP = b"[" * 100_000

@@ -43,8 +43,8 @@ from fedpriv.simulations.deploy.members.roster import Member, read_roster
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.run.model_file import read_model
+from tests.federation.deployed import policies as parties
 from tests.federation.deployed import statement_scenes as scenes
-from tests.federation.deployed import test_party_policy as parties
 from tests.federation.engines.grids import TASK, gradient_query
 from tests.fuzz.reader import Reader, from_file
 from tests.simulations.deploy.rosters import Chain, node_line

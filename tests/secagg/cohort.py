@@ -8,6 +8,7 @@ from hashlib import shake_256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from fedpriv.secagg import Enrolled, Mode, Parameters, Party, Round, Server, Tot
 from fedpriv.secagg.messages import Message, read
 
 if TYPE_CHECKING:
+    from fedpriv.secagg.errors import SecureAggregationError
     from fedpriv.secagg.party_state import PartyState
 
 Ring = NDArray[np.unsignedinteger[Any]]
@@ -257,3 +259,28 @@ class Play:
     @staticmethod
     def _wire(sent: Iterable[Message]) -> list[Message]:
         return [read(message.to_bytes()) for message in sent]
+
+
+MODES = list(Mode)
+BOTH = pytest.mark.parametrize("mode", MODES)
+ME = 1
+
+
+def play(mode: Mode | str = "active", number: int = 1, run: bytes = b"r" * 32) -> Play:
+    return Play(Cohort(small(mode), run), random_answers(range(5), 3, 32), number=number)
+
+
+def refused(
+    error: type[SecureAggregationError], rule: str, game: Play, step: str, box: Any
+) -> None:
+    """The party refuses ``box``; the state it had still works, with what it should have got."""
+    extra: dict[str, list[Any]] = {"share": [Dice("again")], "answer": [game.answers[ME]]}
+    more = extra.get(step, [])
+    act = getattr(game.parties[ME], step)
+    with pytest.raises(error, match=rule):
+        act(game.states[ME], box, *more)
+    act(game.states[ME], game.outboxes[ME], *more)
+
+
+def survivor_step(mode: Mode) -> str:
+    return "confirm" if mode is Mode.ACTIVE else "reveal"

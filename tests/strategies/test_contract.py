@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
-import re
 from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
-from fedpriv import strategies
 from fedpriv.federation.deployed.statements.stated_words import require_known_words
-from fedpriv.federation.engines.vectorized import VectorizedFederation
-from fedpriv.federation.task import PersonBounds
-from fedpriv.learning.losses import Logistic
-from fedpriv.learning.models import MlpModel
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import GaussianEvent
@@ -29,58 +18,11 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.written_plan import require_written
 from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
-from fedpriv.privacy.unit import Unit
-from fedpriv.strategies import gradient_perturbation
-from tests.federation.worlds import (
-    PRIVATE,
-    SilentFederation,
-    build,
-    linear_task,
-    random_data,
-    streams,
-    train,
-)
+from tests.federation.worlds import PRIVATE, SilentFederation, build, streams, train
+from tests.strategies.every_strategy import ALL, NETWORK, ROUNDS, SIZES, TASK, WIDTH, federation
 
 if TYPE_CHECKING:
-    from fedpriv.federation.strategy.base import SumStrategy
-    from fedpriv.federation.task import Task
-
-SIZES, WIDTH = (30, 12, 45), 4
-TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
-NETWORK = replace(TASK, model=MlpModel(widths=(WIDTH, 3, 1)), loss=Logistic())
-ALL = list(strategies.STRATEGIES)
-ROUNDS: dict[str, dict[str, Any]] = {
-    "gradient-perturbation": {"rounds": 6},
-    "local-gradient-perturbation": {"rounds": 6},
-    "adaptive-clipping": {"rounds": 6},
-    "second-order": {"rounds": 5},
-    "agd": {"splits": 6},
-    "learned-protection": {"horizon": 6},
-    "federated-averaging": {"rounds": 6, "allow_swamped": True},
-    "scaffold": {"rounds": 6, "allow_swamped": True},
-}
-
-# An answer rests on how many records its party has, which only a record that is exchanged keeps; or
-# on how many persons, which is a declared number where they are the unit.
-BY_SIZES = {
-    "output-perturbation",
-    "local-output-perturbation",
-    "local-objective-perturbation",
-    "pathak",
-}
-
-
-def task_for(unit: Unit) -> Task:
-    """The task, with persons where those are the unit."""
-    if unit is not Unit.PERSON:
-        return TASK
-    return replace(TASK, in_place=False, persons=PersonBounds(records=2))
-
-
-def federation(task: Any = TASK) -> VectorizedFederation:
-    return VectorizedFederation(
-        random_data(SIZES, WIDTH), task=task, sampling=streams(0, "parties")
-    )
+    from pathlib import Path
 
 
 def test_the_strategies_are_these() -> None:
@@ -103,113 +45,6 @@ def test_the_strategies_are_these() -> None:
         "pooled",
     }
     assert set(ALL) - set(PRIVATE) == {"non-private", "pooled"}
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_a_strategy_learns_from_sums_alone(name: str) -> None:
-    """The federation of this test cannot give anything else."""
-    strategy = build(name, TASK, **ROUNDS.get(name, {}))
-    train(strategy, SilentFederation(TASK, sampling=streams(0, "p")))
-    assert strategy.name == name
-    assert strategy.theta.shape == (WIDTH,)
-    assert np.isfinite(strategy.theta).all()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_no_strategy_holds_more_numbers_than_a_sum_has(name: str) -> None:
-    """After a run on real records, nothing that it can reach has a row for every party."""
-    strategy = train(build(name, TASK, **ROUNDS.get(name, {})), federation())
-    seen: set[int] = set()
-
-    def arrays(value: object) -> list[np.ndarray]:
-        if id(value) in seen or inspect.isfunction(value) or inspect.ismodule(value):
-            return []
-        seen.add(id(value))
-        if isinstance(value, np.ndarray):
-            return [value]
-        parts: list[object] = []
-        if isinstance(value, dict):
-            parts = list(value.values())
-        elif isinstance(value, list | tuple | set):
-            parts = list(value)
-        elif hasattr(value, "__dict__"):
-            parts = list(vars(value).values())
-        return [array for part in parts for array in arrays(part)]
-
-    found = arrays(vars(strategy))
-    assert found
-    shapes: set[Any] = {(WIDTH,), (strategy.width,)}
-    if strategy.last_release is not None:  # as published
-        shapes.add(strategy.last_release.shape)
-    if name == "second-order":  # of its matrix
-        shapes.add((WIDTH, WIDTH))
-    assert {array.shape for array in found} <= shapes
-
-
-FOLDER = Path(inspect.getfile(strategies)).parent
-# Where the answer of a single party can be found; strategies have no business there.
-PARTY_SIDE = {
-    "fedpriv.federation.party",
-    "fedpriv.federation.deployed",
-    "fedpriv.federation.engines",
-    "fedpriv.federation.protocol",
-    "fedpriv.federation.queries.encoding",
-    "fedpriv.data",
-    "fedpriv.learning.batch",
-    "fedpriv.learning.clipping.clipped_sum",
-    "fedpriv.learning.erm.solver",
-    "fedpriv.learning.training.trainer",
-}
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: path.stem)
-def test_no_strategy_imports_what_can_hold_an_answer(path: Path) -> None:
-    imported = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            imported |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Import):
-            imported |= {alias.name for alias in node.names}
-    assert not [name for name in imported if on_party_side(name)]
-
-
-def on_party_side(module: str) -> bool:
-    return any(module == side or module.startswith(f"{side}.") for side in PARTY_SIDE)
-
-
-def test_the_import_check_has_teeth() -> None:
-    assert all(find_spec(side) for side in PARTY_SIDE)
-    assert on_party_side("fedpriv.federation.party.answers")
-    assert on_party_side("fedpriv.federation.party")
-    assert not on_party_side("fedpriv.federation.queries.kinds")
-
-
-@pytest.mark.parametrize("name", PRIVATE)
-def test_a_private_strategy_does_not_start_without_a_budget(name: str) -> None:
-    with pytest.raises(ValueError, match=f"budget must be given for {name}"):
-        strategies.build(
-            name,
-            task=TASK,
-            budget=None,
-            adjacency="replace-one",
-            options={},
-            noise=streams(0, "n"),
-            run="r",
-        )
-
-
-@pytest.mark.parametrize("name", sorted(set(ALL) - set(PRIVATE)))
-def test_a_strategy_that_promises_nothing_takes_no_budget(name: str) -> None:
-    with pytest.raises(ValueError, match="budget must be None"):
-        strategies.build(
-            name,
-            task=TASK,
-            budget=Budget(epsilon=1.0, delta=0.0),
-            adjacency="replace-one",
-            options={},
-            noise=streams(0, "n"),
-            run="r",
-        )
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -321,14 +156,6 @@ def test_a_finished_run_restored_has_nothing_more_to_ask(name: str) -> None:
     assert (again.theta == done.theta).all()
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if strategies.STRATEGIES[n].minimises])
-def test_a_strategy_of_minimisers_refuses_what_has_no_stable_one(name: str) -> None:
-    with pytest.raises(ValueError, match="needs a convex problem"):
-        build(name, NETWORK)
-    with pytest.raises(ValueError, match="regulariser must be positive"):
-        build(name, linear_task(SIZES, WIDTH, regulariser=0.0))
-
-
 @pytest.mark.parametrize("name", ["gradient-perturbation", "local-gradient-perturbation"])
 def test_gradients_train_networks_given_a_learning_rate(name: str) -> None:
     with pytest.raises(ValueError, match="learning_rate must be a number"):
@@ -338,145 +165,6 @@ def test_gradients_train_networks_given_a_learning_rate(name: str) -> None:
     before = strategy.theta.copy()
     train(strategy, federation(NETWORK))
     assert (strategy.theta != before).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "reason"),
-    [
-        ("gradient-perturbation", {"adjacency": "add-remove", "weights": "equal"}, "replace-one"),
-        ("gradient-perturbation", {"sampling_rate": 0.1, "rounds": 2}, "add-remove"),
-        ("gradient-perturbation", {"law": "gaussian", "delta": 0.0}, "delta must be positive"),
-        ("agd", {"delta": 0.0}, "delta must be positive"),
-        ("gradient-perturbation", {"rounds": 3, "schedule": (1.0,)}, "one entry per round"),
-        (
-            "gradient-perturbation",
-            {"rounds": 2, "schedule": (1.0, 2.0), "calibration": "textbook"},
-            "must be 'exact'",
-        ),
-        ("output-perturbation", {"adjacency": "add-remove"}, "replace-one"),
-        ("output-perturbation", {"law": "gaussian", "delta": 0.0}, "delta must be positive"),
-        ("local-objective-perturbation", {"adjacency": "add-remove"}, "replace-one"),
-        ("objective-perturbation", {"adjacency": "add-remove", "delta": 0.0}, "replace-one"),
-        ("pathak", {"adjacency": "add-remove"}, "replace-one"),
-    ],
-)
-def test_a_combination_that_no_theorem_covers_is_refused_by_name(
-    name: str, options: dict[str, Any], reason: str
-) -> None:
-    with pytest.raises(ValueError, match=reason):
-        build(name, TASK, **options)
-
-
-@pytest.mark.parametrize("unit", [Unit.PERSON, Unit.PARTY])
-@pytest.mark.parametrize("name", PRIVATE)
-def test_a_unit_that_no_theorem_covers_is_refused_and_reaches_the_plan_where_one_does(
-    name: str, unit: Unit
-) -> None:
-    info = strategies.STRATEGIES[name]
-
-    def built(info: strategies.StrategyInfo) -> SumStrategy:
-        return strategies.build(
-            info,
-            task=task_for(unit),
-            budget=Budget(epsilon=1.0, delta=1e-6),
-            adjacency="replace-one",
-            options=ROUNDS.get(name, {}),
-            noise=streams(0, "n"),
-            run="r",
-            unit=unit.value,
-        )
-
-    if unit not in info.units:
-        because = re.escape(info.why_not(unit))
-        with pytest.raises(ValueError, match=f"unit must be '.*' for {name}.*: {because}"):
-            built(info)
-        if info.units == (Unit.PARTY,):  # its plan is for parties, whatever it is asked for
-            return
-    any_unit = replace(info, units=tuple(Unit))
-    if name in BY_SIZES and unit not in info.units:  # whatever it says that it supports
-        with pytest.raises(ValueError, match=r"unit must be 'record' for .*private"):
-            built(any_unit)
-        return
-    strategy = built(any_unit)
-    assert strategy.plan is not None
-    assert {strategy.plan.unit, *(event.unit for event, _ in strategy.plan.needed)} == {unit}
-    # The parties are told so, and do not answer; for persons, sums of gradients may be asked for.
-    if unit not in info.units and unit is not Unit.PERSON:
-        with pytest.raises(ValueError, match=f"unit of the event must be .* got '{unit.value}'"):
-            strategy.ask()
-
-
-@pytest.mark.parametrize("unit", [Unit.PERSON, Unit.PARTY])
-def test_equal_weights_are_for_the_record_unit(unit: Unit) -> None:
-    info = replace(strategies.STRATEGIES["gradient-perturbation"], units=tuple(Unit))
-    with pytest.raises(ValueError, match=f"unit must be 'record' for equal weights, got '{unit}'"):
-        strategies.build(
-            info,
-            task=task_for(unit),
-            budget=Budget(epsilon=1.0, delta=1e-6),
-            adjacency="replace-one",
-            options={"weights": "equal"},
-            noise=streams(0, "n"),
-            run="r",
-            unit=unit,
-        )
-
-
-@pytest.mark.parametrize("unit", Unit)
-@pytest.mark.parametrize("name", ["gradient-perturbation", "output-perturbation"])
-def test_where_nothing_is_promised_any_unit_will_do(name: str, unit: Unit) -> None:
-    only = next(other for other in Unit if other is not unit)
-    strategy = strategies.build(
-        replace(strategies.STRATEGIES[name], units=(only,)),
-        task=task_for(unit),
-        budget=None,
-        adjacency="replace-one",
-        options={},
-        noise=streams(0, "n"),
-        run="r",
-        noise_free=True,
-        unit=unit,
-    )
-    assert strategy.plan is None
-
-
-def test_a_strategy_that_drops_the_unit_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    info = replace(strategies.STRATEGIES["gradient-perturbation"], units=tuple(Unit))
-
-    def forgetful(setup: strategies.Setup, options: Any) -> SumStrategy:
-        return gradient_perturbation.build(replace(setup, unit=Unit.RECORD), options)
-
-    monkeypatch.setitem(strategies._BUILDERS, info.name, forgetful)
-    with pytest.raises(ValueError, match="its plan is for unit 'record' and must be for 'party'"):
-        strategies.build(
-            info,
-            task=TASK,
-            budget=Budget(epsilon=1.0, delta=1e-6),
-            adjacency="replace-one",
-            options={},
-            noise=streams(0, "n"),
-            run="r",
-            unit="party",
-        )
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_unknown_options_are_refused(name: str) -> None:
-    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
-        build(name, TASK, colour="blue")
-
-
-def test_an_unknown_strategy_is_refused_with_the_nearest_known_one() -> None:
-    with pytest.raises(ValueError, match="Did you mean 'pathak'"):
-        strategies.build(
-            "patak",
-            task=TASK,
-            budget=None,
-            adjacency="replace-one",
-            options={},
-            noise=streams(0, "n"),
-            run="r",
-        )
 
 
 @pytest.mark.parametrize("name", PRIVATE)

@@ -1,178 +1,47 @@
-"""Learned protection: whatever the networks say, every release is paid for and none is too much."""
+"""Learned protection: what it sees and releases, and what a ledger and a statement say of it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import cycle, product
-from math import inf, nan
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
-from fedpriv.learning.protector import (
-    LEAST_NOISE,
-    MOST_NOISE,
-    Card,
-    Horizon,
-    Protector,
-    to_bytes,
-)
-from fedpriv.privacy.accountants import account
-from fedpriv.privacy.budget import Budget, BudgetExceeded
-from fedpriv.privacy.ledger import Kind, Ledger
-from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.budget import BudgetExceeded
+from fedpriv.privacy.ledger import Kind
 from fedpriv.privacy.statement import RunFacts, TrustModel, make_statement, to_text
 from fedpriv.strategies.learned_protection import LearnedProtection
-from tests.federation.worlds import build, linear_task, party_data, random_data, streams, train
+from tests.federation.worlds import (
+    build,
+    ledger_at,
+    linear_task,
+    party_data,
+    random_data,
+    streams,
+    train,
+)
+from tests.strategies.learned import SIZES, TASK, WIDTH, federation, learned, mechanisms_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from fedpriv.federation.federation import Sum
-    from fedpriv.learning.protector import State
-    from fedpriv.strategies.common.learned_noise import Noises
-
-SIZES, WIDTH = (30, 12, 45), 4
-TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A protector that nobody trained: what it does is arbitrary, but not constant."""
-    protector, generator = Protector(), torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in protector.parameters():
-            parameter.uniform_(-0.5, 0.5, generator=generator)
-    card = Card(
-        trained_on="nothing",
-        version="0",
-        clip_norm=0.5,
-        norm_share=0.2,
-        horizons=(Horizon(noise=0.1, rounds=6), Horizon(noise=1e-4, rounds=12)),
-    )
-    file = tmp_path_factory.mktemp("protector") / "untrained.json"
-    file.write_bytes(to_bytes(protector, card))
-    return str(file)
-
-
-def learned(path: str, **options: Any) -> LearnedProtection:
-    strategy = build("learned-protection", TASK, protector=path, **options)
-    assert isinstance(strategy, LearnedProtection)
-    return strategy
-
-
-def federation(seed: int = 0) -> VectorizedFederation:
-    return VectorizedFederation(
-        random_data(SIZES, WIDTH, seed=seed), task=TASK, sampling=streams(0, "parties")
-    )
-
-
-class Says:
-    """A chooser that answers what it is told to, whatever it sees."""
-
-    def __init__(self, noises: Sequence[float], step: float = 0.1) -> None:
-        self._noises, self._step = cycle(noises), step
-
-    def start(self, dimension: int) -> State:
-        return Protector().start(dimension)
-
-    def schedule(self, norm: torch.Tensor, **others: Any) -> tuple[torch.Tensor, State]:
-        return torch.tensor([next(self._noises)]), others["state"]
-
-    def project(self, gradient: torch.Tensor, **others: Any) -> tuple[torch.Tensor, State]:
-        return torch.full_like(gradient, self._step), others["state"]
-
-
-def with_chooser(strategy: LearnedProtection, chooser: Says) -> LearnedProtection:
-    strategy._protector = chooser
-    return strategy
-
-
-def mechanisms_of(strategy: LearnedProtection) -> Noises:
-    assert strategy._noises is not None
-    return strategy._noises
-
-
-# The budget
-
-
-NOISES = st.one_of(
-    st.floats(allow_nan=True, allow_infinity=True, width=32),
-    st.sampled_from([nan, inf, -inf, 0.0, -1.0, 1e-30, 1e30, LEAST_NOISE, MOST_NOISE]),
-)
-
-
-@given(
-    noises=st.lists(NOISES, min_size=1, max_size=8),
-    epsilon=st.floats(0.05, 5),
-    adjacency=st.sampled_from(["replace-one", "add-remove"]),
-    horizon=st.integers(1, 15),
-)
-@settings(max_examples=25, deadline=None)
-def test_no_scheduler_however_wild_exceeds_the_budget(
-    path: str, noises: list[float], epsilon: float, adjacency: str, horizon: int
-) -> None:
-    strategy = with_chooser(
-        learned(path, epsilon=epsilon, adjacency=adjacency, horizon=horizon), Says(noises)
-    )
-    reference = mechanisms_of(strategy).reference.stddev
-    train(strategy, federation())
-    plan = strategy.paid
-    assert strategy.stopped.startswith("the budget is spent")
-    report = account(plan.releases, delta=plan.budget.delta, accountant="gdp")
-    assert report.epsilon is not None
-    assert report.epsilon <= epsilon * (1 + 1e-9)
-    chosen = [m.stddev / reference for m in plan.part() if isinstance(m, GaussianMechanism)]
-    assert all(LEAST_NOISE * (1 - 1e-9) <= noise <= MOST_NOISE * (1 + 1e-9) for noise in chosen)
-    assert len(plan.part("norm")) == len(plan.part()) == strategy.round
-
-
-@pytest.mark.parametrize("horizon", [1, 3, 7, 10, 49])
-def test_a_scheduler_that_keeps_to_the_reference_gets_exactly_its_horizon(
-    path: str, horizon: int
-) -> None:
-    """T shares of 1/T: the last round is not lost to rounding, and there is no other."""
-    strategy = with_chooser(learned(path, horizon=horizon), Says([1.0]))
-    train(strategy, federation())
-    assert strategy.round == horizon
-    assert strategy.paid.filter.spent == pytest.approx(strategy.paid.filter.limit)
-
-
-@pytest.mark.parametrize("noise", [LEAST_NOISE, 0.5, 0.9, 1.3, MOST_NOISE])
-def test_a_run_leaves_less_than_its_cheapest_round(path: str, noise: float) -> None:
-    strategy = with_chooser(learned(path, horizon=20), Says([noise]))
-    train(strategy, federation())
-    cheapest = strategy.paid.filter
-    assert not strategy.paid.affords(
-        mechanisms_of(strategy).norm, mechanisms_of(strategy).times(MOST_NOISE)
-    )
-    assert cheapest.left < 0.425 / 20 * cheapest.limit * 1.001  # 0.2 + 0.8/4 of a round, or less
-
-
-def test_a_budget_of_less_than_a_round_is_spent_on_nothing_more(path: str) -> None:
-    """A quiet first choice is answered with what the budget has, and ends the run."""
-    strategy = with_chooser(learned(path, horizon=1), Says([LEAST_NOISE]))
-    train(strategy, federation())
-    assert strategy.round == 1
-    assert strategy.paid.filter.spent == pytest.approx(strategy.paid.filter.limit)
 
 
 # What the protector sees
 
 
-def test_a_neighbour_with_the_same_noisy_views_gets_the_same_treatment(path: str) -> None:
+def test_a_neighbour_with_the_same_noisy_views_gets_the_same_treatment(untrained: str) -> None:
     """Post-processing, by test: all that reaches a decision went through a release.
 
     The second run holds another data set, one record apart, and its own sums are computed; only
     what its releases return is that of the first run. Every query, noise and model is the same.
     """
-    first = learned(path)
+    first = learned(untrained)
     releases: list[np.ndarray[Any, Any]] = []
     queries: list[np.ndarray[Any, Any]] = []
     real = {name: getattr(first, name) for name in ("_draw_norm", "_draw_mean")}
@@ -194,7 +63,7 @@ def test_a_neighbour_with_the_same_noisy_views_gets_the_same_treatment(path: str
     neighbour = VectorizedFederation(
         party_data(X, y, SIZES), task=TASK, sampling=streams(0, "parties")
     )
-    second = learned(path, seed=99)  # other noise, too: it must not matter
+    second = learned(untrained, seed=99)  # other noise, too: it must not matter
     told, sums = iter(releases), 0
 
     def tell(*_: Any) -> Any:
@@ -216,24 +85,13 @@ def test_a_neighbour_with_the_same_noisy_views_gets_the_same_treatment(path: str
     assert sums == len(queries)  # the exact sums did differ, every time
 
 
-def test_other_noisy_views_get_another_treatment(path: str) -> None:
+def test_other_noisy_views_get_another_treatment(untrained: str) -> None:
     """The twin of the test above: decisions do depend on the releases."""
-    one, two = learned(path), learned(path, seed=99)
+    one, two = learned(untrained), learned(untrained, seed=99)
     train(one, federation())
     train(two, federation())
     assert one.paid.mechanisms != two.paid.mechanisms
     assert (one.theta != two.theta).any()
-
-
-def test_a_step_that_is_no_number_is_not_taken_and_ends_the_run(path: str) -> None:
-    strategy = with_chooser(learned(path), Says([1.0], step=nan))
-    train(strategy, federation())
-    assert "not finite" in strategy.stopped
-    assert strategy.round == 1
-    assert (strategy.theta == 0).all()
-
-
-# The norm
 
 
 def exact_norm(strategy: LearnedProtection, answer: Sum) -> float:
@@ -251,11 +109,11 @@ UNIT = rows([0.999, 0, 0, 0])[0]
 
 
 def first_norm(
-    path: str, X: np.ndarray[Any, Any], y: np.ndarray[Any, Any], sizes: Any, adjacency: str
+    untrained: str, X: np.ndarray[Any, Any], y: np.ndarray[Any, Any], sizes: Any, adjacency: str
 ) -> tuple[float, float]:
     """The exact norm of the first sum, and how far one record may move it."""
     task = linear_task(sizes, WIDTH)
-    strategy = build("learned-protection", task, protector=path, adjacency=adjacency, clip=0.3)
+    strategy = build("learned-protection", task, protector=untrained, adjacency=adjacency, clip=0.3)
     assert isinstance(strategy, LearnedProtection)
     allowed = mechanisms_of(strategy).norm.sensitivity
     world = VectorizedFederation(party_data(X, y, sizes), task=task, sampling=streams(0, "p"))
@@ -264,21 +122,24 @@ def first_norm(
     return exact_norm(strategy, world.sum(query)), allowed
 
 
+# The norm
+
+
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("sizes", [(1, 2), (3, 2), (4, 3)])
 def test_replacing_one_record_moves_the_norm_by_no_more_than_its_sensitivity(
-    path: str, sizes: tuple[int, int], aligned: bool
+    untrained: str, sizes: tuple[int, int], aligned: bool
 ) -> None:
     """By brute force over places, signs and directions; and the bound is not loose."""
     n = sum(sizes)
     spread = random_data(sizes, WIDTH, seed=n).dataset.train.X
     X, y = np.tile(UNIT, (n, 1)) if aligned else spread, np.ones(n)
-    norm, allowed = first_norm(path, X, y, sizes, "replace-one")
+    norm, allowed = first_norm(untrained, X, y, sizes, "replace-one")
     farthest = 0.0
     for index, sign, row in product(range(n), (1.0, -1.0), (UNIT, UNIT[::-1])):
         other_X, other_y = X.copy(), y.copy()
         other_X[index], other_y[index] = row, sign
-        other, _ = first_norm(path, other_X, other_y, sizes, "replace-one")
+        other, _ = first_norm(untrained, other_X, other_y, sizes, "replace-one")
         farthest = max(farthest, abs(norm - other) / allowed)
     assert farthest <= 1
     assert not aligned or farthest > 0.98
@@ -287,18 +148,18 @@ def test_replacing_one_record_moves_the_norm_by_no_more_than_its_sensitivity(
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("sizes", [(2, 2), (4, 3)])
 def test_removing_one_record_moves_the_norm_by_no_more_than_its_sensitivity(
-    path: str, sizes: tuple[int, int], aligned: bool
+    untrained: str, sizes: tuple[int, int], aligned: bool
 ) -> None:
     n = sum(sizes)
     spread = random_data(sizes, WIDTH, seed=n).dataset.train.X
     X, y = np.tile(UNIT, (n, 1)) if aligned else spread, np.ones(n)
-    norm, allowed = first_norm(path, X, y, sizes, "add-remove")
+    norm, allowed = first_norm(untrained, X, y, sizes, "add-remove")
     farthest = 0.0
     for index in range(n):
         home = index < sizes[0]
         left = (sizes[0] - home, sizes[1] - (not home))
         other, least = first_norm(
-            path, np.delete(X, index, 0), np.delete(y, index), left, "add-remove"
+            untrained, np.delete(X, index, 0), np.delete(y, index), left, "add-remove"
         )
         farthest = max(farthest, abs(norm - other) / min(allowed, least))
     assert farthest <= 1
@@ -308,20 +169,11 @@ def test_removing_one_record_moves_the_norm_by_no_more_than_its_sensitivity(
 # Ledgers, checkpoints, statements
 
 
-def ledger_at(folder: Path, *, epsilon: float = 1.0) -> Ledger:
-    return Ledger.create(
-        folder / "ledger.db",
-        data_name="data",
-        budget=Budget(epsilon=epsilon, delta=1e-6),
-        adjacency="replace-one",
-    )
-
-
 def test_both_releases_of_a_round_are_reserved_under_names_of_their_own(
-    path: str, tmp_path: Path
+    untrained: str, tmp_path: Path
 ) -> None:
     ledger = ledger_at(tmp_path)
-    strategy = learned(path, ledger=ledger)
+    strategy = learned(untrained, ledger=ledger)
     train(strategy, federation())
     rows = [(row.kind, row.run) for row in ledger.rows() if row.round >= 0]
     assert rows[:4] == [
@@ -338,16 +190,16 @@ def test_both_releases_of_a_round_are_reserved_under_names_of_their_own(
 
 @pytest.mark.parametrize("finished", [0, 1, 4])
 def test_a_run_taken_up_from_its_ledger_replays_its_releases(
-    path: str, tmp_path: Path, finished: int
+    untrained: str, tmp_path: Path, finished: int
 ) -> None:
     ledger, world = ledger_at(tmp_path), federation()
-    first = learned(path, ledger=ledger)
+    first = learned(untrained, ledger=ledger)
     for _ in range(finished):
         query = first.ask()
         assert query is not None
         first.learn(world.sum(query))
     first.ask()  # reserved, and then the process dies
-    second = learned(path, ledger=ledger)
+    second = learned(untrained, ledger=ledger)
     query = second.ask()
     assert query is not None
     assert query.round == finished
@@ -355,15 +207,15 @@ def test_a_run_taken_up_from_its_ledger_replays_its_releases(
     assert (second.theta == first.theta).all()
 
 
-def test_a_ledger_without_budget_refuses_the_first_norm(path: str, tmp_path: Path) -> None:
+def test_a_ledger_without_budget_refuses_the_first_norm(untrained: str, tmp_path: Path) -> None:
     ledger = ledger_at(tmp_path, epsilon=1e-5)
     with pytest.raises(BudgetExceeded):
-        learned(path, ledger=ledger).ask()
+        learned(untrained, ledger=ledger).ask()
 
 
-def test_a_restored_run_ends_as_if_uninterrupted(path: str) -> None:
+def test_a_restored_run_ends_as_if_uninterrupted(untrained: str) -> None:
     world = federation()
-    whole, broken, again = learned(path), learned(path), learned(path)
+    whole, broken, again = learned(untrained), learned(untrained), learned(untrained)
     train(whole, world)
     for _ in range(3):
         query = broken.ask()
@@ -375,8 +227,8 @@ def test_a_restored_run_ends_as_if_uninterrupted(path: str) -> None:
     assert (again.theta == whole.theta).all()
 
 
-def test_the_statement_names_the_protector_its_filter_and_both_releases(path: str) -> None:
-    strategy = learned(path)
+def test_the_statement_names_the_protector_its_filter_and_both_releases(untrained: str) -> None:
+    strategy = learned(untrained)
     train(strategy, federation())
     statement = make_statement(
         strategy.paid,
@@ -393,14 +245,14 @@ def test_the_statement_names_the_protector_its_filter_and_both_releases(path: st
     assert "(epsilon, delta) = (1, 1e-06)" in text
 
 
-def test_the_horizon_follows_from_the_budget_by_the_card(path: str) -> None:
-    assert learned(path, epsilon=0.5)._around.horizon == 6
-    assert learned(path, epsilon=1e3)._around.horizon == 12
-    assert learned(path, horizon=9)._around.horizon == 9
+def test_the_horizon_follows_from_the_budget_by_the_card(untrained: str) -> None:
+    assert learned(untrained, epsilon=0.5)._around.horizon == 6
+    assert learned(untrained, epsilon=1e3)._around.horizon == 12
+    assert learned(untrained, horizon=9)._around.horizon == 9
 
 
 @pytest.mark.parametrize("factor", [1.0, 4.0])
-def test_a_protector_serves_features_of_any_bound(path: str, factor: float) -> None:
+def test_a_protector_serves_features_of_any_bound(untrained: str, factor: float) -> None:
     """Features B times as long, clip B times: the same decisions, and scores alike."""
     data = random_data(SIZES, WIDTH)
     task = replace(TASK, feature_bound=factor, regulariser=0.0)
@@ -410,9 +262,9 @@ def test_a_protector_serves_features_of_any_bound(path: str, factor: float) -> N
         task=task,
         sampling=streams(0, "parties"),
     )
-    strategy = build("learned-protection", task, protector=path)
+    strategy = build("learned-protection", task, protector=untrained)
     train(strategy, world)
-    plain = build("learned-protection", replace(TASK, regulariser=0.0), protector=path)
+    plain = build("learned-protection", replace(TASK, regulariser=0.0), protector=untrained)
     train(plain, federation())
     np.testing.assert_allclose(strategy.theta * factor, plain.theta, rtol=1e-3, atol=1e-5)
 
@@ -425,6 +277,8 @@ def test_a_protector_serves_features_of_any_bound(path: str, factor: float) -> N
         ({"delta": 0.0}, "delta"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(path: str, options: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_is_refused_by_name(
+    untrained: str, options: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(ValueError, match=reason):
-        build("learned-protection", TASK, **{"protector": path, **options})
+        build("learned-protection", TASK, **{"protector": untrained, **options})

@@ -7,12 +7,13 @@ strategy with probability at most 1e-9, and has a twin with half the noise that 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from scipy.stats import beta, chi2, gamma
+from scipy.stats import beta, gamma
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.federation import Sum
@@ -29,7 +30,7 @@ from tests.federation.worlds import (
     streams,
     train,
 )
-from tests.statistical import FALSE_FAILURE, assert_distribution_follows
+from tests.statistical import FALSE_FAILURE, assert_distribution_follows, assert_gaussian_scale
 
 if TYPE_CHECKING:
     from fedpriv.federation.strategy.base import SumStrategy
@@ -45,17 +46,8 @@ TASK = linear_task(SIZES, WIDTH, regulariser=LAMBDA)
 # Gaussian noise for a sensitivity of 1 at (ε, δ), once and for four rounds.
 ONCE = calibrate(epsilon=EPSILON, delta=DELTA, rounds=1, adjacency="add-remove").noise_multiplier
 FOUR = calibrate(epsilon=EPSILON, delta=DELTA, rounds=4, adjacency="add-remove").noise_multiplier
-
-
-def assert_gaussian_scale(noise: np.ndarray, stddev: float) -> None:
-    """Σx²/σ² is chi-squared with as many degrees of freedom as there are draws: exact.
-
-    At a tenth of the stated probability: σ may be off by 0.2 % here, where it leaves out a grid.
-    """
-    statistic = float(np.square(noise).sum()) / stddev**2
-    low = chi2.ppf(FALSE_FAILURE / 20, noise.size)
-    high = chi2.isf(FALSE_FAILURE / 20, noise.size)
-    assert low <= statistic <= high, f"{statistic:.0f} outside [{low:.0f}, {high:.0f}]"
+# A tenth of the stated probability: σ may be off by 0.2 % here, where it leaves out a grid.
+assert_scale = partial(assert_gaussian_scale, false_failure=FALSE_FAILURE / 10)
 
 
 def make(name: str, task: Task = TASK, *, seed: int = 0, **options: Any) -> SumStrategy:
@@ -103,10 +95,10 @@ def measured(name: str, weights: str, seeds: int) -> np.ndarray:
 @pytest.mark.parametrize(("name", "weights"), EXPECTED, ids=lambda value: value)
 def test_gaussian_noise_has_the_scale_of_the_formula(name: str, weights: str) -> None:
     noise, expected = measured(name, weights, 10), EXPECTED[name, weights]
-    assert_gaussian_scale(noise, 1.001 * expected)
+    assert_scale(noise, 1.001 * expected)
     for twin in (0.5, 0.9):  # less noise is caught
         with pytest.raises(AssertionError, match="outside"):
-            assert_gaussian_scale(twin * noise, expected)
+            assert_scale(twin * noise, expected)
 
 
 @pytest.mark.parametrize(("name", "weights"), EXPECTED, ids=lambda value: value)
@@ -143,7 +135,7 @@ def test_a_strategy_that_adds_half_of_its_plan_is_caught(name: str) -> None:
     assert query is not None
     strategy.learn(SilentFederation(TASK, sampling=streams(0, "p")).sum(query))
     with pytest.raises(AssertionError, match="outside"):
-        assert_gaussian_scale(strategy.theta, EXPECTED[name, "proportional"])
+        assert_scale(strategy.theta, EXPECTED[name, "proportional"])
 
 
 def test_every_round_has_noise_of_its_own() -> None:
@@ -163,7 +155,7 @@ def test_every_round_has_noise_of_its_own() -> None:
         drawn.append(strategy.theta - before)
         before = strategy.theta
     for noise, mechanism in zip(drawn, plan.mechanisms, strict=True):
-        assert_gaussian_scale(noise, mechanism.noise_stddev / N)
+        assert_scale(noise, mechanism.noise_stddev / N)
     deviations = [mechanism.noise_stddev for mechanism in plan.mechanisms]
     assert np.array(deviations) / deviations[0] == pytest.approx([1.0, 2.0, 0.5, 1.0])
     correlation = np.atleast_2d(np.corrcoef(np.array(drawn)))[np.triu_indices(4, 1)]
@@ -185,9 +177,9 @@ def test_sampled_rounds_divide_by_the_expected_batch() -> None:
     strategy.learn(SilentFederation(TASK, sampling=streams(0, "p")).sum(query))
     assert strategy.plan is not None
     expected = strategy.plan.mechanisms[0].noise_stddev / (0.25 * N)
-    assert_gaussian_scale(strategy.theta, expected)
+    assert_scale(strategy.theta, expected)
     with pytest.raises(AssertionError):
-        assert_gaussian_scale(strategy.theta, expected * 0.25)
+        assert_scale(strategy.theta, expected * 0.25)
 
 
 @pytest.mark.parametrize("present", [(40, 10), (50,), (10,), (50, 40)])
@@ -209,7 +201,7 @@ def test_noise_is_calibrated_to_the_parties_really_in_the_sum(
         zero = np.zeros(WIDTH, np.int64)
         strategy.learn(Sum(total=zero, step=query.grid.step, sizes=present))
         drawn.append(strategy.theta)
-    assert_gaussian_scale(np.concatenate(drawn), 1.001 * moved * ONCE)
+    assert_scale(np.concatenate(drawn), 1.001 * moved * ONCE)
 
 
 def test_gradient_noise_after_drop_outs_is_that_of_the_sum_over_those_who_stayed() -> None:
@@ -218,7 +210,7 @@ def test_gradient_noise_after_drop_outs_is_that_of_the_sum_over_those_who_stayed
     assert query is not None
     zero = np.zeros(WIDTH, np.int64)
     strategy.learn(Sum(total=zero, step=query.grid.step, sizes=(10, 40)))
-    assert_gaussian_scale(strategy.theta, 1.001 * 2 / 50 * FOUR)
+    assert_scale(strategy.theta, 1.001 * 2 / 50 * FOUR)
 
 
 SMALL, RUNS = 8, 500
@@ -229,6 +221,14 @@ def vectors(name: str, **options: Any) -> np.ndarray:
     return np.array(
         [noise_of(name, SMALL_TASK, seed=seed, delta=0.0, **options) for seed in range(RUNS)]
     )
+
+
+def assert_gamma(radius: np.ndarray, scale: float) -> None:
+    """The lengths of vectors in L2-Laplace noise, and half of them would be caught."""
+    law = partial(gamma.cdf, a=SMALL, scale=scale)
+    assert_distribution_follows(radius, law)
+    with pytest.raises(AssertionError):
+        assert_distribution_follows(radius / 2, law)
 
 
 @pytest.mark.parametrize(
@@ -245,14 +245,7 @@ def test_l2_laplace_noise_has_a_gamma_radius_and_a_uniform_direction(
     drawn = vectors(name, **({"weights": weights} if weights else {}))
     radius = np.linalg.norm(drawn, axis=1)
     scale = 1.001 * sensitivity / EPSILON
-
-    def law(values: np.ndarray) -> np.ndarray:
-        found: np.ndarray = gamma.cdf(values, SMALL, scale=scale)
-        return found
-
-    assert_distribution_follows(radius, law)
-    with pytest.raises(AssertionError):
-        assert_distribution_follows(radius / 2, law)
+    assert_gamma(radius, scale)
     for axis in range(SMALL):
         cosine = drawn[:, axis] / radius
         assert_distribution_follows(
@@ -283,7 +276,7 @@ def test_a_joint_fit_has_the_noise_of_one_party_that_holds_everything(fit: str) 
     noise = np.concatenate(
         [noise_of("output-perturbation", fit=fit, seed=seed) for seed in range(5)]
     )
-    assert_gaussian_scale(noise, 1.001 * 2 / (N * LAMBDA) * ONCE)
+    assert_scale(noise, 1.001 * 2 / (N * LAMBDA) * ONCE)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -295,9 +288,9 @@ def test_objective_perturbation_has_the_linear_term_of_its_plan(adjacency: str) 
     (mechanism,) = strategy.plan.mechanisms
     assert isinstance(mechanism, ObjectiveMechanism)
     curvature = N * (LAMBDA + mechanism.extra_regulariser)
-    assert_gaussian_scale(strategy.theta * curvature, mechanism.linear.noise_stddev)
+    assert_scale(strategy.theta * curvature, mechanism.linear.noise_stddev)
     with pytest.raises(AssertionError):
-        assert_gaussian_scale(strategy.theta * curvature / 2, mechanism.linear.noise_stddev)
+        assert_scale(strategy.theta * curvature / 2, mechanism.linear.noise_stddev)
 
 
 def test_pure_objective_perturbation_draws_a_gamma_radius() -> None:
@@ -310,14 +303,7 @@ def test_pure_objective_perturbation_draws_a_gamma_radius() -> None:
     radius = np.linalg.norm(vectors("objective-perturbation"), axis=1) * weight
     # 99 % of ε, less the Jacobian: c = 1/4.
     assert rate == pytest.approx(0.99 * EPSILON - 2 * np.log1p(0.25 / (N * LAMBDA)))
-
-    def law(values: np.ndarray) -> np.ndarray:
-        found: np.ndarray = gamma.cdf(values, SMALL, scale=2 / rate)
-        return found
-
-    assert_distribution_follows(radius, law)
-    with pytest.raises(AssertionError):
-        assert_distribution_follows(radius / 2, law)
+    assert_gamma(radius, 2 / rate)
 
 
 def test_local_objective_perturbation_draws_one_term_a_party() -> None:
@@ -333,9 +319,9 @@ def test_local_objective_perturbation_draws_one_term_a_party() -> None:
     assert isinstance(mechanism, ObjectiveMechanism)
     one = mechanism.linear.noise_stddev  # nearly the same for both: the Jacobian is small
     expected = sqrt(sum((one / (n * LAMBDA)) ** 2 for n in sizes)) / 2
-    assert_gaussian_scale(strategy.theta, expected)
+    assert_scale(strategy.theta, expected)
     with pytest.raises(AssertionError):
-        assert_gaussian_scale(strategy.theta / 2, expected)
+        assert_scale(strategy.theta / 2, expected)
 
 
 def test_local_noise_of_the_engine_is_that_of_the_silent_parties() -> None:

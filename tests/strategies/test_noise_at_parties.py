@@ -13,8 +13,8 @@ from fedpriv import strategies
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.federation import Sum
 from fedpriv.privacy.accountants import UnsupportedEvent
-from fedpriv.privacy.budget import Budget, BudgetExceeded
-from fedpriv.privacy.ledger import Kind, Ledger
+from fedpriv.privacy.budget import BudgetExceeded
+from fedpriv.privacy.ledger import Kind
 from fedpriv.privacy.mechanisms.shares import SharedNoise
 from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.shares import Sharing
@@ -24,6 +24,7 @@ from tests.federation.worlds import (
     PRIVATE,
     SilentFederation,
     build,
+    ledger_at,
     linear_task,
     random_data,
     streams,
@@ -232,21 +233,11 @@ def test_one_record_less_needs_half_the_noise() -> None:
 # --- The ledger ---------------------------------------------------------------------------------
 
 
-def ledger_at(path: Path, composition: str, delta: float = 1e-6) -> Ledger:
-    return Ledger.create(
-        path / "ledger.db",
-        data_name="data",
-        budget=Budget(epsilon=1.0, delta=delta),
-        adjacency="replace-one",
-        composition=composition,
-    )
-
-
 @every_case
 def test_a_ledger_that_adds_epsilons_gets_the_run_declared(
     tmp_path: Path, name: str, law: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    ledger = ledger_at(tmp_path, "auto", options.get("delta", 1e-6))
+    ledger = ledger_at(tmp_path, delta=options.get("delta", 1e-6), composition="auto")
     strategy = shared(name, law, {**options, "ledger": ledger})
     train(strategy, federation())
     pure = law["share_law"] == "polya"
@@ -259,7 +250,7 @@ def test_a_ledger_that_adds_epsilons_gets_the_run_declared(
 
 @pytest.mark.parametrize("law", ["skellam", "discrete-gaussian"])
 def test_a_renyi_ledger_prices_every_round(tmp_path: Path, law: str) -> None:
-    ledger = ledger_at(tmp_path, "rdp")
+    ledger = ledger_at(tmp_path, composition="rdp")
     train(shared("gradient-perturbation", {"share_law": law}, {"rounds": 3, "ledger": ledger}),
           federation())  # fmt: skip
     assert ledger.spent().guarantee.epsilon <= 1.0 + 1e-9
@@ -267,7 +258,7 @@ def test_a_renyi_ledger_prices_every_round(tmp_path: Path, law: str) -> None:
 
 
 def test_a_ledger_of_exact_gaussians_refuses_the_run(tmp_path: Path) -> None:
-    ledger = ledger_at(tmp_path, "gdp")
+    ledger = ledger_at(tmp_path, composition="gdp")
     strategy = shared("gradient-perturbation", {}, {"rounds": 3, "ledger": ledger})
     with pytest.raises(UnsupportedEvent, match="gdp composition cannot price skellam"):
         strategy.ask()

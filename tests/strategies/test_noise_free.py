@@ -1,4 +1,4 @@
-"""Noise-free twins (ε = ∞): every strategy without its noise, and none of them releasable."""
+"""Noise-free twins (ε = ∞): every strategy without its noise, and otherwise as it is."""
 
 from __future__ import annotations
 
@@ -12,17 +12,12 @@ import pytest
 from fedpriv import strategies
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.queries.kinds import GradientQuery
-from fedpriv.federation.strategy.adaptive import AdaptiveStrategy, Step
-from fedpriv.federation.strategy.base import Run, SumStrategy
+from fedpriv.federation.strategy.base import Run
 from fedpriv.learning.clipping.clipped_sum import CLIP_MARGIN
 from fedpriv.learning.models import MlpModel
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
-from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.planning.noise_free import NoiseFree
-from fedpriv.privacy.randomness import RandomStream
 from fedpriv.strategies import NoisyGradients, NoisyOptions, Setup, StrategyInfo, plan_gradients
 from tests.federation.queries.person_scenes import data, visits
 from tests.federation.queries.test_person_sensitivity import make_task
@@ -35,45 +30,16 @@ from tests.federation.worlds import (
     streams,
     train,
 )
+from tests.strategies.twins import OPTIONS, SIZES, TASK, WIDTH, Unused, twin
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fedpriv.federation.strategy.adaptive import Round
     from fedpriv.federation.task import Task
 
-SIZES, WIDTH = (30, 12, 45), 4
-TASK = linear_task(SIZES, WIDTH, regulariser=0.05)
 DATA = random_data(SIZES, WIDTH)
-OPTIONS: dict[str, dict[str, Any]] = {
-    "gradient-perturbation": {"rounds": 7, "clip": 0.3, "optimiser": "sgd"},
-    "local-gradient-perturbation": {"rounds": 7, "clip": 0.3, "optimiser": "sgd"},
-    "adaptive-clipping": {"rounds": 7},
-    "second-order": {"rounds": 7},
-    "agd": {"rounds": 7},
-    "learned-protection": {"horizon": 7},
-    "federated-averaging": {"rounds": 3, "allow_swamped": True},
-    "scaffold": {"rounds": 3, "allow_swamped": True},
-}
-
-
-class Unused:
-    """A stream that nobody may draw from."""
-
-    secure = False
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"noise was drawn: {name}.")
 
 
 def federation(task: Task = TASK) -> VectorizedFederation:
     return VectorizedFederation(DATA, task=task, sampling=streams(0, "parties"))
-
-
-def twin(name: str, task: Task = TASK, **options: Any) -> SumStrategy:
-    strategy = build(name, task, noise_free=True, **{**OPTIONS.get(name, {}), **options})
-    strategy.attach(Run(name="run", noise=lambda _: Unused()))  # type: ignore[arg-type, return-value]
-    return strategy
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -259,52 +225,6 @@ def test_a_twin_asks_for_no_unit_that_its_strategy_could_protect() -> None:
         ask(budget=Budget(epsilon=1.0, delta=1e-6))
 
 
-# A twin is never released.
-
-
-@pytest.mark.parametrize("name", PRIVATE)
-def test_a_release_refuses_to_go_without_noise(name: str, tmp_path: Path) -> None:
-    options = OPTIONS.get(name, {})
-    with pytest.raises(ValueError, match=f"a release of {name} must have noise"):
-        build(name, TASK, noise_free=True, release=True, **options)
-    budget = Budget(epsilon=1.0, delta=1e-6)
-    with (
-        Ledger.create(
-            tmp_path / "l", data_name="d", budget=budget, adjacency="replace-one"
-        ) as ledger,
-        pytest.raises(ValueError, match=f"a release of {name} must have noise"),
-    ):
-        build(name, TASK, noise_free=True, ledger=ledger, **options)
-
-
-def test_no_budget_is_no_licence_to_leave_the_noise_out() -> None:
-    """That has to be asked for."""
-    ask = partial(
-        strategies.build,
-        "gradient-perturbation",
-        task=TASK,
-        adjacency="replace-one",
-        options={},
-        noise=streams(0, "noise"),
-        run="run",
-    )
-    with pytest.raises(ValueError, match="budget must be given for gradient-perturbation"):
-        ask(budget=None)
-    with pytest.raises(ValueError, match="budget must be None for gradient-perturbation"):
-        ask(budget=Budget(epsilon=1.0, delta=1e-6), noise_free=True)
-    with pytest.raises(ValueError, match="epsilon must be positive and finite"):
-        Budget(epsilon=float("inf"), delta=0.0)
-
-
-def test_a_twin_cannot_be_attached_to_a_release(tmp_path: Path) -> None:
-    strategy = build("gradient-perturbation", TASK, noise_free=True)
-    real = Run(name="run", noise=lambda _: RandomStream.from_os(), release=True)
-    with pytest.raises(ValueError, match=r"run\.release must be False"):
-        strategy.attach(real)
-    with pytest.raises(ValueError, match="plan must be given for a run on a ledger"):
-        type(strategy)(task=TASK, plan=NoiseFree(step=1.0, clip_norm=1.0), run=real, optimiser=None)  # type: ignore[call-arg]
-
-
 class Plain(NoisyGradients):
     def _update(self, release: Any) -> None:
         self._theta = self._theta - release
@@ -349,43 +269,6 @@ def test_a_guest_cannot_bring_a_twin_where_noise_was_promised() -> None:
     noisy = plan_gradients(promised, rounds=3, clip_norm=1.0)
     with pytest.raises(ValueError, match="budget must be given"):
         Plain(setup=setup(), options=NoisyOptions(), plan=noisy)
-
-
-class Careless(AdaptiveStrategy):
-    """It has a plan, and proposes a release without noise."""
-
-    name = "careless"
-
-    def _play(self) -> Round:
-        query = twin("gradient-perturbation").ask()
-        assert query is not None
-        yield Step(release=None, query=query, draw=lambda answer, _: answer.value)
-
-
-def test_a_release_without_noise_is_not_charged_as_nothing() -> None:
-    budget = Budget(epsilon=1.0, delta=1e-6)
-    plan = AdaptivePlan(
-        strategy="careless",
-        query="",
-        released="",
-        parties=TASK.parties,
-        records=TASK.records,
-        smallest_party=TASK.smallest,
-        dimension=TASK.dimension,
-        step=1.0,
-        filter=GdpFilter(budget=budget, adjacency=Adjacency.REPLACE_ONE),
-    )
-    run = Run(name="run", noise=streams(0, "noise"))
-    with pytest.raises(RuntimeError, match="a release must have noise where there is a plan"):
-        Careless(task=TASK, plan=plan, rounds=1, run=run).ask()
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"step": 0.0}, {"rates": ()}, {"rates": (1.5,)}, {"clip_norm": -1.0}]
-)
-def test_what_stands_for_a_plan_is_checked(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        NoiseFree(**{"step": 1.0, **wrong})
 
 
 def test_equal_weights_are_the_parties_mean() -> None:

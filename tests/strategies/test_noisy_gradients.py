@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from fedpriv import strategies
 from fedpriv.federation.queries.kinds import GradientQuery
@@ -23,11 +22,11 @@ from fedpriv.simulations.run.metrics.noise import acting_noise
 from fedpriv.simulations.run.prepare import train
 from fedpriv.strategies import NoisyGradients, NoisyOptions, Setup, StrategyInfo, plan_gradients
 from tests.federation.worlds import SilentFederation, linear_task, streams
+from tests.statistical import FALSE_FAILURE, assert_gaussian_scale
 
 TASK = linear_task((40, 60), 4000)
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 SILENT = SilentFederation(TASK, sampling=streams(0, "parties"))
-FALSE_FAILURE = 1e-9
 PERSONS: dict[str, Any] = {
     "unit": "person",
     "adjacency": "add-remove",
@@ -84,10 +83,10 @@ def test_the_noise_is_that_of_the_plan() -> None:
     strategy = built(Plain.build)
     assert strategy.plan is not None
     noise = first_release(strategy) * TASK.records
-    square = float(np.square(noise).sum()) / strategy.plan.mechanisms[0].noise_stddev ** 2
-    low, high = chi2.ppf(FALSE_FAILURE / 2, noise.size), chi2.isf(FALSE_FAILURE / 2, noise.size)
-    assert low <= square <= high
-    assert not low <= square * 0.8**2 <= high  # teeth: a fifth less would be seen
+    stddev = strategy.plan.mechanisms[0].noise_stddev
+    assert_gaussian_scale(noise, stddev)
+    with pytest.raises(AssertionError, match="outside"):
+        assert_gaussian_scale(0.8 * noise, stddev)
 
 
 def test_question_plan_and_charge_agree() -> None:
@@ -237,10 +236,9 @@ def test_noise_stddev_is_that_of_what_an_update_gets(rate: float) -> None:
     column = acting_noise(query_of(strategy), strategy.plan, TASK)
     assert column == pytest.approx(np.sqrt(np.square(stated).mean()))
     for stddev, release in seen:
-        square = float(np.square(release / stddev).sum())
-        low, high = (tail(FALSE_FAILURE / 4, release.size) for tail in (chi2.ppf, chi2.isf))
-        assert low <= square <= high
-        assert not low <= square * 0.8**2 <= high  # teeth
+        assert_gaussian_scale(release / stddev, 1.0, false_failure=FALSE_FAILURE / 2)
+        with pytest.raises(AssertionError, match="outside"):
+            assert_gaussian_scale(0.8 * release / stddev, 1.0, false_failure=FALSE_FAILURE / 2)
 
 
 def query_of(strategy: SumStrategy) -> GradientQuery:

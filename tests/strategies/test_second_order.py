@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.federation import Sum
@@ -32,7 +31,8 @@ from tests.federation.worlds import (
     streams,
     train,
 )
-from tests.statistical import FALSE_FAILURE
+from tests.statistical import assert_gaussian_scale
+from tests.strategies.second_order_by_hand import by_hand
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,35 +53,6 @@ def federation(task: Task = TASK, data: Any = DATA) -> VectorizedFederation:
 
 
 # Without noise: the algorithm itself.
-
-
-def slopes(loss: Loss, scores: NDArray[Any], y: NDArray[Any]) -> Any:
-    """The derivative of each loss, by hand."""
-    match loss:
-        case Logistic():
-            return -y / (1 + np.exp(y * scores))
-        case HuberHinge(smoothing=h):
-            margin = y * scores
-            return -y * np.clip((1 + h - margin) / (2 * h), 0, 1)
-        case HuberRegression(threshold=t):
-            return np.clip(scores - y, -t, t)
-        case Squared():
-            return scores - y
-    raise AssertionError(loss)
-
-
-def by_hand(
-    loss: Loss, beta: float, X: NDArray[Any], y: NDArray[Any], ridge: float, rounds: int
-) -> Any:
-    """The algorithm in plain numpy, where nothing is clipped."""
-    X = X.astype(np.float64)
-    curvature = beta * X.T @ X / len(X) + ridge * np.eye(X.shape[1])
-    theta, iterates = np.zeros(X.shape[1]), []
-    for _ in range(rounds):
-        gradient = slopes(loss, X @ theta, y) @ X / len(X) + ridge * theta
-        theta = theta - np.linalg.solve(curvature, gradient)
-        iterates.append(theta)
-    return np.mean(iterates[rounds // 2 :], axis=0)
 
 
 @pytest.mark.parametrize(
@@ -166,14 +137,6 @@ def test_a_problem_that_descent_finds_hard_takes_a_dozen_rounds() -> None:
 LARGE = linear_task((4000, 3000), 60, regulariser=0.01)
 
 
-def assert_scale(noise: NDArray[np.float64], stddev: float) -> None:
-    """Σx²/σ² is chi-squared: exact."""
-    statistic = float(np.square(noise).sum()) / stddev**2
-    low = chi2.ppf(FALSE_FAILURE / 2, noise.size)
-    high = chi2.isf(FALSE_FAILURE / 2, noise.size)
-    assert low <= statistic <= high, f"{statistic:.0f} outside [{low:.0f}, {high:.0f}]"
-
-
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_the_matrix_has_goe_noise_of_the_reference_and_half_of_it_is_caught(adjacency: str) -> None:
     """σ_M on the diagonal, σ_M/√2 beside it. ε = 1, δ = 1e-6: 15.426 or 15.426/√2."""
@@ -191,9 +154,9 @@ def test_the_matrix_has_goe_noise_of_the_reference_and_half_of_it_is_caught(adja
     stddev = 15.426346 / (1 if adjacency == "replace-one" else sqrt(2))
     stddev *= 1.0002  # of the grid, which adds up to 2⁻¹⁰ of 1 %
     for noise, expected in ((diagonal, stddev), (beside, stddev / sqrt(2))):
-        assert_scale(noise, expected)
+        assert_gaussian_scale(noise, expected)
         with pytest.raises(AssertionError, match="outside"):
-            assert_scale(noise / 2, expected)
+            assert_gaussian_scale(noise / 2, expected)
     norm = np.linalg.norm(found[0], 2)
     assert norm == pytest.approx(stddev * sqrt(2 * 60), rel=0.2)  # what the floor counts on
 
@@ -210,9 +173,9 @@ def test_gradients_have_the_noise_of_the_reference_and_half_of_it_is_caught() ->
     noise = np.concatenate([each for each in drawn if each is not None]) * task.records
     stddev = 31.747159 * 1.001  # rounding of float32 blocks adds 10⁻³ of a sensitivity
     assert len(drawn) == 12
-    assert_scale(noise, stddev)
+    assert_gaussian_scale(noise, stddev)
     with pytest.raises(AssertionError, match="outside"):
-        assert_scale(noise / 2, stddev)
+        assert_gaussian_scale(noise / 2, stddev)
 
 
 def test_a_matrix_that_noise_made_indefinite_still_gives_short_steps_down() -> None:
@@ -264,10 +227,10 @@ def test_parties_bring_the_noise_of_both_in_shares(law: str) -> None:
         answer = silent.sum(query)
         stddev = mechanism.stddev_of(10)
         assert stddev == pytest.approx(sqrt(10 / 7) * mechanism.noise_stddev)
-        assert_scale(answer.value, stddev)
+        assert_gaussian_scale(answer.value, stddev)
         if query.round == 0:
             with pytest.raises(AssertionError, match="outside"):
-                assert_scale(answer.value / 2, stddev)
+                assert_gaussian_scale(answer.value / 2, stddev)
         strategy.learn(answer)
     assert np.isfinite(strategy.theta).all()
     relative = [m.noise_stddev / (m.l2_sensitivity * m.step) for m in plan.mechanisms]

@@ -6,12 +6,11 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.learning.losses import Squared
 from tests.federation.worlds import build, linear_task, party_data, streams, train
-from tests.statistical import FALSE_FAILURE
+from tests.statistical import assert_gaussian_scale
 
 WIDTH, EACH = 40, 30
 N = WIDTH * EACH
@@ -30,13 +29,6 @@ def quadratic() -> tuple[VectorizedFederation, np.ndarray]:
         party_data(np.eye(WIDTH)[order], y, SIZES), task=task, sampling=streams(0, "p")
     )
     return federation, np.bincount(order, weights=y) / EACH
-
-
-def assert_variance(errors: np.ndarray, stddev: float) -> None:
-    """Σe²/σ² is chi-squared, exactly: a correct strategy fails with probability 1e-9."""
-    statistic = float(np.square(errors).sum()) / stddev**2
-    assert chi2.ppf(FALSE_FAILURE / 2, errors.size) <= statistic, statistic / errors.size
-    assert statistic <= chi2.isf(FALSE_FAILURE / 2, errors.size), statistic / errors.size
 
 
 @pytest.mark.parametrize("schedule", ["uniform", "rising"])
@@ -68,10 +60,10 @@ def test_noisy_descent_on_a_quadratic_has_the_variance_of_theory(schedule: str) 
     ]
     expected = sqrt(sum(carried))
     drawn = np.concatenate(errors)
-    assert_variance(drawn, expected)
+    assert_gaussian_scale(drawn, expected)
     for twin in (0.5, 0.75):
         with pytest.raises(AssertionError):
-            assert_variance(twin * drawn, expected)
+            assert_gaussian_scale(twin * drawn, expected)
 
 
 def test_momentum_carries_noise_as_its_recursion_says() -> None:
@@ -108,7 +100,7 @@ def test_momentum_carries_noise_as_its_recursion_says() -> None:
     assert strategy.plan is not None
     stddev = strategy.plan.mechanisms[0].noise_stddev / N
     expected = stddev * sqrt(sum(response(k) ** 2 for k in range(rounds)))
-    assert_variance(np.concatenate(errors), expected)
+    assert_gaussian_scale(np.concatenate(errors), expected)
 
 
 @pytest.mark.parametrize("fit", ["average", "joint"])
@@ -125,7 +117,7 @@ def test_the_noiseless_part_of_output_perturbation_is_the_closed_form(fit: str) 
         closed = targets / WIDTH / (1 / WIDTH + LAMBDA)
         np.testing.assert_allclose(reference.theta, closed, atol=1e-5)
     assert strategy.plan is not None
-    assert_variance(np.concatenate(errors), strategy.plan.mechanisms[0].noise_stddev)
+    assert_gaussian_scale(np.concatenate(errors), strategy.plan.mechanisms[0].noise_stddev)
 
 
 def test_averaging_the_iterates_is_free_and_lowers_the_variance() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fedpriv.federation.deployed.stated_plan import digest_of_releases
+from fedpriv.federation.deployed.statements import attesting
 from fedpriv.federation.deployed.statements.attesting import People, Signatory
+from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
+from fedpriv.federation.deployed.statements.stated_releases import releases_of
 from fedpriv.federation.deployed.statements.statement_document import Member, make_document
 from fedpriv.federation.deployed.statements.verifying import Pinned
 from fedpriv.federation.protocol.level import Protection
@@ -23,14 +28,19 @@ from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.planning.gradient import gradient_plan
 from fedpriv.privacy.planning.shares import Sharing, shared_noise
 from fedpriv.privacy.statement import LedgerFacts, RunFacts, TrustModel, make_statement
-from fedpriv.privacy.statement.signed import read_canonical, sign_as_server
+from fedpriv.privacy.statement.signed import (
+    SignedStatement,
+    read_canonical,
+    read_signed,
+    sign_as_server,
+)
 from fedpriv.privacy.written_events import event_from_dict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fedpriv.privacy.statement import Statement
-    from fedpriv.privacy.statement.signed import SignedStatement
+    from fedpriv.privacy.statement.signed import PartySignature, SignedStatement
 
 NAMES = ("north", "east", "south", "west", "centre")
 ROSTER = "ab" * 32
@@ -211,3 +221,24 @@ class Scene:
             event = event_from_dict({**event.to_dict(), "adjacency": adjacency, "unit": unit})
             ledger.reserve(event, run=run, round=index)
         return ledger
+
+
+SHARES, SERVER_NOISE = Scene.make(), Scene.make(gaussian_plan())
+
+
+def attest(signed: SignedStatement, ledger: Ledger, signatory: Signatory) -> PartySignature:
+    """Of a party that was shown the plan of the statement before its first answer."""
+    planned = None
+    with suppress(Unsound):
+        planned = digest_of_releases(releases_of(signed.document))
+    return attesting.attest(signed, ledger, signatory, planned=planned, own_noise=True)
+
+
+def attested(scene: Scene, folder: Path, *, absent: tuple[str, ...] = ()) -> SignedStatement:
+    """The statement with the signatures of all who are there."""
+    signed = scene.signed()
+    for number, name in enumerate(NAMES):
+        if name not in absent:
+            with scene.ledger(folder / f"{name}.ledger") as ledger:
+                signed = signed.with_party(attest(signed, ledger, scene.signatory(number)))
+    return read_signed(signed.to_text().encode())

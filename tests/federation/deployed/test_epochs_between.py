@@ -19,7 +19,7 @@ from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.prepare import build_strategy
 from tests.federation.deployed.deployments import FIVE, HELD, PATIENCE, Deployment
-from tests.federation.deployed.test_deployed_run import partial_grid
+from tests.federation.deployed.failing_grids import partial_grid
 
 if TYPE_CHECKING:
     from pathlib import Path

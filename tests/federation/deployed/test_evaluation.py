@@ -18,7 +18,7 @@ from fedpriv.simulations.deploy.folders import ServerFolder
 from fedpriv.simulations.deploy.run.jobs import evaluation
 from fedpriv.simulations.deploy.run.lock import served
 from tests.federation.deployed.deployments import FOUR, HELD, PATIENCE, Deployment, _records
-from tests.federation.deployed.test_deployed_run import PartialGrid
+from tests.federation.deployed.failing_grids import PartialGrid
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,13 +29,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.secagg import FixedPoint, Server
 from fedpriv.secagg.messages import Confirm, Confirmations, MaskedAnswer, Reveal, Survivors
-from tests.federation.deployed.deployments import take_any_kind
-from tests.federation.deployed.test_hostile_server import (
-    Answered,
-    Villain,
-    shared,
-    shares_of_five,
-)
+from tests.federation.deployed.villains import Answered, Villain, shared, shares_of_five
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,12 +41,8 @@ if TYPE_CHECKING:
     from fedpriv.learning.losses import Loss
     from fedpriv.secagg.numbers.fixed_point import Ring
 
+pytestmark = pytest.mark.usefixtures("any_kind")
 # One release, opened over one set of parties.
-
-
-@pytest.fixture(autouse=True)
-def _any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_any_kind(monkeypatch)
 
 
 def masked(villain: Villain, query: GradientQuery, number: int) -> Answered:

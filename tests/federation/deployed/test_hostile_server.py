@@ -1,246 +1,50 @@
-"""A server that lies to deployed parties, a peer beside it, and the disk between two messages."""
+"""A server that lies to deployed parties, and a peer beside it: no sum is opened over two sets."""
 
 from __future__ import annotations
 
-import json
 import re
-import time
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.party.guard import QueryRefused, check_query
-from fedpriv.federation.party.party import Party
-from fedpriv.federation.protocol.wire import Announce, Ask, Join, Reply, Request
+from fedpriv.federation.protocol.wire import Announce, Ask
 from fedpriv.federation.queries import encoding as codec
-from fedpriv.federation.queries.bounds import share_mechanism
 from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms.shares import NoiseShare
-from fedpriv.secagg import FixedPoint, Round, Server
-from fedpriv.secagg.errors import SecureAggregationError, TooFewParties
-from fedpriv.secagg.messages import (
-    Confirm,
-    Confirmations,
-    MaskedAnswer,
-    Reveal,
-    Survivors,
-)
-from fedpriv.secagg.party_state import Answered as AnsweredState
-from fedpriv.secagg.primitives import binding
-from fedpriv.secagg.primitives.shamir import SHARE_BYTES
-from fedpriv.secagg.recovery import Puzzle, recover
-from fedpriv.secagg.server_state import AnswersCollected
-from fedpriv.simulations.engines.parties import protection
+from fedpriv.secagg import FixedPoint
+from fedpriv.secagg.errors import TooFewParties
+from fedpriv.secagg.messages import Confirm, Confirmations
 from fedpriv.simulations.experiment.file import parse_experiment
-from tests.federation.deployed.deployments import FIVE, HELD, Deployment, take_any_kind
+from tests.federation.deployed.fresh_parties import never
+from tests.federation.deployed.villains import (
+    COLLUDER,
+    RUN,
+    Answered,
+    Villain,
+    clear_of_three,
+    colluding,
+    shared,
+    shares_of_five,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from fedpriv.federation.deployed.host import DeployedHost
-    from fedpriv.federation.queries.kinds import Query
     from fedpriv.secagg.messages import Message
     from fedpriv.secagg.numbers.fixed_point import Ring
-    from fedpriv.secagg.round import Bound
-    from fedpriv.secagg.server_state import SharesCollected
+    from tests.federation.deployed.deployments import Deployment
 
-RUN = b"v" * 32
-
-
-@pytest.fixture(autouse=True)
-def _any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_any_kind(monkeypatch)
-
-
-@dataclass
-class Villain:
-    """A server that says to each party what it likes, and reads what comes back.
-
-    ``beside`` and ``after`` go into every request, before and after what is asked.
-    """
-
-    deployment: Deployment
-    run: bytes = RUN
-    beside: tuple[Bound, ...] = ()
-    after: tuple[Bound, ...] = ()
-    refusals: list[str] = field(default_factory=list)
-
-    @property
-    def everybody(self) -> range:
-        return range(len(self.deployment.names))
-
-    def host(self, number: int, config: str | None = None) -> DeployedHost:
-        found: Any = self.deployment.host(self.deployment.names[number], config)
-        return found  # type: ignore[no-any-return]
-
-    def ask(
-        self,
-        number: int,
-        *records: Bound,
-        query: GradientQuery | bytes = b"",
-        config: str | None = None,
-    ) -> tuple[Bound, ...]:
-        data = query if isinstance(query, bytes) else codec.to_bytes(query)
-        request = Request(messages=(*self.beside, *records, *self.after), query=data).to_bytes()
-        try:
-            reply = Reply.from_bytes(self.host(number, config).handle(request))
-        except SecureAggregationError as error:  # a worker turns it into a failed task
-            self.refusals.append(type(error).__name__)
-            return ()
-        if reply.refusal:
-            self.refusals.append(reply.refusal)
-        return reply.messages
-
-    def journal(self, number: int) -> Journal:
-        return Journal(self.deployment.home(self.deployment.names[number]) / "state")
-
-    def tell(self, boxes: Mapping[int, Bound], **options: Any) -> list[Message]:
-        found: list[Any] = []
-        for number, box in boxes.items():
-            found.extend(self.ask(number, box, **options))
-        return found
-
-    def joined(self, **options: Any) -> list[Message]:
-        return self.tell(
-            {number: Join(run=self.run, round=0, party=0) for number in self.everybody}, **options
-        )
-
-    def round(self, minimum: int) -> Round:
-        config = parse_experiment(tomllib.loads(self.deployment.config()))
-        roster = self.deployment.roster.identities
-        parameters = protection(config).parameters(len(roster), roster=len(roster), minimum=minimum)
-        return Round(
-            run=self.run,
-            number=1,
-            cohort=tuple(self.everybody),
-            roster=roster,
-            parameters=parameters,
-        )
-
-    def answered(self, announced: Round, query: GradientQuery) -> Answered:
-        """A round, honestly, up to the masked answers of everybody."""
-        server, minimum = Server(announced=announced), announced.parameters.minimum
-        keys, lists = server.collect_keys(
-            self.tell(
-                {
-                    number: Announce(
-                        run=self.run,
-                        round=1,
-                        party=number,
-                        cohort=announced.cohort,
-                        minimum=minimum,
-                    )
-                    for number in self.everybody
-                }
-            )
-        )
-        shares, deliveries = server.collect_shares(keys, self.tell(lists))
-        answers = self.tell(deliveries, query=query)
-        return Answered(
-            server=server,
-            shares=shares,
-            vectors={a.party: a.vector for a in answers if isinstance(a, MaskedAnswer)},
-            query=query,
-        )
-
-    def survivors(self, number: int, survivors: Sequence[int]) -> Survivors:
-        return Survivors(run=self.run, round=1, party=number, survivors=tuple(survivors))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answered:
-    """Masked answers of a round, one by one, as an honest server never keeps them."""
-
-    server: Server
-    shares: SharesCollected
-    vectors: Mapping[int, Ring]
-    query: GradientQuery
-
-    def opened(self, reveals: Sequence[Message], wanted: Sequence[int]) -> Ring:
-        """The sum over ``wanted`` alone, from whatever shares were revealed."""
-        state = AnswersCollected(
-            shares=self.shares,
-            survivors=frozenset(wanted),
-            masked=np.add.reduce([self.vectors[party] for party in wanted]),
-            about=codec.to_bytes(self.query),
-            rejected=(),
-        )
-        shares: dict[int, dict[int, bytes]] = {owner: {} for owner in self.vectors}
-        for message in reveals:
-            assert isinstance(message, Reveal)
-            for owner, share in message.seed_shares.items():
-                if owner in wanted:
-                    shares[owner][message.party] = share
-            for owner, share in message.key_shares.items():
-                if owner not in wanted:
-                    shares[owner][message.party] = share
-        puzzles = [
-            Puzzle(owner=owner, shares=parts, fits=self.server._recogniser(state, owner))
-            for owner, parts in shares.items()
-        ]
-        threshold = self.server.announced.parameters.threshold
-        return self.server._unmasked(state, recover(puzzles, threshold)[0])
-
-
-def shares_of_five(folder: Path, *, colluding: float = 0.1, **policy: Any) -> Deployment:
-    """One of them may be missing; by default, another may collude with the server."""
-    folder.chmod(0o700)
-    return Deployment(
-        folder=folder,
-        names=FIVE,
-        sizes=HELD,
-        policy={"noise_at": "parties", "min_parties": 4, "colluding": colluding, **policy},
-        experiment={
-            "privacy": {"noise_at": "parties", "colluding": colluding},
-            "run": {"least_parties": 4, "secure_aggregation": "active", "dropout": 0.2},
-        },
-    )
-
-
-def clear_of_three(folder: Path) -> Deployment:
-    """Parties that answer in the clear: what is tried here, masks do not hide."""
-    folder.chmod(0o700)
-    return Deployment(
-        folder=folder,
-        policy={"secure_aggregation": "off"},
-        experiment={"run": {"secure_aggregation": "off"}},
-    )
-
-
-def never(*_: object, **__: object) -> NoReturn:
-    raise AssertionError("a record was read")
-
-
-def shared(villain: Villain, *, minimum: int = 4, **changes: Any) -> GradientQuery:
-    """A query whose noise the parties bring."""
-    engagement = villain.host(0).engagement
-    query = GradientQuery(
-        run=engagement.run,
-        round=0,
-        grid=FixedPoint(step=2.0**-20, bits=64),
-        event=GaussianEvent(relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE),
-        theta=np.full(3, 0.1),
-        clip_norm=1.0,
-        share=NoiseShare(law="skellam", parameter=1e16, minimum=minimum, colluders=1),
-    )
-    query = replace(query, **changes)
-    mechanism = share_mechanism(query, engagement.task)
-    assert mechanism is not None
-    return replace(query, event=mechanism.event())
-
+pytestmark = pytest.mark.usefixtures("any_kind")
 
 # Two sets of survivors, each without one party, for those who are to sign it. Party 4 colludes.
 ONE, OTHER = (0, 1, 2, 4), (0, 2, 3, 4)
 TOLD = {0: ONE, 1: ONE, 2: OTHER, 3: OTHER}
-COLLUDER = 4
 
 
 def given(deployment: Deployment, party: int, query: GradientQuery) -> Ring:
@@ -258,24 +62,6 @@ def revealed(villain: Villain, signatures: Mapping[int, bytes]) -> list[Message]
         if party != COLLUDER
     }
     return villain.tell(shown)
-
-
-def colluding(villain: Villain, announced: Round, survivors: Sequence[int]) -> tuple[bytes, Reveal]:
-    """The signature of the colluder under any set, and its shares as if that had been opened."""
-    keys, journal = villain.host(COLLUDER).keys, villain.journal(COLLUDER)
-    assert keys is not None
-    with journal.held():
-        _, state = journal.memory(RUN).state(1)
-    assert isinstance(state, AnsweredState)
-    reveal = Reveal(
-        run=RUN,
-        round=1,
-        party=COLLUDER,
-        seed_shares={p: state.held[p][:SHARE_BYTES] for p in survivors},
-        key_shares={p: s[SHARE_BYTES:] for p, s in state.held.items() if p not in survivors},
-    )
-    content = binding.consent(announced, COLLUDER, tuple(survivors))
-    return keys.identity.sign(content), reveal
 
 
 def torn(villain: Villain) -> tuple[Answered, list[Message]]:
@@ -529,196 +315,3 @@ def test_shares_of_noise_for_fewer_colluders_than_the_masks_are_refused(tmp_path
     villain.run = bytes(32)
     villain.joined()
     assert len(villain.answered(villain.round(4), shared(villain, share=two)).vectors) == 5
-
-
-# Two answers for one payment.
-
-
-def gradient(villain: Villain, round_: int = 0, **changes: Any) -> GradientQuery:
-    query = GradientQuery(
-        run=villain.host(0).engagement.run,
-        round=round_,
-        grid=FixedPoint(step=2.0**-20, bits=64),
-        event=GaussianEvent(relative_noise=10.0, adjacency=Adjacency.REPLACE_ONE),
-        theta=np.full(3, 0.1),
-        clip_norm=1.0,
-    )
-    return replace(query, **changes)
-
-
-def answer(villain: Villain, query: Query) -> Ring:
-    """Of a fresh process."""
-    with villain.journal(0).held():
-        return villain.host(0).party.answer(query)
-
-
-def test_a_release_that_was_begun_is_answered_to_the_query_that_began_it_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A party that failed after it paid answers that query when it is asked again, and no other."""
-    villain = Villain(clear_of_three(tmp_path))
-    with monkeypatch.context() as patched:
-        patched.setattr("fedpriv.federation.party.party.Party.compute", never)
-        with pytest.raises(AssertionError):
-            answer(villain, gradient(villain))
-    with pytest.raises(QueryRefused, match="release 0 of this run was begun already"):
-        answer(villain, gradient(villain, theta=np.ones(3)))
-    answer(villain, gradient(villain))
-    with pytest.raises(QueryRefused, match="answered already"):
-        answer(villain, gradient(villain, theta=np.ones(3)))
-    assert len(villain.deployment.reserved("north")) == 1
-
-
-def test_two_queries_for_one_release_at_once_get_one_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    villain = Villain(clear_of_three(tmp_path))
-    compute = Party.compute
-
-    def slowly(party: Party, query: Query) -> Ring:
-        time.sleep(0.2)  # long enough for all to have found the reservation
-        return compute(party, query)
-
-    monkeypatch.setattr(Party, "compute", slowly)
-    queries = [gradient(villain, theta=np.full(3, 0.1 * n)) for n in range(4)]
-
-    def ask(query: GradientQuery) -> bool:
-        try:
-            answer(villain, query)
-        except QueryRefused:
-            return False
-        return True
-
-    with ThreadPoolExecutor(4) as pool:
-        assert sum(pool.map(ask, queries)) == 1
-    assert len(villain.deployment.reserved("north")) == 1
-
-
-def test_an_answer_that_was_cut_short_on_the_disk_is_not_computed_again(tmp_path: Path) -> None:
-    """Whatever is left of it: the party would rather say nothing than draw noise twice."""
-    villain = Villain(clear_of_three(tmp_path))
-    answer(villain, gradient(villain))
-    (path,) = (tmp_path / "parties" / "north" / "state" / "answers").iterdir()
-    whole = path.read_bytes()
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        with pytest.raises((QueryRefused, SecureAggregationError)):
-            answer(villain, gradient(villain, theta=np.ones(3)))
-
-
-def test_a_state_directory_that_was_put_back_gets_no_second_answer(tmp_path: Path) -> None:
-    """The ledger is newer than the journal: what it committed is not answered again."""
-    villain = Villain(clear_of_three(tmp_path))
-    answers = tmp_path / "parties" / "north" / "state" / "answers"
-    answer(villain, gradient(villain, 0))
-    (path,) = answers.iterdir()
-    earlier = path.read_bytes()
-    answer(villain, gradient(villain, 1))
-    path.write_bytes(earlier)
-    for asked in (gradient(villain, 1), gradient(villain, 1, theta=np.ones(3))):
-        with pytest.raises(QueryRefused, match="not in the state directory any more"):
-            answer(villain, asked)
-
-
-# What a query may say.
-
-
-def spelled(query: GradientQuery, **changes: Any) -> bytes:
-    """The query with values in its header that no honest server could write there."""
-    data = codec.to_bytes(query)
-    length = int.from_bytes(data[10:14], "big")
-    values = {**json.loads(data[14 : 14 + length]), **changes}
-    header = json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
-    return data[:10] + len(header).to_bytes(4, "big") + header + data[14 + length :]
-
-
-GAUSSIAN = {"adjacency": "replace-one", "kind": "gaussian"}
-EXTREMES: tuple[dict[str, Any], ...] = (
-    {"round": 2**63},
-    {"round": 2**64},
-    {"round": -1},
-    {"round": True},
-    {"round": 0.0},
-    {"round": None},
-    {"clip_norm": float("nan")},
-    {"clip_norm": float("inf")},
-    {"clip_norm": -0.0},
-    {"clip_norm": 10**400},
-    {"clip_norm": "1.0"},
-    {"grid": {"step": 5e-324, "bits": 64}},
-    {"grid": {"step": 2.0**-20, "bits": 64.0}},
-    {"sampling_rate": -0.0},
-    {"sampling_rate": 1 + 2.0**-52},
-    {"weights": "equals"},
-    {"event": {**GAUSSIAN, "relative_noise": float("nan")}},
-    {"event": {**GAUSSIAN, "relative_noise": 0.0}},
-    {"event": {**GAUSSIAN, "relative_noise": -1.0}},
-    {"event": {**GAUSSIAN, "relative_noise": 10.0, "sampling_rate": 0.1}},
-    {"theta": [0]},
-    {"theta": [3, 1]},
-    {"theta": [-3]},
-    {"theta": [2**62]},
-    {"theta": None},
-    {"kind": "erm"},
-    {"kind": ["gradient"]},
-    {"more": 1},
-)
-
-
-@pytest.mark.parametrize("changes", EXTREMES, ids=str)
-def test_extreme_values_are_refused_and_nothing_is_paid(
-    tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    villain = Villain(clear_of_three(tmp_path))
-    monkeypatch.setattr("fedpriv.data.tables.files.read_table", never)
-    asked = spelled(gradient(villain), **changes)
-    ask = Ask(run=RUN, round=0, party=0)
-    assert len(villain.ask(0, Join(run=RUN, round=0, party=0), ask, query=asked)) == 1
-    assert "QueryRefused" in villain.refusals[-1]
-    assert not (tmp_path / "parties" / "north" / "north.ledger").exists() or not (
-        villain.deployment.reserved("north")
-    )
-
-
-@pytest.mark.parametrize("name", ["\ud800", "\x00", "\n", "x" * 200, "\u202e"])
-def test_a_run_has_a_name_that_can_be_stored_and_shown(tmp_path: Path, name: str) -> None:
-    """A name of megabytes went into the ledger with every release."""
-    villain = Villain(clear_of_three(tmp_path))
-    run = f"{villain.host(0).engagement.run}-{name}"
-    ask = Ask(run=RUN, round=0, party=0)
-    asked = spelled(gradient(villain), run=run)
-    assert len(villain.ask(0, Join(run=RUN, round=0, party=0), ask, query=asked)) == 1
-    assert "malformed" in villain.refusals[-1]
-    assert not list(tmp_path.rglob("*.ledger"))
-
-
-# What is left on the disk.
-
-
-def test_a_name_with_a_path_in_it_leaves_the_state_directory_as_it_is(tmp_path: Path) -> None:
-    villain = Villain(clear_of_three(tmp_path))
-    before = {path for path in tmp_path.rglob("*") if "state" not in path.parts}
-    run = f"{villain.host(0).engagement.run}-/../../../../escape"
-    answer(villain, gradient(villain, run=run))
-    made = {path for path in tmp_path.rglob("*") if "state" not in path.parts} - before
-    assert {path.name for path in made} <= {"north.ledger", "north.ledger-wal", "north.ledger-shm"}
-    (stored,) = (tmp_path / "parties" / "north" / "state" / "answers").iterdir()
-    assert re.fullmatch("[0-9a-f]{64}", stored.name)
-
-
-def test_answers_of_old_runs_are_forgotten_and_never_given_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server that makes up runs does not fill the disk, and gets nothing twice."""
-    monkeypatch.setattr("fedpriv.federation.deployed.journal._ANSWERS", 3)
-    villain = Villain(clear_of_three(tmp_path))
-    name = villain.host(0).engagement.run
-    event = GaussianEvent(relative_noise=100.0, adjacency=Adjacency.REPLACE_ONE)
-    runs = [gradient(villain, run=f"{name}-{n}", event=event) for n in range(5)]
-    for query in runs:
-        answer(villain, query)
-    assert len(list((tmp_path / "parties" / "north" / "state" / "answers").iterdir())) == 3
-    with pytest.raises(QueryRefused, match="not in the state directory any more"):
-        answer(villain, replace(runs[0], theta=np.ones(3)))
-    answer(villain, runs[4])
-    assert len(villain.deployment.reserved("north")) == 5

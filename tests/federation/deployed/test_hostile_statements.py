@@ -36,8 +36,8 @@ from fedpriv.simulations.deploy.run.jobs.attestation import signed_by_server
 from fedpriv.simulations.run.statement.assumptions import tuning_sentence
 from tests.federation.deployed import test_deployed_inference as fits
 from tests.federation.deployed.deployments import Deployment
+from tests.federation.deployed.errands import CLEAR, ROUND, RUN, handled
 from tests.federation.deployed.statement_scenes import Scene, adaptive_plan, gaussian_plan
-from tests.federation.deployed.test_errands import CLEAR, ROUND, RUN, handled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -31,7 +31,7 @@ from fedpriv.secagg.messages import (
 )
 from fedpriv.secagg.primitives import binding
 from fedpriv.simulations.deploy.keys import read_identity
-from tests.federation.deployed.test_hostile_server import Villain, shared, shares_of_five
+from tests.federation.deployed.villains import Villain, shared, shares_of_five
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A stated plan: joined before anything is paid, priced as a whole, and never departed from."""
+"""A stated plan: joined before anything is paid, and priced as a whole."""
 
 from __future__ import annotations
 
@@ -15,114 +15,34 @@ from fedpriv.federation.deployed.stated_plan import StatedPlan, digest_of_releas
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.memory import Memory
-from fedpriv.federation.protocol.wire import Ask, ClearAnswer, Join, Joined, Reply, Request, pack
-from fedpriv.federation.queries import encoding as codec
+from fedpriv.federation.protocol.wire import ClearAnswer, Joined, pack
 from fedpriv.federation.queries.bounds import share_mechanism
-from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.privacy.adjacency import Adjacency
-from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent, SkellamEvent
+from fedpriv.privacy.events import GaussianEvent, SkellamEvent
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.ledger.composition import block_epsilon
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.plan import sampled
 from fedpriv.privacy.unit import Unit
-from fedpriv.secagg import FixedPoint
 from tests.federation.deployed.deployments import NAMES, Deployment
+from tests.federation.deployed.stated_plans import (
+    DELTA,
+    SAMPLED,
+    SEAT,
+    ask,
+    cost,
+    deployed,
+    event,
+    join,
+    north,
+    query,
+    rows,
+    stated,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fedpriv.federation.deployed.host import DeployedHost
-    from fedpriv.privacy.events import Event
-
 A = Adjacency.ADD_REMOVE
-DELTA = 1e-6
-SEAT = b"p" * 32
-SAMPLED: dict[str, Any] = {
-    "budget": {"adjacency": "add-remove", "composition": "basic"},
-    "experiment": {
-        "strategy": {"sampling_rate": 0.2, "rounds": 3},
-        "privacy": {"adjacency": "add-remove"},
-    },
-}
-
-
-def event(noise: float = 3.0, rate: float = 0.2) -> PoissonGaussianEvent:
-    return PoissonGaussianEvent(relative_noise=noise, sampling_rate=rate, adjacency=A)
-
-
-STEPS: tuple[tuple[Event, int], ...] = ((event(3.0), 2), (event(4.0), 1))
-
-
-def deployed(folder: Path, *, clear: bool = False, **budget: Any) -> Deployment:
-    folder.chmod(0o700)
-    settings = {**SAMPLED, "budget": {**SAMPLED["budget"], **budget}}
-    if clear:  # one message is one answer
-        settings["policy"] = {"secure_aggregation": "off"}
-        settings["experiment"] = {
-            **settings["experiment"],
-            "run": {"secure_aggregation": "off"},
-        }
-    return Deployment(folder=folder, **settings)
-
-
-@pytest.fixture
-def clear(tmp_path: Path) -> Deployment:
-    return deployed(tmp_path, clear=True)
-
-
-def north(deployment: Deployment) -> DeployedHost:
-    """A fresh process."""
-    return deployment.host("north")
-
-
-def stated(deployment: Deployment, **changes: Any) -> StatedPlan:
-    values: dict[str, Any] = {
-        "run": f"{north(deployment).engagement.run}-1",
-        "epsilon": 2.0,
-        "delta": DELTA,
-        "accountant": "pld",
-        "clip": 1.0,
-        "steps": STEPS,
-        **changes,
-    }
-    return StatedPlan(**values)
-
-
-def query(deployment: Deployment, round_: int = 0, **changes: Any) -> GradientQuery:
-    asked = GradientQuery(
-        run=f"{north(deployment).engagement.run}-1",
-        round=round_,
-        grid=FixedPoint(step=2.0**-20, bits=64),
-        event=stated(deployment).event(round_) or event(),
-        theta=np.zeros(3),
-        clip_norm=1.0,
-        sampling_rate=0.2,
-    )
-    return replace(asked, **changes)
-
-
-def join(deployment: Deployment, plan: StatedPlan | bytes, *, seat: bytes = SEAT) -> Reply:
-    data = plan if isinstance(plan, bytes) else plan.to_bytes()
-    request = Request(messages=(Join(run=seat, round=0, party=0, plan=data),))
-    return Reply.from_bytes(north(deployment).handle(request.to_bytes()))
-
-
-def ask(deployment: Deployment, asked: GradientQuery, *, seat: bytes = SEAT) -> Reply:
-    message = Ask(run=seat, round=asked.round + 1, party=0)
-    request = Request(messages=(message,), query=codec.to_bytes(asked))
-    return Reply.from_bytes(north(deployment).handle(request.to_bytes()))
-
-
-def rows(deployment: Deployment) -> list[str]:
-    with deployment.ledger("north") as ledger:
-        ledger.verify()
-        return [row.kind for row in ledger.rows() if row.kind in ("declared", "reserved")]
-
-
-def cost(steps: tuple[tuple[Event, int], ...] = STEPS) -> float:
-    return block_epsilon(steps, DELTA)
-
 
 # A run, from end to end.
 
@@ -239,7 +159,7 @@ def test_a_party_prices_a_plan_by_itself(
     assert "do not fit" in join(deployment, plan, seat=b"r" * 32).refusal
 
 
-def test_one_release_costs_what_its_two_laws_say(clear: Deployment) -> None:
+def test_one_release_costs_what_its_two_laws_say(sampling: Deployment) -> None:
     """δ(ε) of (1-q)N(0, σ²) + q·N(1, σ²) against N(0, σ²), in closed form, both orders."""
     q, sigma = 0.2, 1.0
 
@@ -261,50 +181,50 @@ def test_one_release_costs_what_its_two_laws_say(clear: Deployment) -> None:
     exact = brentq(lambda epsilon: hockey_stick(epsilon) - DELTA, 1e-3, 20)
     charged = cost(((event(sigma, q), 1),))
     assert exact <= charged <= exact * 1.001
-    plan = stated(clear, steps=((event(sigma, q), 1),), epsilon=exact * 0.999)
-    assert "its releases cost" in join(clear, plan).refusal
+    plan = stated(sampling, steps=((event(sigma, q), 1),), epsilon=exact * 0.999)
+    assert "its releases cost" in join(sampling, plan).refusal
 
 
 # Joining.
 
 
-def test_joining_pays_nothing_and_the_first_release_pays_for_all(clear: Deployment) -> None:
-    assert isinstance(join(clear, stated(clear)).messages[0], Joined)
-    assert rows(clear) == []
-    assert isinstance(ask(clear, query(clear)).messages[0], ClearAnswer)
-    assert rows(clear) == ["declared", "reserved"]
-    with clear.ledger("north") as ledger:  # all of it, and it stays so if the run stops here
+def test_joining_pays_nothing_and_the_first_release_pays_for_all(sampling: Deployment) -> None:
+    assert isinstance(join(sampling, stated(sampling)).messages[0], Joined)
+    assert rows(sampling) == []
+    assert isinstance(ask(sampling, query(sampling)).messages[0], ClearAnswer)
+    assert rows(sampling) == ["declared", "reserved"]
+    with sampling.ledger("north") as ledger:  # all of it, and it stays so if the run stops here
         assert ledger.spent().guarantee.epsilon == cost()
-    assert isinstance(ask(clear, query(clear, 1)).messages[0], ClearAnswer)
-    with clear.ledger("north") as ledger:
+    assert isinstance(ask(sampling, query(sampling, 1)).messages[0], ClearAnswer)
+    with sampling.ledger("north") as ledger:
         assert ledger.spent().guarantee.epsilon == cost()
 
 
 def test_two_runs_add_up_whatever_their_order(tmp_path: Path) -> None:
-    clear = deployed(tmp_path, clear=True, delta=2 * DELTA, epsilon=2 * cost())
-    one, other = stated(clear), stated(clear, run=f"{north(clear).engagement.run}-2")
+    sampling = deployed(tmp_path, clear=True, delta=2 * DELTA, epsilon=2 * cost())
+    one, other = stated(sampling), stated(sampling, run=f"{north(sampling).engagement.run}-2")
     second = b"q" * 32
     for plan, seat in ((one, SEAT), (other, second)):
-        assert not join(clear, plan, seat=seat).refusal
-        assert not ask(clear, query(clear, run=plan.run), seat=seat).refusal
-    assert not ask(clear, query(clear, 2)).refusal
-    with clear.ledger("north") as ledger:
+        assert not join(sampling, plan, seat=seat).refusal
+        assert not ask(sampling, query(sampling, run=plan.run), seat=seat).refusal
+    assert not ask(sampling, query(sampling, 2)).refusal
+    with sampling.ledger("north") as ledger:
         spent = ledger.spent().guarantee
         assert (spent.epsilon, spent.delta) == (2 * cost(), 2 * DELTA)
-    third = stated(clear, run=f"{north(clear).engagement.run}-3")
-    assert "do not fit" in join(clear, third, seat=b"r" * 32).refusal
+    third = stated(sampling, run=f"{north(sampling).engagement.run}-3")
+    assert "do not fit" in join(sampling, third, seat=b"r" * 32).refusal
 
 
 @pytest.mark.parametrize("seat", [SEAT, b"q" * 32])
-def test_a_run_has_one_plan(clear: Deployment, seat: bytes) -> None:
+def test_a_run_has_one_plan(sampling: Deployment, seat: bytes) -> None:
     """Stated again in the same place, or in another one by a server that was restarted."""
-    assert not join(clear, stated(clear)).refusal
-    assert not ask(clear, query(clear)).refusal
-    more = stated(clear, steps=((event(3.0), 3), (event(4.0), 1)))
-    joined = join(clear, more, seat=seat)
-    refused = joined if joined.refusal else ask(clear, query(clear, 1), seat=seat)
+    assert not join(sampling, stated(sampling)).refusal
+    assert not ask(sampling, query(sampling)).refusal
+    more = stated(sampling, steps=((event(3.0), 3), (event(4.0), 1)))
+    joined = join(sampling, more, seat=seat)
+    refused = joined if joined.refusal else ask(sampling, query(sampling, 1), seat=seat)
     assert "another plan" in refused.refusal or "LedgerConflict" in refused.refusal
-    assert rows(clear) == ["declared", "reserved"]
+    assert rows(sampling) == ["declared", "reserved"]
 
 
 def test_the_plan_that_a_run_began_under_is_remembered_and_none_comes_after_its_first_answer(
@@ -364,12 +284,12 @@ def test_a_restarted_server_goes_on_though_nothing_is_left(tmp_path: Path) -> No
     ],
 )
 def test_a_plan_that_cannot_be_answered_is_not_joined(
-    clear: Deployment, change: dict[str, Any], reason: str
+    sampling: Deployment, change: dict[str, Any], reason: str
 ) -> None:
-    reply = join(clear, stated(clear, **change))
+    reply = join(sampling, stated(sampling, **change))
     assert reason in reply.refusal
     assert not reply.messages
-    assert not (clear.home("north") / "north.ledger").exists() or rows(clear) == []
+    assert not (sampling.home("north") / "north.ledger").exists() or rows(sampling) == []
 
 
 @pytest.mark.parametrize(
@@ -386,126 +306,16 @@ def test_a_ledger_that_cannot_price_a_plan_says_which_could(
 
 
 @pytest.mark.parametrize("data", [b"{}", b"[]", b"\xff", b"null", b'{"run":1}', b" "])
-def test_bytes_that_are_no_plan_are_refused(clear: Deployment, data: bytes) -> None:
-    assert "cannot be read" in join(clear, data).refusal
+def test_bytes_that_are_no_plan_are_refused(sampling: Deployment, data: bytes) -> None:
+    assert "cannot be read" in join(sampling, data).refusal
 
 
-def test_a_plan_has_one_form_on_the_wire(clear: Deployment) -> None:
-    plan = stated(clear)
+def test_a_plan_has_one_form_on_the_wire(sampling: Deployment) -> None:
+    plan = stated(sampling)
     assert StatedPlan.from_bytes(plan.to_bytes()) == plan
-    assert "one form" in join(clear, plan.to_bytes().replace(b",", b", ", 1)).refusal
+    assert "one form" in join(sampling, plan.to_bytes().replace(b",", b", ", 1)).refusal
 
 
 def test_a_seat_of_an_older_version_has_no_plan() -> None:
     parts = [SEAT, bytes(32), b"", b"name", pack([]), pack([])]
     assert Memory.from_bytes(pack(parts)).plan == b""
-
-
-# Departures.
-
-OTHER = event(3.0, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("round_", "change", "reason"),
-    [
-        (0, {"event": event(2.9)}, "another event"),
-        (0, {"event": event(30.0)}, "another event"),
-        (2, {"event": event(3.0)}, "another event"),
-        (0, {"event": OTHER, "sampling_rate": 0.1}, "another event"),
-        (
-            0,
-            {"event": GaussianEvent(relative_noise=30.0, adjacency=A), "sampling_rate": 1.0},
-            "ano",
-        ),
-        (0, {"sampling_rate": 0.1}, "asks for a sample of 0.1"),
-        (0, {"clip_norm": 0.5}, "clips to 0.5"),
-        (3, {}, "has 3 releases"),
-        (99_999, {}, "has 3 releases"),
-    ],
-)
-def test_a_query_that_departs_is_refused_before_anything_is_read_or_paid(
-    clear: Deployment,
-    monkeypatch: pytest.MonkeyPatch,
-    round_: int,
-    change: dict[str, Any],
-    reason: str,
-) -> None:
-    def read(*_args: object) -> None:
-        raise AssertionError("a record was read")
-
-    monkeypatch.setattr("fedpriv.data.tables.files.read_table", read)
-    assert not join(clear, stated(clear)).refusal
-    reply = ask(clear, query(clear, round_, **change))
-    assert reason in reply.refusal
-    assert rows(clear) == []
-
-
-def test_a_query_of_another_run_does_not_use_the_plan(clear: Deployment) -> None:
-    assert not join(clear, stated(clear)).refusal
-    other = query(clear, run=f"{north(clear).engagement.run}-2")
-    assert "another run than the plan" in ask(clear, other).refusal
-    assert rows(clear) == []
-
-
-def test_releases_may_be_left_out_and_never_come_back(clear: Deployment) -> None:
-    assert not join(clear, stated(clear)).refusal
-    assert not ask(clear, query(clear, 1)).refusal
-    assert "second answer" in ask(clear, query(clear, 0)).refusal
-    assert not ask(clear, query(clear, 2)).refusal
-    assert rows(clear) == ["declared", "reserved", "reserved"]
-
-
-def test_a_sampled_query_is_no_release_of_a_plan_of_full_batches(tmp_path: Path) -> None:
-    deployment = deployed(tmp_path, clear=True, composition="rdp")
-    full = GaussianEvent(relative_noise=30.0, adjacency=A)
-    plan = stated(deployment, steps=((full, 3),))
-    assert not join(deployment, plan).refusal
-    assert "another event" in ask(deployment, query(deployment)).refusal
-    assert rows(deployment) == []
-
-
-def test_without_a_plan_a_sampled_release_is_charged_alone(tmp_path: Path) -> None:
-    """Noise that is chosen on the way has no plan: its divergence is what a filter adds up."""
-    deployment = deployed(tmp_path, clear=True, composition="rdp")
-    assert not join(deployment, b"").refusal
-    assert not ask(deployment, query(deployment)).refusal
-    assert rows(deployment) == ["reserved"]
-
-
-# Where journal and ledger meet.
-
-
-@pytest.mark.parametrize("moment", ["declare", "reserve", "commit"])
-@pytest.mark.parametrize("after", [False, True])
-def test_a_party_that_fails_at_a_write_pays_once_and_draws_once(
-    clear: Deployment, monkeypatch: pytest.MonkeyPatch, moment: str, after: bool
-) -> None:
-    """The same query again gets the answer of the same draw, and the plan is charged once."""
-    written = getattr(Ledger, moment)
-
-    def fail(*arguments: Any, **more: Any) -> None:
-        if after:
-            written(*arguments, **more)
-        raise OSError("the disk is gone")
-
-    plan, journal = stated(clear), Journal(clear.home("north") / "state")
-    with journal.held():
-        party = north(clear).party.under(plan)
-        monkeypatch.setattr(Ledger, moment, fail)
-        with pytest.raises(QueryRefused, match="does not take the answer: OSError"):
-            party.answer(query(clear))
-        monkeypatch.undo()
-        given = journal.given(plan.run)
-        assert given is not None
-        secret = given.secret
-        first = north(clear).party.under(plan).answer(query(clear))
-        again = north(clear).party.under(plan).answer(query(clear))
-    assert (first == again).all()
-    if moment != "commit":  # the sample of the draw that was begun, and no other
-        assert given.pending
-        expected = north(clear).party._party(north(clear).party._records, secret)
-        assert (expected.compute(query(clear)) == first).all()
-    assert rows(clear) == ["declared", "reserved"]
-    with clear.ledger("north") as ledger:
-        assert ledger.spent().guarantee.epsilon == cost()

@@ -13,8 +13,8 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.ledger import Ledger
 from tests.federation.deployed.deployments import Deployment
-from tests.federation.deployed.test_deployed_party import CLEAR, answer, noisy, query
-from tests.federation.deployed.test_party_policy import FILE
+from tests.federation.deployed.north_party import CLEAR, answer, noisy, query
+from tests.federation.deployed.policies import FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

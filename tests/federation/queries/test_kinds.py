@@ -29,7 +29,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
-from tests.federation.deployed.test_party_policy import ENGAGEMENT, POLICY
+from tests.federation.deployed.policies import ENGAGEMENT, POLICY
 from tests.federation.queries.test_queries import GAUSSIAN, GRID
 from tests.federation.queries.test_queries import QUERIES as WRITTEN
 from tests.federation.worlds import linear_task, random_data, streams

@@ -80,6 +80,12 @@ def make_query(task: Task, adjacency: Adjacency, **changes: Any) -> ErmQuery:
     return ErmQuery(run="r", round=0, grid=GRID, **terms)
 
 
+def make_gradient(**changes: Any) -> RiskGradientQuery:
+    terms = {"event": None, "theta": np.zeros(WIDTH), **changes}
+    grid = FixedPoint(step=2.0**-50, bits=64)
+    return RiskGradientQuery(run="r", round=0, grid=grid, exchange=0, **terms)
+
+
 def total(rows: list[Visit], task: Task, query: ErmQuery) -> np.ndarray:
     federation = VectorizedFederation(data(rows), task=task, sampling=streams(0, "s"), workers=1)
     return federation.sum(query).value
@@ -257,15 +263,7 @@ def test_an_objective_is_perturbed_for_all_records_of_a_person(adjacency: Adjace
 
 def test_a_sum_of_exact_gradients_is_one_of_persons_means() -> None:
     task = replace(make_task(parties=4, records=2), loss=Logistic())
-    query = RiskGradientQuery(
-        run="r",
-        round=0,
-        grid=FixedPoint(step=2.0**-50, bits=64),
-        event=None,
-        theta=np.array([0.3, -0.2, 0.5]),
-        exchange=0,
-        headroom=2.0,
-    )
+    query = make_gradient(theta=np.array([0.3, -0.2, 0.5]), headroom=2.0)
     strong = [row for row in visits() if row[0] in ("both", "all")]  # equal records, two are left
     federation = VectorizedFederation(data(strong), task=task, sampling=streams(0, "s"), workers=1)
     x = np.array(strong[0][2], np.float32).astype(float)
@@ -332,14 +330,7 @@ def test_twice_the_declared_persons_are_counted_on_under_either_adjacency() -> N
     with pytest.raises(QueryRefused, match="radius must be at least"):
         check_query(make_query(task, ONE), replace(task, loss=tight), ANY)
     check_query(make_query(task, ONE), replace(task, loss=replace(tight, radius=sqrt(2))), ANY)
-    gradient = RiskGradientQuery(
-        run="r",
-        round=0,
-        grid=FixedPoint(step=2.0**-50, bits=64),
-        event=make_query(task, ONE).event,
-        theta=np.zeros(WIDTH),
-        exchange=0,
-    )
+    gradient = make_gradient(event=make_query(task, ONE).event)
     with pytest.raises(QueryRefused, match="headroom must be at least 2"):
         check_query(gradient, task, ANY)
     check_query(replace(gradient, headroom=2.0), task, ANY)

@@ -22,7 +22,7 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import GdpFilter
 from fedpriv.privacy.randomness import RandomStream
-from tests.federation.worlds import linear_task, random_data, streams, train
+from tests.federation.worlds import ledger_at, linear_task, random_data, streams, train
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,15 +106,6 @@ def walker(ledger: Ledger | None = None, *, rounds: int = 1000, seed: int = 0) -
 def federation() -> VectorizedFederation:
     return VectorizedFederation(
         random_data(SIZES, WIDTH), task=TASK, sampling=streams(0, "parties")
-    )
-
-
-def ledger_at(path: Path, *, epsilon: float = 1.0) -> Ledger:
-    return Ledger.create(
-        path / "ledger.db",
-        data_name="data",
-        budget=Budget(epsilon=epsilon, delta=1e-6),
-        adjacency="replace-one",
     )
 
 

@@ -19,6 +19,7 @@ from fedpriv.strategies.gradient_perturbation import GradientPerturbation
 from tests.federation.worlds import (
     SilentFederation,
     build,
+    ledger_at,
     linear_task,
     random_data,
     streams,
@@ -34,16 +35,6 @@ if TYPE_CHECKING:
 SIZES, WIDTH = (20, 30), 3
 TASK = linear_task(SIZES, WIDTH)
 ROUNDS = 4
-
-
-def ledger_at(path: Path, *, epsilon: float = 1.0, **settings: Any) -> Ledger:
-    return Ledger.create(
-        path / "ledger.db",
-        data_name="data",
-        budget=Budget(epsilon=epsilon, delta=1e-6),
-        adjacency="replace-one",
-        **settings,
-    )
 
 
 def federation() -> VectorizedFederation:

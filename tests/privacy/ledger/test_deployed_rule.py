@@ -25,6 +25,7 @@ from fedpriv.privacy.ledger import (
     deployed_composition,
     fixed_composition,
 )
+from tests.privacy.ledger.ledgers import gaussian
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +42,6 @@ def rule(epsilon: float, name: str | None = None) -> Composition:
     found = fixed_composition(name or deployed_composition(budget), budget=budget, adjacency=A)
     assert found is not None
     return found
-
-
-def gaussian(noise: float) -> GaussianEvent:
-    return GaussianEvent(relative_noise=noise, adjacency=A)
 
 
 def least(fits: Callable[[float], bool]) -> float:

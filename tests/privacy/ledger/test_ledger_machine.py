@@ -19,7 +19,6 @@ from hypothesis.stateful import (
 
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.ledger import (
     BudgetRefusal,
@@ -28,6 +27,7 @@ from fedpriv.privacy.ledger import (
     LedgerTampered,
     Reservation,
 )
+from tests.privacy.ledger.ledgers import gaussian
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 LIMIT = Fraction(gdp_mu(epsilon=1.0, delta=1e-6)) ** 2 * (1 + Fraction(1, 10**10))
@@ -38,10 +38,6 @@ ROUNDS = st.integers(0, 3)
 NOISES = st.sampled_from([5.0, 12.0, 40.0])
 RELEASES = st.binary(min_size=1, max_size=3)
 Key = tuple[str, int]
-
-
-def gaussian(noise: float) -> GaussianEvent:
-    return GaussianEvent(relative_noise=noise, adjacency=Adjacency.ADD_REMOVE)
 
 
 def cost(noise: float) -> Fraction:

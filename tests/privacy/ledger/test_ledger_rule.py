@@ -11,43 +11,20 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.events import (
     ApproximateEvent,
     Event,
-    GaussianEvent,
     PoissonGaussianEvent,
-    PureEvent,
     SkellamEvent,
 )
 from fedpriv.privacy.ledger import BudgetRefusal, Kind, Ledger, Settings
 from fedpriv.privacy.ledger.storage.chain import canonical_json
 from fedpriv.privacy.ledger.storage.store import Store
 from fedpriv.privacy.unit import Unit
+from tests.privacy.ledger.ledgers import fresh, gaussian, kinds, pure
 
 A = Adjacency.ADD_REMOVE
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 SAMPLED = PoissonGaussianEvent(relative_noise=8.0, sampling_rate=0.01, adjacency=A)
 PAIR = ApproximateEvent(epsilon=0.1, delta=1e-8, adjacency=A)
 SKELLAM = SkellamEvent(variance=1e6, l1_sensitivity=70, l2_sensitivity=10, adjacency=A)
-
-
-def gaussian(noise: float) -> GaussianEvent:
-    return GaussianEvent(relative_noise=noise, adjacency=A)
-
-
-def pure(epsilon: float) -> PureEvent:
-    return PureEvent(epsilon=epsilon, adjacency=A)
-
-
-def fresh(directory: Path, budget: Budget = BUDGET, *, composition: str) -> Ledger:
-    return Ledger.create(
-        directory / "test.ledger",
-        data_name="clinic",
-        budget=budget,
-        adjacency=A,
-        composition=composition,
-    )
-
-
-def kinds(ledger: Ledger) -> list[str]:
-    return [row.kind for row in ledger.rows()]
 
 
 @pytest.mark.parametrize("setting", ["gdp", "basic", "rdp", "rdp:16"])

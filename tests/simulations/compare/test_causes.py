@@ -9,7 +9,7 @@ import pytest
 from fedpriv.simulations.compare.cells import cells
 from fedpriv.simulations.compare.findings import findings
 from fedpriv.simulations.experiment.file import parse_experiment
-from tests.simulations.compare.test_findings import GOOD, row
+from tests.simulations.compare.rows import GOOD, row
 
 EXACT = row("pooled", [0.776] * 5)
 WIDE = [0.70, 0.82, 0.69, 0.83, 0.76]

@@ -15,7 +15,7 @@ from fedpriv.simulations.experiment.file import (
     read_experiment,
 )
 from fedpriv.simulations.public.overlap import shares_records
-from tests.simulations.compare.test_findings import GOOD, NOISY, row
+from tests.simulations.compare.rows import GOOD, NOISY, row
 
 if TYPE_CHECKING:
     from fedpriv.simulations.experiment.file import Experiment

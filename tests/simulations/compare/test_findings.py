@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,50 +15,7 @@ from fedpriv.simulations.compare.intervals import mean_interval, paired_differen
 from fedpriv.simulations.compare.panels import panel
 from fedpriv.simulations.compare.plots import save_plot, text_plot
 from fedpriv.simulations.compare.rows import Row, sorted_rows
-
-
-def row(
-    strategy: str,
-    values: list[float],
-    *,
-    epsilon: float | None = None,
-    label: str | None = None,
-    **other: Any,
-) -> Row:
-    common = {
-        "strategy": strategy,
-        "label": label or strategy,
-        "options": {},
-        "private": epsilon is not None,
-        "epsilon_budget": epsilon,
-        "epsilon": epsilon,
-        "delta": 1e-6,
-        "adjacency": "replace-one",
-        "unit": "record",
-        "rounds": 1,
-        "parties": 131,
-        "records": 24866,
-        "smallest_party": 8,
-        "data": "chem97",
-        "model": "logistic",
-        "simulated": True,
-        "loss": 0.5,
-        "noise_stddev": 1.0,
-        "clip_fraction": 0.0,
-        "seconds": 0.1,
-        "bytes": 16,
-        "majority_accuracy": 0.56,
-        **other,
-    }
-    return Row.of(
-        [{**common, "seed": seed, "accuracy": value} for seed, value in enumerate(values)]
-    )
-
-
-EXACT = row("non-private", [0.776] * 5)
-ALONE = row("party-alone", [0.729] * 5)
-GOOD = [0.774, 0.775, 0.773, 0.776, 0.774]
-NOISY = [0.60, 0.75, 0.66, 0.71, 0.69]
+from tests.simulations.compare.rows import ALONE, EXACT, GOOD, NOISY, row
 
 
 def test_an_interval_is_students() -> None:

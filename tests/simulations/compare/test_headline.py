@@ -3,7 +3,7 @@
 from fedpriv.simulations.compare.headline import headline
 from fedpriv.simulations.compare.rows import Row
 from fedpriv.simulations.experiment.file import parse_experiment
-from tests.simulations.compare.test_findings import ALONE, EXACT, GOOD, NOISY, row
+from tests.simulations.compare.rows import ALONE, EXACT, GOOD, NOISY, row
 
 STUDY = parse_experiment({"data": {"name": "chem97"}, "strategy": {"name": "pathak"}})
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedpriv.simulations.deploy.folders import Folder, PartyFolder, ServerFolder
+    from tests.federation.deployed.deployments import Deployment as ClearDeployment
+    from tests.simulations.deploy.consortium import Consortium
+    from tests.simulations.deploy.fleet import Fleet, Node
 
 NAMES = ("north", "south", "west")
 SIZES = (40, 50, 60)
@@ -131,3 +134,38 @@ def federation_file(tmp_path: Path) -> Path:
     path.write_text("\n".join([to_toml(values), *tables]))
     read_federation(path)
     return path
+
+
+@pytest.fixture
+def party(tmp_path: Path) -> ClearDeployment:
+    """A party that has given one answer, in a run that it joined."""
+    from tests.simulations.deploy.backed_up import answered
+
+    return answered(tmp_path)
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Consortium:
+    """Four parties that joined with keys of their own, and accepted epoch 2."""
+    from tests.simulations.deploy.consortium import of_four
+
+    return of_four(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A real SuperLink, and two nodes in the hands of a test."""
+    from tests.simulations.deploy.fleet import fleet
+
+    with fleet(tmp_path_factory.mktemp("fleet")) as made:
+        yield made
+
+
+@pytest.fixture
+def victim(live: Fleet) -> Node:
+    return live.nodes[0]
+
+
+@pytest.fixture
+def hostile(live: Fleet) -> Node:
+    return live.nodes[1]

@@ -7,7 +7,8 @@ as they never would.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+import sqlite3
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,7 @@ import httpx
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Message
 from flwr.common.serde import message_to_proto, run_from_proto
-from flwr.proto.fleet_pb2 import (
-    ActivateNodeRequest,
-    PullMessagesRequest,
-    PushMessagesRequest,
-)
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, PullMessagesRequest, PushMessagesRequest
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import (
     ConfirmMessageReceivedRequest,
@@ -287,3 +284,23 @@ def _task(address: str, server: ServerFolder) -> Iterator[HttpGrid]:
         finally:
             heart.stop()
             grid.close()
+
+
+REFUSED = 403
+
+
+def stored(live: Fleet) -> list[list[Any]]:
+    """All that a node could have left in the SuperLink's tables."""
+    tables = ("message_ins", "message_res", "objects", "object_children", "object_push_sessions")
+    with closing(sqlite3.connect(f"file:{live.server.database}?mode=ro", uri=True)) as database:
+        return [
+            sorted(map(repr, database.execute(f"SELECT * FROM {table}")))  # noqa: S608
+            for table in tables
+        ]
+
+
+def received(live: Fleet, node: Node, data: bytes = b"instruction", ttl: float = 600.0) -> Message:
+    """An instruction that a node has got whole."""
+    message = live.instruct(node, data, ttl=ttl)
+    assert node.pulled() == [message.metadata.message_id]
+    return message

@@ -10,15 +10,13 @@ import pytest
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.ledger import Ledger
-from tests.simulations.run.test_run_ledger import ROUNDS, book, released, study
+from tests.simulations.run.clinic import ROUNDS, released
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     Command = Callable[..., Any]
-
-__all__ = ["book", "study"]  # fixtures
 
 PLAN = ("--set", "privacy.epsilon=1.5")
 

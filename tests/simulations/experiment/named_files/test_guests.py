@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from hashlib import sha256
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,52 +16,10 @@ from fedpriv.simulations.experiment.file import parse_experiment, read_experimen
 from fedpriv.simulations.experiment.named_files import guests
 from fedpriv.simulations.run.prepare import build_strategy, prepare
 from fedpriv.simulations.run.session import reopen
-from fedpriv.strategies import STRATEGIES
+from tests.simulations.experiment.named_files.guests import EXPERIMENT, STRATEGY, digest_of
 
 if TYPE_CHECKING:
     from tests.simulations.conftest import Command
-
-STRATEGY = """
-import numpy as np
-from fedpriv.strategies import NoisyGradients, NoisyOptions, Positive, StrategyInfo
-
-class SignOptions(NoisyOptions):
-    learning_rate: Positive = 0.05
-
-class SignDescent(NoisyGradients):
-    INFO = StrategyInfo(
-        name="gradient-perturbation", summary="signs", noise_by="server", convex_only=False,
-        options=SignOptions,
-    )
-    def _update(self, release):
-        self._theta = self._theta - self.options.learning_rate * np.sign(release)
-"""
-EXPERIMENT = """
-[data]
-name = "synthetic"
-[model]
-l2 = 0.01
-[strategy]
-name = "mine.py:SignDescent"
-rounds = 4
-[privacy]
-epsilon = 1.0
-[compare]
-strategies = ["mine.py:SignDescent", "gradient-perturbation"]
-seeds = 1
-"""
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    (tmp_path / "mine.py").write_text(STRATEGY)
-    path = tmp_path / "study.toml"
-    path.write_text(EXPERIMENT)
-    return path
-
-
-def digest_of(path: Path) -> str:
-    return sha256(path.read_bytes()).hexdigest()
 
 
 def test_a_run_states_the_hash_in_every_file_that_says_what_was_run(
@@ -256,34 +212,6 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(file: Path) -> None:
         parse_experiment(values)
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str) -> None:
-    points = (EntryPoint(name=name, value=value, group=group),)
-    monkeypatch.setattr(guests, "_points", lambda asked: points if asked == group else ())
-
-
-def test_an_installed_strategy_is_named_by_its_entry_point(
-    fedpriv: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "acme_noise.py").write_text(STRATEGY)
-    monkeypatch.syspath_prepend(tmp_path)
-    installed(monkeypatch, "fedpriv.strategies", "acme", "acme_noise:SignDescent")
-    experiment = read_experiment(file, ["strategy.name=acme"])
-    pin = experiment.guests["fedpriv.strategies:acme"]
-    assert pin == f"sha256:{digest_of(tmp_path / 'acme_noise.py')}"
-    assert strategy_info("acme", experiment.guests).name.startswith("acme of a package (sha256 ")
-    assert "acme" in {entry["name"] for entry in fedpriv("list", "strategies", "--json").json()}
-
-
-def test_an_entry_point_cannot_take_a_name_of_fedpriv(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed(monkeypatch, "fedpriv.strategies", "gradient-perturbation", "acme_noise:SignDescent")
-    experiment = read_experiment(file, ["strategy.name=gradient-perturbation"])
-    assert list(experiment.guests) == [str(file.with_name("mine.py"))]  # that of the comparison
-    found = strategy_info("gradient-perturbation", experiment.guests)
-    assert found is STRATEGIES["gradient-perturbation"]
-
-
 def test_a_deployment_refuses_a_guest_before_it_looks_for_it(tmp_path: Path) -> None:
     values: dict[str, Any] = {
         "data": {"schema": "s.toml"},
@@ -336,15 +264,6 @@ def test_an_override_of_a_comparison_names_a_file_beside_the_experiment(
     assert compared is not None
     assert compared.strategies[0].name == f"{tmp_path}/mine.py:SignDescent"
     assert compared.strategies[1].override == {"model.name": f"{tmp_path}/nets.py:Net"}
-
-
-def test_an_entry_point_cannot_take_a_variant_of_a_data_set(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    installed(monkeypatch, "fedpriv.data", "digits:3v5", "acme_noise:records")
-    assert not guests.is_guest("data", "digits:3v5")
-    installed(monkeypatch, "fedpriv.data", "acme", "acme_noise:records")
-    assert guests.is_guest("data", "acme")
 
 
 def test_a_strategy_without_noise_promises_nothing_and_is_not_released(
