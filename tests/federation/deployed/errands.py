@@ -72,3 +72,11 @@ def paid(deployment: Deployment, name: str) -> list[tuple[str, int]]:
         return []
     with closing(deployment.ledger(name)) as ledger:
         return [(row.run, row.round) for row in ledger.rows() if row.kind == "reserved"]
+
+
+class Power(RuntimeError):
+    """A cut."""
+
+
+def cut() -> None:
+    raise Power("off")

@@ -23,6 +23,8 @@ from tests.federation.deployed.errands import (
     ROUND,
     RUN,
     TWICE,
+    Power,
+    cut,
     done,
     grid_of,
     handled,
@@ -33,14 +35,6 @@ from tests.federation.deployed.failing_grids import InterruptedGrid
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class Power(RuntimeError):
-    """A cut."""
-
-
-def cut() -> None:
-    raise Power("off")
 
 
 def interrupted(deployment: Deployment, out: Path, *, step: str, away: str) -> None:

@@ -10,8 +10,8 @@ from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from fedpriv.simulations.deploy.run.closed import close_run
 from fedpriv.simulations.deploy.run.jobs import cancelling
 from tests.federation.deployed.deployments import FOUR, Deployment
-from tests.federation.deployed.test_deployed_run import InterruptedGrid
-from tests.federation.deployed.test_errands import Power, cut, grid_of
+from tests.federation.deployed.errands import Power, cut, grid_of
+from tests.federation.deployed.failing_grids import InterruptedGrid
 
 if TYPE_CHECKING:
     from pathlib import Path
