@@ -165,7 +165,8 @@ def _data() -> list[dict[str, Any]]:
 
 
 def _experiments() -> list[dict[str, Any]]:
-    from fedpriv.simulations.experiment.file import built_in_experiments, read_experiment
+    from fedpriv.simulations.experiment.file import read_experiment
+    from fedpriv.simulations.experiment.sources import built_in_experiments
 
     experiments = []
     for name, path in built_in_experiments().items():

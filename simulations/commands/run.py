@@ -157,9 +157,9 @@ def run(
 
         for line in in_words(result, drawn_test=not session.prepared.own_test):
             typer.echo(line)
-        loading = session.prepared.data.dataset.loading
-        if loading is not None and result["simulated"]:  # exact counts, which no release tells
-            for line in loading.in_words():
+        read = session.prepared.data.dataset
+        if read.loading and read.schema and result["simulated"]:  # counts, which no release tells
+            for line in read.loading.in_words(read.schema):
                 typer.echo(line)
         if (page := session.directory / PAGE).exists():
             typer.echo(f"page: {page}")

@@ -77,7 +77,11 @@ class Source:
         parsed = _parse(column)
         if parsed is None:
             row = self.before + _first_failure(column) + 1
-            raise DataError(f"{self.file}, column {name!r}: row {row} does not hold a number.")
+            raise DataError(
+                f"{self.file}, column {name!r}: row {row} does not hold a number. Write digits and "
+                "a decimal point, without a comma or a unit; if a text of the file means that a "
+                "value is missing, add it to missing_values of the schema."
+            )
         values = np.array(pc.fill_null(parsed, np.nan).to_numpy())
         for text in self.missing_values:
             # A code such as -9 means "missing" however its digits are written.
