@@ -73,7 +73,8 @@ def run(
         bool,
         typer.Option(
             "--release",
-            help="For real: noise from the operating system, every round paid for in the ledger.",
+            help="For real: noise from the operating system, every round paid for in the ledger. "
+            "With data.test_fraction = 0 it learns from all records, else from four fifths.",
         ),
     ] = False,
     ledger: Annotated[

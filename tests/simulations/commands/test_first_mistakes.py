@@ -115,6 +115,10 @@ def test_a_missing_table_is_answered_by_what_to_add(fedpriv: Command, study: Pat
     assert "strategy.name is missing. Add name to [strategy]." in fedpriv("run", study).message
 
 
+def test_a_misspelt_command_is_recognised_once(fedpriv: Command) -> None:
+    assert fedpriv("runn").err.count("Did you mean 'run'?") == 1
+
+
 def test_what_is_no_experiment_is_told_from_one(fedpriv: Command, study: Path) -> None:
     table, schema = fedpriv("run", "visits.csv").message, fedpriv("run", "visits.toml").message
     assert "experiment 'visits.csv' is a table. An experiment is a TOML file that names it" in table
