@@ -196,7 +196,10 @@ def _own_loss(name: str, pin: str | None, task: Task, outputs: int) -> Loss:
     with guest.blamed():
         loss: Any = guest.value() if callable(guest.value) else guest.value
     if not isinstance(loss, Loss):
-        raise ValueError(f"{guest.title!r} must be a Loss of fedpriv.learning, got {loss!r}.")
+        raise ValueError(
+            f"{guest.title!r} must be a loss, got {type(loss).__name__}: derive the class from "
+            "MarginLoss, or Loss, of fedpriv.learning.losses."
+        )
     if loss.outputs != outputs:
         raise ValueError(
             f"{guest.title!r} must have outputs = {outputs} for a {task} task with so many scores, "
