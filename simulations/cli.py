@@ -115,7 +115,7 @@ def _fail(message: str) -> None:
     sys.exit(2)
 
 
-def _warn(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+def warn(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """A warning to the user as a sentence; any other as Python prints it, with its place."""
     if category is UserWarning:
         Console(stderr=True).print(
@@ -128,7 +128,7 @@ def _warn(message: Warning | str, category: type[Warning], *where: Any, **more: 
 def program() -> None:
     """The installed program `fedpriv`: the command line, in a process that does nothing else."""
     gc.set_threshold(_COLLECT_AFTER)
-    warnings.showwarning = _warn
+    warnings.showwarning = warn
     try:
         main()
     finally:

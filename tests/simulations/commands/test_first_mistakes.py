@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fedpriv.simulations.cli import warn
 from fedpriv.simulations.compare.intervals import Interval
 from fedpriv.simulations.compare.words import points
 
@@ -106,6 +107,13 @@ def test_a_wrong_setting_is_answered_by_a_sentence(
     assert "Warning" not in done.err
 
 
+def test_a_class_that_is_no_loss_is_told_what_to_derive_from(fedpriv: Command, study: Path) -> None:
+    (study.parent / "mine.py").write_text("class Mine:\n    pass\n")
+    study.write_text(EXPERIMENT + '[model]\nname = "linear"\nloss = "mine.py:Mine"\n')
+    told = " ".join(fedpriv("run", study).message.split())
+    assert "'mine.py:Mine' must be a loss, got Mine: derive the class from MarginLoss" in told
+
+
 def test_a_missing_table_is_answered_by_what_to_add(fedpriv: Command, study: Path) -> None:
     study.write_text(
         EXPERIMENT.replace("[strategy]\n", "[elsewhere]\n").partition("[elsewhere]")[0]
@@ -184,6 +192,25 @@ def test_a_full_disk_is_no_trace(
     done = fedpriv("run", study, "--out", "somewhere")
     assert done.code == 2
     assert "'model.npz': No space left on device." in done.message
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"), [("visits.csv/inner", "Not a directory"), ("x" * 300, "File name too long")]
+)
+def test_a_place_that_cannot_be_written_to_is_no_trace(
+    fedpriv: Command, study: Path, out: str, reason: str
+) -> None:
+    done = fedpriv("run", study, "--out", out)
+    assert done.code == 2
+    assert reason in done.message
+    assert "Traceback" not in done.err
+
+
+def test_a_warning_is_a_sentence_without_a_place_in_the_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warn("Does [it] learn?", UserWarning, "base.py", 225)
+    assert capsys.readouterr().err == "Warning: Does [it] learn?\n"
 
 
 def test_nothing_is_not_less_than_nothing() -> None:
