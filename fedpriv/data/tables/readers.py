@@ -148,10 +148,20 @@ def damaged() -> Iterator[None]:
 
 def unreadable(path: Path) -> DataError:
     """The error about a file that a library cannot read; it quotes nothing of it."""
-    return DataError(
-        f"{path.name} cannot be read as {path.suffix[1:]}: it is damaged, not in UTF-8, or in "
-        "another format."
-    )
+    why = "it is damaged, or in another format."
+    if path.suffix == ".csv" and not _is_utf8(path):
+        why = "it is not in UTF-8. Save it in that encoding, which spreadsheets call CSV UTF-8."
+    return DataError(f"{path.name} cannot be read as {path.suffix[1:]}: {why}")
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8") as file:
+            while file.read(1 << 20):
+                pass
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def table_source(
