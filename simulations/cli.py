@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import gc
 import sys
+import warnings
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -47,11 +49,14 @@ _STORAGE = {
     *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EMFILE),
 }
 
+_PYTHONS = warnings.showwarning
+
 app = typer.Typer(
     name="fedpriv",
     help="Private multi-party learning on Flower: plan, simulate, deploy, and sign what a run "
     "guarantees.",
     no_args_is_help=True,
+    suggest_commands=False,  # click does
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -110,9 +115,20 @@ def _fail(message: str) -> None:
     sys.exit(2)
 
 
+def warn(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """A warning to the user as a sentence; any other as Python prints it, with its place."""
+    if category is UserWarning:
+        Console(stderr=True).print(
+            f"[bold yellow]Warning:[/] {escape(str(message))}", highlight=False
+        )
+    else:
+        _PYTHONS(message, category, *where, **more)
+
+
 def program() -> None:
     """The installed program `fedpriv`: the command line, in a process that does nothing else."""
     gc.set_threshold(_COLLECT_AFTER)
+    warnings.showwarning = warn
     try:
         main()
     finally:

@@ -197,8 +197,9 @@ def _dealt(
 def _natural(dataset: Dataset) -> tuple[NDArray[np.integer[Any]], tuple[str, ...]]:
     if dataset.train.party is None:
         raise DataError(
-            f"{dataset.name} has no natural parties: choose another kind of partition, "
-            "or name the party column in the schema."
+            f"{dataset.name} has no natural parties, whose records are whose: name the column in "
+            "the schema, as in party = 'clinic', or deal the records out, as with data.partition = "
+            "'iid' and data.parties = 3."
         )
     return dataset.train.party, dataset.party_names
 

@@ -93,6 +93,11 @@ def _probe(
 
     records = torch.from_numpy(rng.normal(size=(_PROBES, *input_shape)))
     fresh: Tensor = functional_call(deepcopy(module), state, (records,))
+    if not isinstance(fresh, Tensor):
+        raise ValueError(
+            "module must return a tensor, one row of scores per record, got "
+            f"{type(fresh).__name__}: does its forward end with the return of one?"
+        )
     scores(torch.from_numpy(rng.normal(size=(_PROBES, *input_shape))))
     expected = scores(records)
     if len(expected) != _PROBES:

@@ -246,7 +246,11 @@ def _print_table(ledger: Ledger, spent: Spend, runs: list[RunSummary]) -> None:
         title_justify="left",
     )
     for name in ("run", "charged", "releases stored", "spent", "last"):
-        table.add_column(name, justify="right" if name in ("releases stored", "spent") else "left")
+        table.add_column(
+            name,
+            justify="right" if name in ("releases stored", "spent") else "left",
+            overflow="fold",  # the beginning of a name is no name
+        )
     limit = rule.limit() if rule else 0.0
     for run in runs:
         if run.simulated:

@@ -93,7 +93,7 @@ def _show_one(name: str, *, as_json: bool) -> None:
 
     info = catalogue().get(name)
     if info is None:
-        near = get_close_matches(name, catalogue(), n=1)
+        near = get_close_matches(name, catalogue(), n=1) or [n for n in catalogue() if name in n]
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(
             f"strategy must be one of {', '.join(catalogue())}, or a file of your own that ends in "
@@ -165,7 +165,8 @@ def _data() -> list[dict[str, Any]]:
 
 
 def _experiments() -> list[dict[str, Any]]:
-    from fedpriv.simulations.experiment.file import built_in_experiments, read_experiment
+    from fedpriv.simulations.experiment.file import read_experiment
+    from fedpriv.simulations.experiment.sources import built_in_experiments
 
     experiments = []
     for name, path in built_in_experiments().items():

@@ -42,6 +42,7 @@ def predict(
     """Predict the label of every row of a table, in the order of its rows.
 
     Columns are clamped, filled and scaled by the schema of the training data, as records were.
+    Beside a class stands its probability, where the loss of the model has one.
 
     [bold]Example[/]: the patients of a new file:
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _MARKS = "●■▲◆○□△◇✚✖★✦"
 _DASHES = "─┄┈╌"
 _HEIGHT = 16
+_FINEST = 0.001  # of an accuracy, from row to row
 TITLES = {
     "accuracy": "accuracy on the test set",
     "loss": "loss on the test set",
@@ -49,6 +50,10 @@ def text_plot(panel: Panel, *, key: str | None = None, width: int = 64) -> str:
     names = list(dict.fromkeys(name for _, name, _ in placed))
     means = [mean for mean, _, _ in known]
     low, high = min(means), max(means)
+    if metric == "accuracy":  # no two rows with the same number beside them
+        lacking = max(0.0, _FINEST * (_HEIGHT - 1) - (high - low))
+        high = max(high, min(1.0, high + lacking / 2))
+        low = min(low, high - _FINEST * (_HEIGHT - 1))
     span = (high - low) or 1.0
     grid = [[" "] * width for _ in range(_HEIGHT)]
 

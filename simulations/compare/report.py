@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from fedpriv.simulations.experiment.compare_section import CompareSection
     from fedpriv.simulations.experiment.file import Experiment
 
-NOISE = (
-    "noise: standard deviation on a coordinate of the mean gradient or update, or of the model for "
-    "output perturbation; sent: by one party in the whole run"
+COLUMNS = (
+    "worst party: the same at the party that is served worst; noise: standard deviation on a "
+    "coordinate of the mean gradient or update, or of the model for output perturbation; clipped: "
+    "share of gradients or updates that were longer than the clip norm; sent: by one party in the "
+    "whole run"
 )
 
 
@@ -77,7 +79,7 @@ def table(rows: Sequence[Row], experiment: Experiment) -> Table:
         last = place + 1 == len(rows) or _group(rows[place + 1]) != _group(row)
         cells = [column[place] for column in columns.values()]
         made.add_row(*cells, end_section=last, style="dim" if row.epsilon_budget is None else None)
-    made.caption = f"{average(rows)}; {NOISE}"
+    made.caption = f"{average(rows)}; {COLUMNS}"
     made.caption_justify = "left"
     return made
 
@@ -95,7 +97,7 @@ def write_report(
         (
             f"{terms(experiment)}. {average(rows).capitalize()}: Student's t, for noise, "
             "partitions and first models, not for the choice of test records. "
-            f"{NOISE.capitalize()}."
+            f"{COLUMNS.capitalize()}."
         ),
         _markdown(cell_columns(rows, experiment)),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -64,7 +65,7 @@ def complaint(error: ValidationError, model: type[BaseModel], prefix: str = "") 
         return f"{where}: {reason}" if first["loc"] else prefix + reason
     # The branches of a choice such as `integer or "auto"` each have their say.
     rules = [_rule(e) for e in errors if _path(e, model) == path]
-    hint = _nearest(first["input"], rules)
+    hint = _nearest(first["input"], rules) or _rewritten(first["input"], rules)
     return f"{where} must be {' or '.join(dict.fromkeys(rules))}, got {first['input']!r}.{hint}"
 
 
@@ -112,6 +113,16 @@ def _nearest(value: Any, rules: list[str]) -> str:
     choices = [part.strip(" '") for rule in rules for part in rule.replace(" or ", ",").split(",")]
     near = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _rewritten(value: Any, rules: list[str]) -> str:
+    """The same value as it may have been meant: in brackets, or without quotes."""
+    if "a list" in rules and isinstance(value, int | float | str):
+        return f" Write [{value!r}]."
+    if {"a number", "an integer"} & set(rules) and isinstance(value, str):
+        with suppress(ValueError):
+            return f" Write {float(value):g}, without quotes."
+    return ""
 
 
 def _path(error: ErrorDetails, model: type[BaseModel]) -> list[int | str]:

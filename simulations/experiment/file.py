@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -37,12 +36,11 @@ from fedpriv.simulations.experiment.sections import (
     Section,
     StrategySection,
 )
+from fedpriv.simulations.experiment.sources import experiment_file, require_no_schema
 from fedpriv.simulations.experiment.tuning_section import TuningSection  # noqa: TC001 - pydantic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 # What does not change a number of a run.
 _NOT_HASHED = {
@@ -271,8 +269,9 @@ def read_experiment(
     if isinstance(source, Mapping):
         values = parse_toml(to_toml(source), "experiment")
     else:
-        path = _find(source)
+        path = experiment_file(source)
         values = read_toml(path, "experiment")
+        require_no_schema(values, path)
         values.setdefault("name", path.stem)
         _anchor(values, path.parent)
     written = values.get("strategy")
@@ -296,27 +295,6 @@ def parse_experiment(values: Mapping[str, Any]) -> Experiment:
         return Experiment.model_validate(values)
     except ValidationError as error:
         raise ValueError(complaint(error, Experiment)) from None
-
-
-def built_in_experiments() -> dict[str, Path]:
-    """The experiment files that come with fedpriv, by name."""
-    return {path.stem: path for path in sorted(EXPERIMENTS.glob("*.toml"))}
-
-
-def _find(source: str | Path) -> Path:
-    path = Path(source)
-    if path.is_file():
-        return path
-    known = built_in_experiments()
-    if str(source) in known:
-        return known[str(source)]
-    beside = [str(each) for each in path.parent.glob("*.toml")]
-    near = get_close_matches(str(source), [*known, *beside], n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(
-        f"experiment {str(source)!r} is neither a file nor one of {', '.join(known)}: "
-        f"`fedpriv list experiments` shows where these are.{hint}"
-    )
 
 
 def _anchor(values: dict[str, Any], folder: Path) -> None:

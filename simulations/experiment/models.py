@@ -164,9 +164,12 @@ def _require_fit(key: str, name: str | None, dataset: Dataset) -> None:
     """Refuse a built-in model or loss for another kind of task."""
     if dataset.task not in _TASKS.get(name or "", _ANY):
         fitting = ", ".join(known for known, tasks in _TASKS.items() if dataset.task in tasks)
+        two = dataset.task == "multiclass" and len(dataset.classes) == 2
+        one = " Or say in the schema which of the two labels is the positive one, as in positive ="
+        hint = f"{one} {dataset.classes[1]!r}." if two and dataset.schema is not None else ""
         raise ValueError(
             f"model.{key} = {name!r} does not fit {dataset.name}, a {dataset.task} task. "
-            f"Models for it: {fitting}."
+            f"Models for it: {fitting}.{hint}"
         )
 
 
@@ -193,7 +196,10 @@ def _own_loss(name: str, pin: str | None, task: Task, outputs: int) -> Loss:
     with guest.blamed():
         loss: Any = guest.value() if callable(guest.value) else guest.value
     if not isinstance(loss, Loss):
-        raise ValueError(f"{guest.title!r} must be a Loss of fedpriv.learning, got {loss!r}.")
+        raise ValueError(
+            f"{guest.title!r} must be a loss, got {type(loss).__name__}: derive the class from "
+            "MarginLoss, or Loss, of fedpriv.learning.losses."
+        )
     if loss.outputs != outputs:
         raise ValueError(
             f"{guest.title!r} must have outputs = {outputs} for a {task} task with so many scores, "

@@ -84,9 +84,14 @@ class DataSection(Section):
         if (self.name is None) == (self.path is None and self.schema_path is None):
             raise ValueError("needs either name, a built-in data set, or path, a file of your own.")
         if self.path is not None and self.schema_path is None:
-            raise ValueError("path and schema belong together: the schema states public bounds.")
+            raise ValueError(
+                "path needs a schema beside it, a file that states the public bounds of the table "
+                "and its label: docs/own-table.md has one to begin with."
+            )
         if self.partition != "natural" and self.parties is None:
-            raise ValueError(f"parties must be given for partition = {self.partition!r}.")
+            raise ValueError(
+                f"parties must be given for partition = {self.partition!r}, as in parties = 3."
+            )
         for option, owner in (("exponent", "sized"), ("alpha", "dirichlet")):
             if getattr(self, option) is not None and self.partition != owner:
                 raise ValueError(f"{option} is for partition = {owner!r} only.")

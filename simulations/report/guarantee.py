@@ -38,11 +38,12 @@ def meaning(
     ``proved`` is a smaller bound on an attacker's advantage, where the law of the noise has one.
     """
     most = advantage(epsilon, delta) if proved is None else rounded_up(proved)
+    so = "So the rate" if proved is None else "By the law of the noise, which says more, the rate"
     return (
         f"Somebody sees all that is released, and knows all the data except for this: "
         f"{neighbours_in_words(unit, adjacency)}. Whatever they look for turns up at most "
         f"{factor(epsilon)} times as often with the one data set as with the other, plus a "
-        f"probability of {rounded_up(delta)}. So the rate at which they accuse rightly exceeds the "
+        f"probability of {rounded_up(delta)}. {so} at which they accuse rightly exceeds the "
         f"rate at which they accuse falsely by at most {most}, where 0 is "
         "blind guessing and 1 is certainty."
     )

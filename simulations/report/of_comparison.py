@@ -14,8 +14,8 @@ from fedpriv.simulations.compare.axes import swept_keys
 from fedpriv.simulations.compare.headline import headline
 from fedpriv.simulations.compare.panels import panels
 from fedpriv.simulations.compare.report import (
+    COLUMNS,
     METRICS,
-    NOISE,
     PARTIES,
     average,
     cell_columns,
@@ -156,7 +156,7 @@ def _table(rows: Sequence[Row], experiment: Experiment) -> Section:
     return Section(
         id="table",
         title="All settings",
-        words=(f"{begun(NOISE)}. {begun(average(rows))}.",),
+        words=(f"{begun(COLUMNS)}. {begun(average(rows))}.",),
         tables=(
             Table(
                 id="settings",

@@ -94,6 +94,7 @@ class Axis:
         logarithmic: Whether it is drawn so at first.
         switch: Whether a reader may change that: all places are positive.
         percent: Whether values are printed in percent.
+        whole: Whether it counts, so that nothing lies between whole numbers.
     """
 
     title: str
@@ -101,6 +102,7 @@ class Axis:
     logarithmic: bool = False
     switch: bool = False
     percent: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,7 +132,7 @@ def _figure(
         title=title,
         description=f"{len(curves)} curve{'s' if len(curves) > 1 else ''} over {longest} "
         f"{unit}s. At the end: {ends}.{some}",
-        x=Axis(title=unit),
+        x=Axis(title=unit, whole=True),
         y=Axis(title=y, percent=percent, logarithmic=spread, switch=wide and positive),
         curves=tuple(curves),
     )

@@ -29,6 +29,7 @@ class Scale:
     start: float
     end: float
     logarithmic: bool = False
+    whole: bool = False
 
     def __call__(self, value: float) -> float:
         """Where ``value`` is drawn."""
@@ -41,7 +42,7 @@ class Scale:
     def ticks(self) -> list[float]:
         """Round numbers within the scale."""
         if not self.logarithmic:
-            return _round_numbers(self.low, self.high)
+            return _round_numbers(self.low, self.high, whole=self.whole)
         whole = [10.0**e for e in range(ceil(log10(self.low)), floor(log10(self.high)) + 1)]
         if len(whole) > _MOST_TICKS:
             return whole[:: ceil(len(whole) / _MOST_TICKS)]
@@ -56,12 +57,15 @@ class Scale:
         return inside if len(inside) > 1 else _round_numbers(self.low, self.high)
 
 
-def _round_numbers(low: float, high: float) -> list[float]:
+def _round_numbers(low: float, high: float, *, whole: bool = False) -> list[float]:
+    """Multiples of a round step; ``whole`` ones, where that is what is counted."""
     if high <= low:
         return [low]
     rough = (high - low) / _MOST_TICKS
-    power = 10.0 ** floor(log10(rough))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
+    if whole:
+        rough = max(1.0, rough)
+    power, steps = 10.0 ** floor(log10(rough)), (1, 2, 5, 10) if whole else (1, 2, 2.5, 5, 10)
+    step = next(m * power for m in steps if m * power >= rough * (1 - 1e-9))
     first = ceil(low / step - 1e-9)
     last = floor(high / step + 1e-9)
     return [round(place * step, 12) for place in range(first, last + 1)]
@@ -80,7 +84,8 @@ def scale_of(
         grown = 10 ** (_MARGIN * span)
         return Scale(low=low / grown, high=high * grown, start=start, end=end, logarithmic=True)
     span = (high - low) or abs(high) or 1.0
-    return Scale(low=low - _MARGIN * span, high=high + _MARGIN * span, start=start, end=end)
+    low, high = low - _MARGIN * span, high + _MARGIN * span
+    return Scale(low=low, high=high, start=start, end=end, whole=axis.whole)
 
 
 def tick_text(value: float, *, percent: bool) -> str:

@@ -96,7 +96,7 @@ def size_figure(sizes: Sequence[int], *, counted: str) -> Figure:
         title=f"{counted.capitalize()} of each party, largest first",
         description=f"{len(ordered)} parties, from {ordered[0]} to {ordered[-1]} {counted}; half "
         f"of them have no more than {median(ordered):g}.",
-        x=Axis(title="party, by size"),
+        x=Axis(title="party, by size", whole=True),
         y=Axis(title=counted, logarithmic=wide, switch=ordered[-1] > 0),
         curves=(Curve(name=counted, colour=0, points=points),),
     )
@@ -171,7 +171,7 @@ def served_figure(
         description=f"Parties by {metric}, lowest first, one curve for each of {len(known)} "
         f"settings. The lowest value of each: "
         f"{'; '.join(f'{name} {_value(value, percent)}' for name, value in least.items())}.",
-        x=Axis(title=f"party, by {metric}"),
+        x=Axis(title=f"party, by {metric}", whole=True),
         y=Axis(title=metric, percent=percent),
         curves=tuple(curves),
     )

@@ -2,6 +2,8 @@
 
 A new ledger is a new, full budget. So a run makes none unless it is told to, in so many words, and
 one that is taken up again goes on with the ledger that it began with, or not at all.
+What a round costs is reserved in it by the strategy (`fedpriv.federation.strategy.base`), and at a
+deployed party before it answers (`fedpriv.federation.deployed.paying`).
 """
 
 from __future__ import annotations

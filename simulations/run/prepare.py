@@ -16,6 +16,7 @@ from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
 from fedpriv.simulations.experiment.models import learner
+from fedpriv.simulations.experiment.named_files.guest_code import blamed_while_it_runs
 from fedpriv.simulations.experiment.records.data import party_records
 from fedpriv.simulations.run.metrics.evaluation import Evaluator
 from fedpriv.simulations.run.release_rules import require_every_label
@@ -310,14 +311,15 @@ def train(
     A joint fit whose sum one process refuses, more records than there is room for among them, has
     failed: where it looked, and so whether that happens, follows from its draw.
     """
-    while (query := strategy.ask()) is not None:
-        try:
-            answer = federation.sum(query)
-        except ValueError:
-            if isinstance(strategy, JointStrategy) and isinstance(federation, IdealFederation):
-                strategy.void()
-            raise
-        strategy.learn(answer)
-        if not watch(query, answer):
-            return False
+    with blamed_while_it_runs(strategy):
+        while (query := strategy.ask()) is not None:
+            try:
+                answer = federation.sum(query)
+            except ValueError:
+                if isinstance(strategy, JointStrategy) and isinstance(federation, IdealFederation):
+                    strategy.void()
+                raise
+            strategy.learn(answer)
+            if not watch(query, answer):
+                return False
     return True

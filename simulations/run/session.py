@@ -16,6 +16,7 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.describe.files import write_statistics
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.experiment.named_files.guest_code import blamed_while_it_runs
 from fedpriv.simulations.run.ending import CHECKPOINT, finish, note, tidy
 from fedpriv.simulations.run.files import (
     PRIVATE,
@@ -241,7 +242,8 @@ def carry_on(
         state = read_checkpoint(checkpoint)
         if real is not None:
             require_known(real, rows=state.get("ledger_rows"), head=state.get("ledger_head"))
-        record.restore(state)
+        with blamed_while_it_runs(strategy):
+            record.restore(state)
     rounds, done = strategy.rounds, record.exchanges
     planned = strategy.plan
     _write_plan(session, planned)

@@ -285,7 +285,7 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
         if drawn_test:
             lines.append(
                 "the records that a hash drew for testing were not used: data.test_fraction = 0 "
-                "trains on all of them"
+                "trains on all of them, the next time"
             )
     else:
         accuracy = result["accuracy"]

@@ -212,6 +212,16 @@ def test_layers_without_sizes_are_refused() -> None:
         require_record_wise(nn.Sequential(nn.LazyLinear(2)), (2,))
 
 
+@pytest.mark.parametrize(("returned", "kind"), [(None, "NoneType"), (([], []), "tuple")])
+def test_a_module_that_returns_no_tensor_is_told_so(returned: object, kind: str) -> None:
+    class Forgetful(nn.Module):
+        def forward(self, _records: Tensor) -> object:
+            return returned
+
+    with pytest.raises(ValueError, match=f"must return a tensor.*got {kind}: does its forward"):
+        require_record_wise(Forgetful(), (2,))
+
+
 class CentreOnBatch(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x - x.mean(0, keepdim=True)

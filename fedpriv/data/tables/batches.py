@@ -81,9 +81,9 @@ def _csv(path: Path, wanted: Mapping[str, str], delimiter: str) -> Iterator[tupl
         return  # a header and no rows
     with reader:
         for batch in reader:
-            require_even(path, header, widths)
+            require_even(path, header, widths, delimiter)
             yield header, pa.Table.from_batches([batch])
-    require_even(path, header, widths)
+    require_even(path, header, widths, delimiter)
 
 
 def _parquet(

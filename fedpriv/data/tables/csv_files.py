@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import mmap
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.data.errors import DataError, import_optional
@@ -65,7 +66,7 @@ def _parse_csv(
     widths: list[int] = []
     options = csv_options(header, wanted, delimiter, block=block, widths=widths)
     table = pa_csv.read_csv(path, **options)
-    require_even(path, header, widths)
+    require_even(path, header, widths, delimiter)
     return table
 
 
@@ -97,13 +98,27 @@ def csv_options(
     }
 
 
-def require_even(path: Path, header: list[str], widths: list[int]) -> None:
+def require_even(path: Path, header: list[str], widths: list[int], delimiter: str) -> None:
     """Refuse rows that are not as wide as the header."""
     if widths:
+        line = _first_uneven(path, len(header), delimiter)
         raise DataError(
             f"{path.name}: rows that do not have the {len(header)} columns of the header: "
-            f"{len(widths)}; the first has {widths[0]}."
+            f"{len(widths)}; the first{'' if line is None else f', in line {line},'} has "
+            f"{widths[0]}. A value that holds a {delimiter!r} must be quoted."
         )
+
+
+def _first_uneven(path: Path, width: int, delimiter: str) -> int | None:
+    """The line that ends the first row of another width; Arrow, which reads in parallel, has none.
+
+    None if Python's reader finds none, which takes a file apart by slightly other rules.
+    """
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        rows = csv.reader(file, delimiter=delimiter)
+        with suppress(csv.Error):
+            return next((rows.line_num for row in rows if row and len(row) != width), None)
+    return None
 
 
 def _check_quotes(path: Path, delimiter: str) -> None:

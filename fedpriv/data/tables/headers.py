@@ -25,9 +25,11 @@ def check_header(file: str, header: list[Any], wanted: Mapping[str, str]) -> Non
     for name, key in wanted.items():
         if name not in header:
             hint = " Upper and lower case differ." if name.casefold() in folded else ""
+            if file.endswith(".csv") and len(header) > 1 and not set(wanted).intersection(header):
+                hint = hint or " The first line must name the columns, and names none of them."
             raise DataError(
                 f"{file}: the header lacks column {name!r} of the schema ({key})."
-                f"{hint or _other_delimiter(header, wanted) or _nearest(name, header, wanted)}"
+                f"{hint or _other_delimiter(header, wanted) or _nearest(name, key, header, wanted)}"
             )
 
 
@@ -41,9 +43,11 @@ def _other_delimiter(header: list[Any], wanted: Collection[str]) -> str:
     return ""
 
 
-def _nearest(name: str, header: list[Any], wanted: Collection[str]) -> str:
+def _nearest(name: str, key: str, header: list[Any], wanted: Collection[str]) -> str:
     """The nearest of the other columns, if most that the schema has show that this is a header."""
     if 2 * len(set(wanted).intersection(header)) < len(wanted):
         return ""
-    near = get_close_matches(name, [str(each) for each in header if each not in wanted], n=1)
+    # A misspelt label is often described by its right name, and then taken for a feature.
+    whole = not key.startswith("[columns.")
+    near = get_close_matches(name, [str(h) for h in header if whole or h not in wanted], n=1)
     return f" Is {near[0]!r} meant?" if near else ""

@@ -77,7 +77,11 @@ class Source:
         parsed = _parse(column)
         if parsed is None:
             row = self.before + _first_failure(column) + 1
-            raise DataError(f"{self.file}, column {name!r}: row {row} does not hold a number.")
+            raise DataError(
+                f"{self.file}, column {name!r}: row {row} does not hold a number. Write digits and "
+                "a decimal point, without a comma or a unit; if a text of the file means that a "
+                "value is missing, add it to missing_values of the schema."
+            )
         values = np.array(pc.fill_null(parsed, np.nan).to_numpy())
         for text in self.missing_values:
             # A code such as -9 means "missing" however its digits are written.
@@ -144,10 +148,20 @@ def damaged() -> Iterator[None]:
 
 def unreadable(path: Path) -> DataError:
     """The error about a file that a library cannot read; it quotes nothing of it."""
-    return DataError(
-        f"{path.name} cannot be read as {path.suffix[1:]}: it is damaged, not in UTF-8, or in "
-        "another format."
-    )
+    why = "it is damaged, or in another format."
+    if path.suffix == ".csv" and not _is_utf8(path):
+        why = "it is not in UTF-8. Save it in that encoding, which spreadsheets call CSV UTF-8."
+    return DataError(f"{path.name} cannot be read as {path.suffix[1:]}: {why}")
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8") as file:
+            while file.read(1 << 20):
+                pass
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def table_source(

@@ -280,12 +280,31 @@ _NEEDED = {
 }
 
 
+# What pydantic calls a rule, in the words of a TOML file.
+_RULES = {
+    "literal_error": "{expected}",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_attributes_type": "a table",
+    "string_too_long": "one character",
+    "string_too_short": "one character",
+}
+
+
 def _explain(problem: Any) -> str:
     # The kind of a column is part of pydantic's location, and of no name in the file.
     place = [part for i, part in enumerate(problem["loc"]) if i != 2]
     message: str = problem["msg"].removeprefix("Value error, ")
-    if problem["type"].startswith("union_tag"):
-        message = "kind must be 'number' or 'category'"
+    given = problem["input"]
+    if problem["type"] == "union_tag_not_found":
+        message = "kind is missing; it is 'number' or 'category'"
+    elif problem["type"] == "union_tag_invalid":
+        message = f"kind must be 'number' or 'category', got {given['kind']!r}"
+    elif (rule := _RULES.get(problem["type"])) is not None:
+        message = f"must be {rule.format(**problem.get('ctx', {}))}, got {given!r}"
     if problem["type"] == "missing":
         message = f"is missing; {_NEEDED.get(str(place[-1]), 'every schema states it')}"
     end = "" if message.endswith(("?", ".")) else "."

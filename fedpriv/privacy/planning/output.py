@@ -1,4 +1,7 @@
-"""Plans of output perturbation: one noisy model, for a given sensitivity."""
+"""Plans of output perturbation: one noisy model, for a given sensitivity.
+
+That of a minimiser, 2G/(nλ), is derived in `fedpriv.learning.erm.problem`.
+"""
 
 from __future__ import annotations
 

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import ast
 import sys
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from traceback import extract_tb
+from traceback import extract_tb, walk_tb
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from importlib.metadata import EntryPoint
 
+_NAME = "_fedpriv_guest_"  # what the modules of files begin with
 _MODULES = 64  # kept in a process: a guest is executed once for each content of its file
 
 
 @lru_cache(maxsize=_MODULES)
 def executed(path: str, source: bytes) -> ModuleType:
     """A file as a module under a name of its own, which no import finds by accident."""
-    name = f"_fedpriv_guest_{sha256(path.encode() + source).hexdigest()[:32]}"
+    name = f"{_NAME}{sha256(path.encode() + source).hexdigest()[:32]}"
     module = ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module  # dataclasses and pydantic look their names up there
@@ -85,6 +88,27 @@ def _declared(owner: type, key: str) -> str:
     return (
         f"{key}({', '.join(list(signature(method).parameters)[1:])})" if callable(method) else key
     )
+
+
+@contextmanager
+def blamed_while_it_runs(owner: object) -> Iterator[None]:
+    """Name the file and its own line in an error out of a guest's object, such as a strategy.
+
+    What fedpriv refuses while the guest calls it says what is wrong by itself.
+    """
+    try:
+        yield
+    except Exception as error:
+        kind = type(owner)
+        if not kind.__module__.startswith(_NAME):
+            raise
+        path = str(sys.modules[kind.__module__].__file__)
+        last = list(walk_tb(error.__traceback__))[-1][0].f_globals.get("__name__", "")
+        frames = extract_tb(error.__traceback__)
+        if last.startswith("fedpriv.") or all(frame.filename != path for frame in frames):
+            raise
+        title = f"{Path(path).name}:{kind.__qualname__}"
+        raise ValueError(blame(error, title, path)) from error
 
 
 def blame(error: BaseException, name: str, path: str) -> str:

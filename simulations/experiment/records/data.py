@@ -10,7 +10,9 @@ record holds of a person. Partitions that deal records out by their places are f
 from __future__ import annotations
 
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,11 +192,31 @@ def _bounds(section: DataSection) -> Bounds:
     return Bounds(norm=section.feature_norm, intercept=section.intercept, scaling=section.scaling)
 
 
+def _require_there(section: DataSection) -> None:
+    """Refuse a table or a schema that is not there, by its key, with the file that may be meant."""
+    for key, name, kinds in (
+        ("path", section.path, (".csv", ".parquet")),
+        ("schema", section.schema_path, (".toml",)),
+    ):
+        path = Path(str(name))
+        if name is None or path.exists():
+            continue
+        folder = path.parent
+        beside = [f.name for f in folder.iterdir() if f.suffix in kinds] if folder.is_dir() else []
+        near = get_close_matches(path.name, beside, n=1)
+        hint = f" Is {near[0]!r} meant?" if near else ""
+        raise ValueError(
+            f"data.{key}: {path} does not exist.{hint} A path is relative to the experiment file, "
+            "and with --set to the working directory."
+        )
+
+
 def _loaded(section: DataSection, pin: str | None) -> Dataset:
     if section.name is not None and pin is not None:
         return own_data(section.name, pin)
     if section.name is not None:
         return load(section.name, root=section.root)
+    _require_there(section)
     # Where a number of records is declared the true one is private: that it is 0, too.
     dataset, _ = read_table(
         str(section.path),
@@ -211,6 +233,7 @@ def _columns(section: DataSection, magnitudes: tuple[str, ...]) -> Split:
             f"describe needs a table with a schema, which states public bounds: data.path and "
             f"data.schema; got data.name = {section.title!r}."
         )
+    _require_there(section)
     schema, empty = read_schema(str(section.schema_path)), section.records is not None
     if magnitudes:
         return Split(dataset=read_magnitudes(section.path, schema, magnitudes, empty=empty))

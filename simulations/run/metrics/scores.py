@@ -1,7 +1,7 @@
 """Metrics from scores and labels: AUC, F1, balanced accuracy; RMSE, MAE, R².
 
 Each is defined as in scikit-learn, which the tests compare with. None where it is not defined: an
-AUC of one class, an R² of labels that are all alike.
+AUC of one class, an R² of labels that are all alike. Accuracy and loss are in `evaluation`.
 """
 
 from __future__ import annotations

@@ -124,13 +124,13 @@ if TYPE_CHECKING:
         pytest.param(
             HEADER + f"1,clerk,high\n1,{SECRET}\n",
             {},
-            ["do not have the 3 columns of the header: 1; the first has 2."],
+            ["do not have the 3 columns of the header: 1; the first, in line 3, has 2. A value"],
             id="ragged row",
         ),
         pytest.param(
             HEADER.encode() + b"1,\xff" + SECRET.encode() + b",high\n",
             {},
-            ["mine.csv cannot be read as csv"],
+            ["mine.csv cannot be read as csv: it is not in UTF-8. Save it in that encoding"],
             id="not UTF-8",
         ),
         pytest.param(

@@ -83,6 +83,11 @@ def test_what_is_wrong_is_said_as_the_command_says_it(
     assert not list(tmp_path.iterdir())
 
 
+def test_records_in_memory_are_no_experiment_and_where_they_go_is_said() -> None:
+    with pytest.raises(ValueError, match=r"got ndarray\. Records go into a file of their own"):
+        run(np.zeros((3, 2)))  # type: ignore[arg-type]
+
+
 def test_a_temporary_directory_goes_with_its_result_and_a_copy_stays(tmp_path: Path) -> None:
     result = run(STUDY)
     directory = result.directory

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fedpriv.simulations.cli import warn
 from fedpriv.simulations.compare.intervals import Interval
 from fedpriv.simulations.compare.words import points
 
@@ -57,6 +58,12 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "visits.toml").write_text(SCHEMA)
     (tmp_path / "no_label.toml").write_text(SCHEMA.replace('label = "ill"\n', ""))
     (tmp_path / "misspelt.toml").write_text(SCHEMA.replace("positive =", "pozitive ="))
+    (tmp_path / "commas.csv").write_text(VISITS.replace("16,", '"16,5",'))
+    (tmp_path / "headless.csv").write_text(VISITS.partition("\n")[2])
+    (tmp_path / "two.toml").write_text(SCHEMA.replace('positive = "yes"\n', ""))
+    (tmp_path / "wrong_label.toml").write_text(SCHEMA.replace('label = "ill"', 'label = "il"'))
+    (tmp_path / "type.toml").write_text(SCHEMA.replace('kind = "number"', 'type = "number"'))
+    (tmp_path / "clip.toml").write_text(SCHEMA.replace('"clamp"', '"clip"'))
     (tmp_path / "case.toml").write_text(SCHEMA.replace('"yes"\nout', '"Yes"\nout'))
     file = tmp_path / "study.toml"
     file.write_text(EXPERIMENT)
@@ -71,6 +78,17 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("strategy.learning_rate=1e300", "steps grew without bound. Use a smaller learning rate."),
         ("data.path=.", "is a folder: name the .csv or .parquet file in it."),
         ("data.path=nothing.csv", "csv does not exist."),
+        ("data.path=visit.csv", "csv does not exist. Is 'visits.csv' meant?"),
+        ("data.schema=vists.toml", "toml does not exist. Is 'visits.toml' meant?"),
+        ("data.path=commas.csv", "row 2 does not hold a number. Write digits and a decimal point"),
+        ("data.path=headless.csv", "The first line must name the columns, and names none of them."),
+        ("data.schema=two.toml", "which of the two labels is the positive one, as in positive = "),
+        ("data.schema=wrong_label.toml", "the header lacks column 'il' of the schema (label). Is"),
+        ("data.schema=type.toml", "columns.age: kind is missing; it is 'number' or 'category'."),
+        ("data.schema=clip.toml", "out_of_range: must be 'reject' or 'clamp', got 'clip'."),
+        ("data.partition=natural", "name the column in the schema, as in party = 'clinic', or"),
+        ('privacy.epsilon="1.0"', "must be a number or 'inf', got '1.0'. Write 1, without quotes."),
+        ("compare.epsilons=0.5", "compare.epsilons must be a list, got 0.5. Write [0.5]."),
         ("data.path=semicolons.csv", 'separated otherwise: set delimiter = ";" in the schema.'),
         ("data.schema=no_label.toml", "no_label.toml: label: is missing; it names the column"),
         ("data.schema=misspelt.toml", "unknown key 'pozitive'"),
@@ -89,6 +107,13 @@ def test_a_wrong_setting_is_answered_by_a_sentence(
     assert "Warning" not in done.err
 
 
+def test_a_class_that_is_no_loss_is_told_what_to_derive_from(fedpriv: Command, study: Path) -> None:
+    (study.parent / "mine.py").write_text("class Mine:\n    pass\n")
+    study.write_text(EXPERIMENT + '[model]\nname = "linear"\nloss = "mine.py:Mine"\n')
+    told = " ".join(fedpriv("run", study).message.split())
+    assert "'mine.py:Mine' must be a loss, got Mine: derive the class from MarginLoss" in told
+
+
 def test_a_missing_table_is_answered_by_what_to_add(fedpriv: Command, study: Path) -> None:
     study.write_text(
         EXPERIMENT.replace("[strategy]\n", "[elsewhere]\n").partition("[elsewhere]")[0]
@@ -96,6 +121,17 @@ def test_a_missing_table_is_answered_by_what_to_add(fedpriv: Command, study: Pat
     assert "strategy is missing. Add [strategy] with a name" in fedpriv("run", study).message
     study.write_text(EXPERIMENT.replace('name = "gradient-perturbation"\n', ""))
     assert "strategy.name is missing. Add name to [strategy]." in fedpriv("run", study).message
+
+
+def test_a_misspelt_command_is_recognised_once(fedpriv: Command) -> None:
+    assert fedpriv("runn").err.count("Did you mean 'run'?") == 1
+
+
+def test_what_is_no_experiment_is_told_from_one(fedpriv: Command, study: Path) -> None:
+    table, schema = fedpriv("run", "visits.csv").message, fedpriv("run", "visits.toml").message
+    assert "experiment 'visits.csv' is a table. An experiment is a TOML file that names it" in table
+    assert "is a schema. An experiment is a file that names it, beside the table" in schema
+    assert study.exists()
 
 
 def test_a_misspelt_experiment_is_recognised(fedpriv: Command) -> None:
@@ -106,7 +142,9 @@ def test_what_a_schema_did_to_a_table_is_told_in_a_simulation_alone(
     fedpriv: Command, study: Path, tmp_path: Path
 ) -> None:
     told = "values were moved to the bounds: 5 in 'age'"
-    assert told in fedpriv("run", study, "--out", tmp_path / "simulated").out
+    simulated = fedpriv("run", study, "--out", tmp_path / "simulated").out
+    assert told in simulated
+    assert "warning" not in simulated
     released, out = tmp_path / "released", "data.partition=hashed"
     done = fedpriv(
         "run", study, "--set", out, "--set", "data.parties=1", "--set", "data.test_fraction=0",
@@ -117,6 +155,25 @@ def test_what_a_schema_did_to_a_table_is_told_in_a_simulation_alone(
     assert "1 party, 60 records" in done.out
     loading = json.loads((released / "private" / "loading.json").read_text())
     assert (loading["rows_read"], loading["clamped"]) == (60, {"age": 5})
+
+
+def test_a_column_of_which_a_schema_knows_next_to_nothing_is_warned_of(
+    fedpriv: Command, study: Path
+) -> None:
+    rows = [f"{20 + i},{'f' if i % 2 else 'm'},{i},{'yes' if i % 3 else 'no'}" for i in range(60)]
+    (study.parent / "visits.csv").write_text("\n".join(["age,sex,row,ill", *rows]))
+    sexes = '[columns.sex]\nkind = "category"\nvalues = ["female", "male"]\n'
+    (study.parent / "visits.toml").write_text(f"{SCHEMA}\n{sexes}")
+    told = fedpriv("run", study).out
+    assert "values that the schema does not list became zeros: 60 in 'sex'" in told
+    assert "columns that the schema does not name: 'row'" in told
+    assert "warning: in column 'sex' all 60 values are not what the schema says" in told
+
+
+def test_rows_that_were_dropped_are_told(fedpriv: Command, study: Path) -> None:
+    (study.parent / "visits.csv").write_text(VISITS.replace("\n16,", "\n,"))
+    (study.parent / "visits.toml").write_text('missing = "drop"\n' + SCHEMA)
+    assert "1 of 60 rows were dropped: values are missing" in fedpriv("run", study).out
 
 
 def test_a_large_delta_is_warned_of_on_the_screen(fedpriv: Command, study: Path) -> None:
@@ -135,6 +192,25 @@ def test_a_full_disk_is_no_trace(
     done = fedpriv("run", study, "--out", "somewhere")
     assert done.code == 2
     assert "'model.npz': No space left on device." in done.message
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"), [("visits.csv/inner", "Not a directory"), ("x" * 300, "File name too long")]
+)
+def test_a_place_that_cannot_be_written_to_is_no_trace(
+    fedpriv: Command, study: Path, out: str, reason: str
+) -> None:
+    done = fedpriv("run", study, "--out", out)
+    assert done.code == 2
+    assert reason in done.message
+    assert "Traceback" not in done.err
+
+
+def test_a_warning_is_a_sentence_without_a_place_in_the_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warn("Does [it] learn?", UserWarning, "base.py", 225)
+    assert capsys.readouterr().err == "Warning: Does [it] learn?\n"
 
 
 def test_nothing_is_not_less_than_nothing() -> None:

@@ -10,10 +10,10 @@ from fedpriv.simulations.compare.cells import cells
 from fedpriv.simulations.compare.findings import findings
 from fedpriv.simulations.compare.report import table
 from fedpriv.simulations.experiment.file import (
-    built_in_experiments,
     parse_experiment,
     read_experiment,
 )
+from fedpriv.simulations.experiment.sources import built_in_experiments
 from fedpriv.simulations.public.overlap import shares_records
 from tests.simulations.compare.rows import GOOD, NOISY, row
 

@@ -279,6 +279,17 @@ def test_the_plot_puts_higher_accuracy_higher_and_names_everything() -> None:
     assert marks
 
 
+@pytest.mark.parametrize("middle", [0.6887, 0.9999])
+def test_a_plot_of_accuracies_that_hardly_differ_has_another_number_at_every_row(
+    middle: float,
+) -> None:
+    rows = [row("near", [middle + eps / 1e5] * 2, epsilon=eps) for eps in (1.0, 3.0)]
+    area = [line for line in text_plot(panel(rows)).splitlines() if "┤" in line]
+    numbers = [line.partition("%")[0] for line in area]
+    assert len(set(numbers)) == len(numbers) == 16
+    assert "●" in "".join(area)
+
+
 def test_marks_that_fall_together_stand_side_by_side() -> None:
     rows = [row(label, GOOD, epsilon=e) for label in "abc" for e in (0.1, 1.0)]
     area = [line for line in text_plot(panel(rows)).splitlines() if "┤" in line]

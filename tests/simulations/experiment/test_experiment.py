@@ -14,11 +14,11 @@ from fedpriv.simulations.experiment.catalogue import checked, inheriting
 from fedpriv.simulations.experiment.complaints import _keys
 from fedpriv.simulations.experiment.file import (
     Experiment,
-    built_in_experiments,
     parse_experiment,
     read_experiment,
 )
 from fedpriv.simulations.experiment.sections import StrategySection
+from fedpriv.simulations.experiment.sources import built_in_experiments
 
 EXAMPLE = """
 [data]

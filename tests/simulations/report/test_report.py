@@ -16,7 +16,7 @@ from fedpriv.simulations.report import files as report_files
 from fedpriv.simulations.report.exports import as_csv, as_latex, write_figures, write_tables
 from fedpriv.simulations.report.files import comparison_document_in, read_document, write_report
 from fedpriv.simulations.report.of_runs import runs_document
-from fedpriv.simulations.report.parts import Document, Section, facts
+from fedpriv.simulations.report.parts import Axis, Document, Section, facts
 from fedpriv.simulations.report.results import RunFiles
 from fedpriv.simulations.report.scales import scale_of
 from fedpriv.simulations.report.sizes import cost_table, equal_weights_factor
@@ -328,9 +328,15 @@ def test_a_table_must_be_rectangular() -> None:
     assert facts("x", "", {"a": Cell(text="1")}).columns == ("name", "value")
 
 
-def test_a_scale_has_room_for_one_value_and_for_zero() -> None:
-    from fedpriv.simulations.report.parts import Axis
+@pytest.mark.parametrize("most", [2, 3, 5, 15, 17, 131])
+def test_nothing_is_marked_between_two_parties(most: int) -> None:
+    axis = Axis(title="party, by size", whole=True)
+    ticks = scale_of(axis, [1.0, most], start=0.0, end=1.0, logarithmic=False).ticks()
+    assert len(ticks) > 1
+    assert all(place == round(place) for place in ticks)
 
+
+def test_a_scale_has_room_for_one_value_and_for_zero() -> None:
     for values in ([5.0], [0.0], [-1.0, 1.0]):
         scale = scale_of(Axis(title="x"), values, start=0.0, end=100.0, logarithmic=False)
         assert all(0 < scale(value) < 100 for value in values)

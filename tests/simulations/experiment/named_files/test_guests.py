@@ -290,3 +290,35 @@ def test_a_strategy_without_noise_promises_nothing_and_is_not_released(
     )
     assert released.code == 2
     assert "adds no noise" in released.message
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("self._theta = self._theta[:3] + release", "ValueError: operands could not be broadcast"),
+        (
+            "self.theta = self._theta",
+            "AttributeError: property 'theta' of 'SignDescent'",
+        ),
+        ("np.linalg.inv(np.zeros((2, 2)))", "LinAlgError: Singular matrix"),
+    ],
+)
+def test_what_fails_in_a_step_is_told_with_its_line(
+    fedpriv: Command, file: Path, line: str, sentence: str
+) -> None:
+    step = "self._theta = self._theta - self.options.learning_rate * np.sign(release)"
+    (file.parent / "mine.py").write_text(STRATEGY.replace(step, line))
+    done = fedpriv("run", file)
+    number = 1 + STRATEGY[: STRATEGY.index(step)].count("\n")
+    assert done.code == 2
+    told = " ".join(done.message.split())
+    assert f"mine.py:SignDescent, line {number} ({line}): {sentence}" in told
+
+
+def test_what_fedpriv_refuses_in_a_step_is_told_as_it_is(fedpriv: Command, file: Path) -> None:
+    step = "np.sign(release)"
+    (file.parent / "mine.py").write_text(STRATEGY.replace(step, f"{step} * np.nan"))
+    done = fedpriv("run", file)
+    assert done.code == 2
+    assert "Use a smaller learning rate." in " ".join(done.message.split())
+    assert ", line" not in done.message
