@@ -17,7 +17,7 @@ from fedpriv._validate import (
     require_positive,
 )
 from fedpriv.learning.erm.certificate import certain_tolerance
-from fedpriv.learning.erm.problem import require_lipschitz_minimiser
+from fedpriv.learning.erm.sensitivity import require_lipschitz_minimiser
 from fedpriv.learning.losses import Squared
 from fedpriv.learning.models import LinearModel
 from fedpriv.learning.optimisers import project

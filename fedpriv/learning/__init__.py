@@ -17,7 +17,8 @@ from fedpriv.learning.clipping.clipped_sum import (
     clipped_gradient_sums,
 )
 from fedpriv.learning.erm.certificate import Certificate, ToleranceNotReachedError
-from fedpriv.learning.erm.problem import ErmProblem, minimiser_sensitivity
+from fedpriv.learning.erm.problem import ErmProblem
+from fedpriv.learning.erm.sensitivity import minimiser_sensitivity
 from fedpriv.learning.erm.solver import Solution, solve
 from fedpriv.learning.losses import (
     HuberHinge,

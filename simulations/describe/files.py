@@ -8,7 +8,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.describe.estimates import statistics_of
 from fedpriv.simulations.run.files import read_json, write_json
-from fedpriv.simulations.run.outcome import STATISTICS, sift
+from fedpriv.simulations.run.release_outcome import STATISTICS, sift
 from fedpriv.strategies.common.describing import DescribeOptions
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ STATISTICS_FILE = "statistics.json"
 
 
 def write_statistics(directory: Path, description: Description, experiment: Experiment) -> None:
-    """What was released, and nothing else: `fedpriv.simulations.run.outcome` states each field."""
+    """What was released, and nothing else: `release_outcome` states each field."""
     found = statistics_of(
         description,
         DescribeOptions.model_validate(experiment.strategy.options),

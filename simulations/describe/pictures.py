@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.simulations.figures import new_figure
-from fedpriv.simulations.run.outcome import DESCRIBED_FILES
+from fedpriv.simulations.run.release_outcome import DESCRIBED_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ def write_pictures(directory: Path, found: Mapping[str, Any]) -> Path:
 
     path = directory / PICTURES
     if path.name not in DESCRIBED_FILES:
-        raise RuntimeError(f"{path.name} must be stated in simulations/run/outcome.py.")
+        raise RuntimeError(f"{path.name} must be stated in simulations/run/release_outcome.py.")
     with mpl.rc_context({"svg.hashsalt": "fedpriv"}):
         figure.savefig(path, format="svg", metadata={"Date": None})
     return path

@@ -1,9 +1,9 @@
 """Evidence of a dossier: the files of a finished run that it is made from, and no others.
 
 **Of a release only files of its outcome are read**, by their names in
-`fedpriv.simulations.run.outcome`, and of an audit only what it says of its claim. So a dossier is
-post-processing of what was published, whatever it says, and is covered by the same guarantee. A
-simulation is read in the same way.
+`fedpriv.simulations.run.release_outcome`, and of an audit only what it says of its claim. So a
+dossier is post-processing of what was published, whatever it says, and is covered by the same
+guarantee. A simulation is read in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 
 from fedpriv._toml import parse_toml
 from fedpriv.privacy.statement.signed import NotCanonical, SignedStatement, read_signed
-from fedpriv.simulations.run.outcome import DESCRIBED_FILES, FILES, RESULT, SIGNED, sift
+from fedpriv.simulations.run.release_outcome import DESCRIBED_FILES, FILES, RESULT, SIGNED, sift
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

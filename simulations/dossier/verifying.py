@@ -24,7 +24,7 @@ from fedpriv.privacy.statement.signed_files import SignedFiles, hash_of, read_si
 from fedpriv.simulations.dossier.bundle import EVIDENCE, KIND, MANIFEST, made
 from fedpriv.simulations.dossier.content import NUMBERS, PAGE, REGISTRY
 from fedpriv.simulations.dossier.evidence import AUDIT, NEEDED, Evidence
-from fedpriv.simulations.run.outcome import SIGNED
+from fedpriv.simulations.run.release_outcome import SIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ from fedpriv.simulations.report.machine import MACHINE, machine
 from fedpriv.simulations.report.of_runs import runs_document
 from fedpriv.simulations.report.results import RunFiles
 from fedpriv.simulations.run.files import CELLS, read_json, write_json
-from fedpriv.simulations.run.outcome import FILES, REPORT, sift
+from fedpriv.simulations.run.release_outcome import FILES, REPORT, sift
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,10 +76,12 @@ def write_report(document: Document, directory: Path) -> list[Path]:
 
 
 def _require_stated(values: dict[str, Any]) -> None:
-    """Refuse a section that `fedpriv.simulations.run.outcome` has no origin for."""
+    """Refuse a section that `fedpriv.simulations.run.release_outcome` has no origin for."""
     sift({"head": True, **{section["id"]: True for section in values["sections"]}}, REPORT)
     if unstated := {PAGE, NUMBERS} - FILES.keys():
-        raise RuntimeError(f"{sorted(unstated)} must be stated in simulations/run/outcome.py.")
+        raise RuntimeError(
+            f"{sorted(unstated)} must be stated in simulations/run/release_outcome.py."
+        )
 
 
 def leave_report(directory: Path, *, simulated: bool) -> None:

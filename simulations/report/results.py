@@ -14,7 +14,7 @@ from fedpriv.privacy.statement.signed import read_signed
 from fedpriv.simulations.report.details import AUDIT
 from fedpriv.simulations.report.machine import MACHINE
 from fedpriv.simulations.run.files import read_json
-from fedpriv.simulations.run.outcome import FILES, RESULT, ROUND, SIGNED, sift
+from fedpriv.simulations.run.release_outcome import FILES, RESULT, ROUND, SIGNED, sift
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The directory of one run: written so that at any moment a crash leaves the old file or the new.
 
-What a release consists of is stated in `fedpriv.simulations.run.outcome`: the files of the
+What a release consists of is stated in `fedpriv.simulations.run.release_outcome`: the files of the
 directory itself. Beside them, for the owner alone:
 
 private/run.json         identity of the run: its id, config hash, whether it is real

@@ -25,7 +25,7 @@ from fedpriv.data.tables.schema import CategoryColumn
 from fedpriv.simulations.experiment.model_section import ModelSection
 from fedpriv.simulations.experiment.models import learner
 from fedpriv.simulations.experiment.named_files import guests
-from fedpriv.simulations.run.outcome import MODEL, sift
+from fedpriv.simulations.run.release_outcome import MODEL, sift
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,7 +48,6 @@ from fedpriv.simulations.run.ledgers import (
     require_room,
 )
 from fedpriv.simulations.run.model_file import model_arrays
-from fedpriv.simulations.run.outcome import ROUND, sift
 from fedpriv.simulations.run.prepare import (
     Prepared,
     build_federation,
@@ -58,6 +57,7 @@ from fedpriv.simulations.run.prepare import (
     train,
 )
 from fedpriv.simulations.run.progress import ProgressFile
+from fedpriv.simulations.run.release_outcome import ROUND, sift
 from fedpriv.simulations.run.release_rules import require_releasable
 from fedpriv.simulations.run.statement.statements import write_statement
 from fedpriv.simulations.run.streams import streams

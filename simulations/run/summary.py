@@ -1,7 +1,7 @@
 """The summary of a finished run: what `run --json` prints, and `result.json` holds.
 
-Of a release it holds what `fedpriv.simulations.run.outcome` states; what the run cost stays with
-the owner.
+Of a release it holds what `fedpriv.simulations.run.release_outcome` states; what the run cost stays
+with the owner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from fedpriv.simulations.run.history import Record
 from fedpriv.simulations.run.metrics.party_alone import train_alone
 from fedpriv.simulations.run.metrics.party_metrics import party_metrics
 from fedpriv.simulations.run.metrics.scores import Measures
-from fedpriv.simulations.run.outcome import RESULT, sift
 from fedpriv.simulations.run.prepare import (
     build_federation,
     build_strategy,
@@ -31,6 +30,7 @@ from fedpriv.simulations.run.prepare import (
     serving,
     train,
 )
+from fedpriv.simulations.run.release_outcome import RESULT, sift
 from fedpriv.simulations.run.statement.coefficients import coefficient_table
 from fedpriv.strategies.tuned import Tuned
 

@@ -17,7 +17,7 @@ from fedpriv.privacy.mechanisms import LaplaceMechanism, Mechanism
 from fedpriv.privacy.mechanisms.selection import Selection
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.simulations.report.render import page
-from fedpriv.simulations.run import outcome
+from fedpriv.simulations.run import release_outcome as outcome
 from tests.audit.neighbours import Case, Row, write
 
 if TYPE_CHECKING:

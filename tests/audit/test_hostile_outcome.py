@@ -17,8 +17,8 @@ from fedpriv.privacy.mechanisms.selection import Selection
 from fedpriv.simulations.describe.experiment import read_description
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.ledgers import make_ledger, open_ledger
-from fedpriv.simulations.run.outcome import DESCRIBED_FILES, FILES
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, check, prepare
+from fedpriv.simulations.run.release_outcome import DESCRIBED_FILES, FILES
 from fedpriv.simulations.run.session import carry_on, reopen, start
 from fedpriv.strategies.description import Description
 from tests.audit.neighbours import INFERENCE, OBJECTIVE, OUTPUT, Case, table, write

@@ -14,7 +14,7 @@ import pytest
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.strategies import STRATEGIES
 from tests.federation.worlds import PRIVATE, build
-from tests.strategies.test_contract import ROUNDS, TASK, federation
+from tests.strategies.every_strategy import ROUNDS, TASK, federation
 
 if TYPE_CHECKING:
     import numpy as np

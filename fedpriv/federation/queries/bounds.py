@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedpriv.federation.task import HEADROOM
-from fedpriv.learning.erm.problem import minimiser_sensitivity
+from fedpriv.learning.erm.sensitivity import minimiser_sensitivity
 from fedpriv.learning.rounding_error import rounding_sensitivity
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms.shares import SharedNoise

@@ -19,7 +19,7 @@ from fedpriv.federation.queries.bounds import (
 )
 from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.task import WEIGHTS
-from fedpriv.learning.erm.problem import require_lipschitz_minimiser
+from fedpriv.learning.erm.sensitivity import require_lipschitz_minimiser
 from fedpriv.privacy.events import ApproximateEvent
 from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
 from fedpriv.privacy.unit import Unit

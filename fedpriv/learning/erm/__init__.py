@@ -1,5 +1,6 @@
 """Empirical risk minimisation: certified minimisers of strongly convex problems of many parties.
 
-Start with `problem` (what is solved, and 2G/(nλ), how far a record moves it), then `solver`;
-`certificate` proves a bound on the gradient norm that counts its own rounding.
+Start with `problem` (what is solved) and `sensitivity` (2G/(nλ), how far a record moves the
+minimiser), then `solver`; `certificate` proves a bound on the gradient norm that counts its own
+rounding.
 """

@@ -15,7 +15,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from fedpriv.learning.erm.batch import ErmBatch
-    from fedpriv.learning.erm.problem import Number
+    from fedpriv.learning.erm.sensitivity import Number
     from fedpriv.learning.losses import Loss
 
 _U = 2.0**-53

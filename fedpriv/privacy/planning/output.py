@@ -50,9 +50,9 @@ def output_plan(
 
     Guarantee. That of the law, calibrated to ``sensitivity`` plus √d·step for the grid, if one
     unit moves the average by no more. How far it moves is the theorem of
-    `fedpriv.learning.erm.problem.minimiser_sensitivity`. Averages over records are for replace-one
-    adjacency: how well each minimiser is known rests on how many records its party has. Persons
-    have a declared number, under either.
+    `fedpriv.learning.erm.sensitivity.minimiser_sensitivity`. Averages over records are for
+    replace-one adjacency: how well each minimiser is known rests on how many records its party has.
+    Persons have a declared number, under either.
 
     Args:
         budget: (ε, δ); δ = 0 with a Laplace law.

@@ -23,7 +23,7 @@ from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.run.files import write_json
 from fedpriv.simulations.run.ledgers import names_of
-from fedpriv.simulations.run.outcome import (
+from fedpriv.simulations.run.release_outcome import (
     DEPLOYED_DESCRIBED_SENTENCE,
     DEPLOYED_SENTENCE,
     DESCRIBED_SENTENCE,

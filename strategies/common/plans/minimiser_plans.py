@@ -7,7 +7,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Literal
 
 from fedpriv.federation.queries.bounds import changes, headroom, model_sensitivity
-from fedpriv.learning.erm.problem import minimiser_sensitivity
+from fedpriv.learning.erm.sensitivity import minimiser_sensitivity
 from fedpriv.privacy.planning.calibration import optimal_regulariser
 from fedpriv.privacy.planning.output import output_plan
 from fedpriv.secagg import FixedPoint

@@ -20,8 +20,8 @@ from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import deployed_federation
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.files import read_json
-from fedpriv.simulations.run.outcome import SIGNED
 from fedpriv.simulations.run.prepare import build_strategy
+from fedpriv.simulations.run.release_outcome import SIGNED
 from tests.federation.deployed.deployments import FOUR, Deployment
 from tests.federation.deployed.errands import CLEAR, NAMES, TWICE, done, grid_of, verified
 from tests.federation.deployed.failing_grids import SHARES, PartialGrid

@@ -20,7 +20,7 @@ from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.files import read_json, write_json
-from fedpriv.simulations.run.outcome import SIGNED
+from fedpriv.simulations.run.release_outcome import SIGNED
 from tests.federation.deployed.deployments import FOUR, Deployment
 from tests.federation.deployed.errands import (
     CLEAR,

@@ -12,7 +12,8 @@ import torch
 
 from fedpriv.learning.erm.batch import ErmBatch
 from fedpriv.learning.erm.certificate import gradient_norm_bound
-from fedpriv.learning.erm.problem import ErmProblem, minimiser_sensitivity
+from fedpriv.learning.erm.problem import ErmProblem
+from fedpriv.learning.erm.sensitivity import minimiser_sensitivity
 from fedpriv.learning.erm.solver import solve
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Softmax
 from tests.learning.erm.erm_problems import (

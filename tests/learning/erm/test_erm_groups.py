@@ -16,7 +16,7 @@ import torch
 
 from fedpriv.learning.erm.batch import ErmBatch
 from fedpriv.learning.erm.certificate import certain_tolerance, gradient_norm_bound
-from fedpriv.learning.erm.problem import ErmProblem, minimiser_sensitivity
+from fedpriv.learning.erm.sensitivity import minimiser_sensitivity
 from fedpriv.learning.erm.solver import solve
 from fedpriv.learning.losses import HuberHinge, Logistic, Softmax
 from tests.learning.erm.erm_problems import (
@@ -31,6 +31,7 @@ from tests.learning.erm.erm_problems import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fedpriv.learning.erm.problem import ErmProblem
     from fedpriv.learning.losses import Loss
 
 LIPSCHITZ = [loss for loss in LOSSES if loss != SQUARED]

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedpriv.learning.erm.problem import ErmProblem, minimiser_sensitivity
+from fedpriv.learning.erm.problem import ErmProblem
+from fedpriv.learning.erm.sensitivity import minimiser_sensitivity
 from fedpriv.learning.erm.solver import solve
 from fedpriv.learning.losses import (
     HuberHinge,

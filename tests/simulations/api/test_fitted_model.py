@@ -15,8 +15,8 @@ import pytest
 
 import fedpriv
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run.outcome import MODEL, Origin
 from fedpriv.simulations.run.prepare import prepare
+from fedpriv.simulations.run.release_outcome import MODEL, Origin
 from tests.simulations.api.tables import clinic
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.simulations.run import outcome
+from fedpriv.simulations.run import release_outcome as outcome
 
 if TYPE_CHECKING:
     from tests.simulations.conftest import Command

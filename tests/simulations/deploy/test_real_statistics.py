@@ -16,7 +16,7 @@ import pytest
 
 from fedpriv.federation.deployed.policy import read_party
 from fedpriv.simulations.deploy.run.jobs.statement_file import read_statement
-from fedpriv.simulations.run.outcome import DESCRIBED_FILES, FILES, SIGNED
+from fedpriv.simulations.run.release_outcome import DESCRIBED_FILES, FILES, SIGNED
 from fedpriv.simulations.server_app import FAILURE
 from tests.federation.deployed.prices import charged
 from tests.simulations.deploy import fates

@@ -20,7 +20,7 @@ from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.deploy.health.doctor import examine
 from fedpriv.simulations.deploy.run.jobs.statement_file import read_statement
-from fedpriv.simulations.run.outcome import SIGNED
+from fedpriv.simulations.run.release_outcome import SIGNED
 from fedpriv.simulations.server_app import FAILURE
 from tests.federation.deployed.prices import charged, require_right_to_the_digit
 from tests.simulations.deploy import fates

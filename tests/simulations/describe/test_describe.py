@@ -23,8 +23,8 @@ from fedpriv.simulations.cli import app
 from fedpriv.simulations.describe.experiment import read_description
 from fedpriv.simulations.describe.pictures import write_pictures
 from fedpriv.simulations.describe.suggested import schema_lines
-from fedpriv.simulations.run.outcome import DESCRIBED_FILES
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare
+from fedpriv.simulations.run.release_outcome import DESCRIBED_FILES
 from fedpriv.strategies.description import Description
 from tests.simulations.describe.scenes import SCHEMA, study, written
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.statement import to_registry_yaml, to_text
 from fedpriv.privacy.statement.signed_files import hash_of
-from fedpriv.simulations.run.outcome import SIGNED
+from fedpriv.simulations.run.release_outcome import SIGNED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from fedpriv.simulations.dossier import evidence as reading
 from fedpriv.simulations.dossier.bundle import made
 from fedpriv.simulations.dossier.evidence import Evidence
 from fedpriv.simulations.dossier.questions import NOT_COVERED, QUESTIONS
-from fedpriv.simulations.run import outcome
+from fedpriv.simulations.run import release_outcome as outcome
 from tests.privacy.statement.test_registry import RULES, complaints
 from tests.simulations.describe.scenes import study as people
 from tests.simulations.describe.scenes import written

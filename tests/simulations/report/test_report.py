@@ -21,7 +21,7 @@ from fedpriv.simulations.report.results import RunFiles
 from fedpriv.simulations.report.scales import scale_of
 from fedpriv.simulations.report.sizes import cost_table, equal_weights_factor
 from fedpriv.simulations.report.svg import drawn
-from fedpriv.simulations.run import outcome
+from fedpriv.simulations.run import release_outcome as outcome
 from tests.simulations.report.scenes import SIZES, comparison
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def test_the_options_of_the_page_are_those_of_the_command() -> None:
 
 
 def test_every_section_that_a_page_can_have_is_named() -> None:
-    from fedpriv.simulations.run.outcome import REPORT
+    from fedpriv.simulations.run.release_outcome import REPORT
 
     table = PAGE[PAGE.index("| section |") : PAGE.index("The one sentence")]
     named = {line.split("|")[1].strip() for line in table.splitlines() if line.startswith("|")}

@@ -10,7 +10,7 @@ import pytest
 
 from fedpriv.privacy.ledger import Kind, Ledger
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.simulations.run import outcome
+from fedpriv.simulations.run import release_outcome as outcome
 from fedpriv.simulations.run.prepare import prepare
 from fedpriv.simulations.run.session import carry_on, reopen, start
 from tests.simulations.experiment.test_own_docs import files

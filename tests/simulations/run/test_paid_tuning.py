@@ -13,7 +13,7 @@ from fedpriv.privacy.ledger import Kind, Ledger
 from fedpriv.privacy.planning.tuning.tuning import TuningPlan
 from fedpriv.privacy.trial_count import TrialCount
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.simulations.run import outcome
+from fedpriv.simulations.run import release_outcome as outcome
 from fedpriv.simulations.run.launch import carry_through, open_session
 from fedpriv.simulations.run.prepare import build_strategy, prepare
 from fedpriv.simulations.run.summary import simulate

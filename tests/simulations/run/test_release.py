@@ -15,7 +15,7 @@ import pytest
 
 from fedpriv.privacy.ledger import Kind, Ledger
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.simulations.run import outcome
+from fedpriv.simulations.run import release_outcome as outcome
 from fedpriv.simulations.run.ledgers import make_ledger, open_ledger
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, check, prepare
 from fedpriv.simulations.run.session import carry_on, reopen, start

@@ -11,7 +11,7 @@ import fedpriv
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import session
 from fedpriv.simulations.run.launch import carry_through, open_session
-from fedpriv.simulations.run.outcome import RESULT, ROUND
+from fedpriv.simulations.run.release_outcome import RESULT, ROUND
 from fedpriv.simulations.tracking.named import named
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run.files import read_json
 from fedpriv.simulations.run.model_file import NAME
-from fedpriv.simulations.run.outcome import SIGNED
+from fedpriv.simulations.run.release_outcome import SIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Collection

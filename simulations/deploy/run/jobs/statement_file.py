@@ -14,7 +14,7 @@ from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.describe.files import STATISTICS_FILE
 from fedpriv.simulations.run.files import read_json
 from fedpriv.simulations.run.model_file import NAME
-from fedpriv.simulations.run.outcome import SIGNED
+from fedpriv.simulations.run.release_outcome import SIGNED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Softm
 from fedpriv.learning.models import LinearModel
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run import outcome
+from fedpriv.simulations.run import release_outcome as outcome
 from fedpriv.simulations.run.metrics import scores as metrics
 from fedpriv.simulations.run.metrics.evaluation import Evaluator
 from fedpriv.simulations.run.metrics.party_metrics import LEAST, party_metrics

@@ -143,7 +143,7 @@ def sift(values: Mapping[str, Any], stated: Mapping[str, Origin]) -> dict[str, A
     unstated = sorted(told.keys() - stated.keys())
     if unstated:
         raise RuntimeError(
-            f"{', '.join(unstated)} must be stated in simulations/run/outcome.py before a release "
-            "may contain it. Nothing was written."
+            f"{', '.join(unstated)} must be stated in simulations/run/release_outcome.py before a "
+            "release may contain it. Nothing was written."
         )
     return {key: values[key] for key in values if key in stated}
