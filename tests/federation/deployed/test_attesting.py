@@ -392,7 +392,8 @@ def test_a_delta_that_the_experiment_does_not_state_is_not_signed_for(tmp_path: 
     scene = Scene.make(gaussian_plan())
     own, planned = scene.signatory(), digest_of_releases(scene.plan.releases)
     with scene.ledger(tmp_path / "a.ledger") as ledger:
-        assert attesting.attest(scene.signed(), ledger, own, planned=planned)
+        signed = attesting.attest(scene.signed(), ledger, own, planned=planned)
+        assert signed.releases == ROUNDS
         stated = replace(own, budget=replace(own.budget, delta=own.budget.delta / 10))
         with pytest.raises(QueryRefused, match="has another budget than the experiment"):
             attesting.attest(scene.signed(), ledger, stated, planned=planned)
