@@ -34,7 +34,8 @@ NEEDED = (
     "statement.txt",
     "statement.yaml",
 )
-_MODELS = ("model.npz", "statistics.json")
+MODELS = ("model.npz", "statistics.json")
+"""What a run releases: one of the two."""
 _SAID = (
     "config_hash", "fedpriv", "strategy", "unit", "adjacency", "claimed", "neighbours", "reach",
     "sees", "runs", "confidence", "method", "mu", "epsilon", "problem", "passed",
@@ -166,7 +167,7 @@ def model_hash(directory: Path) -> dict[str, str]:
     """SHA-256 of what was released, by the name of its file."""
     return {
         name: sha256(_read(directory / _stated(name))).hexdigest()
-        for name in _MODELS
+        for name in MODELS
         if (directory / name).exists()
     }
 
@@ -184,7 +185,7 @@ def _stated(name: str) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        if path.stat().st_size > _MOST_BYTES and path.name not in _MODELS:
+        if path.stat().st_size > _MOST_BYTES and path.name not in MODELS:
             raise ValueError(f"{str(path)!r} must have at most {_MOST_BYTES} bytes.")
         return path.read_bytes()
     except OSError as error:

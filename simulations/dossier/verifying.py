@@ -21,9 +21,9 @@ from fedpriv.federation.deployed.statements.verifying import verify as verify_st
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.privacy.statement.signed import NotCanonical
 from fedpriv.privacy.statement.signed_files import SignedFiles, hash_of, read_signed_files
-from fedpriv.simulations.dossier.bundle import EVIDENCE, KIND, MANIFEST, made
+from fedpriv.simulations.dossier.bundle import EVIDENCE, KIND, MANIFEST, about, made
 from fedpriv.simulations.dossier.content import NUMBERS, PAGE, REGISTRY
-from fedpriv.simulations.dossier.evidence import AUDIT, NEEDED, Evidence
+from fedpriv.simulations.dossier.evidence import AUDIT, MODELS, NEEDED, Evidence
 from fedpriv.simulations.dossier.wording import in_the_words_of
 from fedpriv.simulations.run.outcome import SIGNED
 
@@ -198,6 +198,9 @@ def _about(signed: SignedFiles, evidence: Evidence) -> Finding:
     ledger = evidence.statement["ledger"]
     head = None if ledger is None else {"head": ledger["head"], "rows": ledger["rows"]}
     good = signed.about["run"] == evidence.run and signed.about["ledger"] == head
+    if unknown := sorted(signed.about.keys() - {*about(evidence, models={}, signed_on="")}):
+        words = f"it is signed for {unknown[0]!r}, too, and no dossier says anything of that."
+        return Finding(check="run", passed=False, words=words)
     where = "no ledger" if head is None else f"ledger of {head['rows']} rows, head {head['head']}"
     words = (
         f"{evidence.run}, {where}; signed on {signed.about['signed_on']}, as the signer says."
@@ -208,11 +211,13 @@ def _about(signed: SignedFiles, evidence: Evidence) -> Finding:
 
 
 def _of_document(signed: SignedFiles, evidence: Evidence) -> Finding:
-    """Whether the signed statement is of this experiment, and of what was released."""
+    """Whether the signed statement is of this experiment, and of what was released: one file."""
     document = evidence.signed.document if evidence.signed is not None else {}
+    (name,) = signed.about["released"] if len(signed.about["released"]) == 1 else (None,)
     good = (
         document["experiment"] == hash_of(evidence.files["config.toml"])
-        and document["model"] in signed.about["released"].values()
+        and name in MODELS
+        and signed.about["released"][name] == document["model"]
     )
     words = "it is of this config.toml, and of what was released."
     return Finding(check="signed for", passed=good, words=words if good else f"NOT so: {words}")

@@ -214,6 +214,36 @@ def test_a_deployed_statement_of_another_experiment_or_model_is_found(tmp_path: 
     assert checks(bundled(run, tmp_path / "b"))["signed for"].passed is False
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"model.npz": "0f" * 32, "statistics.json": "TRUE"},
+        {"model.npz": "TRUE", "better.npz": "0f" * 32},
+        {"better.npz": "TRUE"},
+        {},
+    ],
+    ids=lambda others: " ".join(others) or "none",
+)
+def test_no_other_model_goes_with_the_one_that_parties_signed(
+    tmp_path: Path, others: dict[str, str]
+) -> None:
+    """The digest was looked for anywhere: people compared their model with the one beside it."""
+    scene = Scene.make()
+    out = bundled(deployed(scene, tmp_path / "run"), tmp_path / "out")
+    assert checks(out)["signed for"].passed is True
+    true = model_hash(tmp_path / "run")["model.npz"]
+    released = {name: digest.replace("TRUE", true) for name, digest in others.items()}
+    signed_again(out, {}, told={"released": released})
+    assert checks(out, roster=scene.pinned)["signed for"].passed is False
+
+
+def test_what_nobody_looks_at_is_not_signed_for(fedpriv: Command, tmp_path: Path) -> None:
+    out = bundled(released(fedpriv, tmp_path), tmp_path / "out")
+    signed_again(out, {}, told={"approved by": "everybody"})
+    assert "'approved by', too" in checks(out)["run"].words
+    assert fedpriv("verify", out).code == 1
+
+
 def test_files_of_two_runs_make_no_dossier(fedpriv: Command, tmp_path: Path) -> None:
     run = released(fedpriv, tmp_path)
     result = json.loads((run / "result.json").read_text())
