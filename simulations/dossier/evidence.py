@@ -34,6 +34,8 @@ NEEDED = (
     "statement.txt",
     "statement.yaml",
 )
+DEPLOYED = "deployment"
+"""The engine of a deployed run."""
 MODELS = ("model.npz", "statistics.json")
 """What a run releases: one of the two."""
 _SAID = (
@@ -74,8 +76,9 @@ class Evidence:
 
     @property
     def deployed(self) -> bool:
-        """Whether the parties kept their records."""
-        return bool(self.result["engine"] == "deployment")
+        """Whether the parties kept their records: by the result, or by the experiment."""
+        run = self.configuration.get("run", {})
+        return DEPLOYED in (self.result["engine"], run.get("engine"))
 
     @property
     def run(self) -> str:
@@ -144,6 +147,8 @@ class Evidence:
             raise ValueError("plan.json is not the plan of statement.json.")
         if self.signed is not None and self.signed.document.get("statement") != self.statement:
             raise ValueError(f"{SIGNED} is of another statement than statement.json.")
+        if self.signed is not None and self.result.get("engine") != DEPLOYED:
+            raise ValueError(f"result.json is of no deployed run, and {SIGNED} is of one.")
         if self.deployed and self.signed is None:
             raise ValueError(
                 f"a deployed run has a {SIGNED}, and there is none: `fedpriv deploy attest` "

@@ -24,8 +24,8 @@ from fedpriv.privacy.statement.signed_files import SignedFiles, hash_of, read_si
 from fedpriv.simulations.dossier.bundle import EVIDENCE, KIND, MANIFEST, about, made
 from fedpriv.simulations.dossier.content import NUMBERS, PAGE, REGISTRY
 from fedpriv.simulations.dossier.evidence import AUDIT, MODELS, NEEDED, Evidence
-from fedpriv.simulations.dossier.wording import in_the_words_of
 from fedpriv.simulations.run.outcome import SIGNED
+from fedpriv.simulations.run.wording import Wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +42,12 @@ _TAKEN = Finding(
     passed=None,
     words="that the evidence is what the run left, and that noise was drawn as stated: of a "
     "release in one place that is the signer's word.",
+)
+_OWN_WORDS = Finding(
+    check="not covered",
+    passed=None,
+    words="metrics, in result.json, and an audit: no party signs them, and they are as the signer "
+    "says.",
 )
 
 
@@ -154,12 +160,12 @@ def _contents(
         if evidence.simulated:
             words = "it is of a simulation, which promises nothing."
             return [*findings, Finding(check="epsilon", passed=None, words=words)], ()
-        findings += in_the_words_of(evidence)
+        findings += _words(evidence)
         if evidence.signed is None:
             findings += recomputed_guarantee(evidence.statement)
             return [*findings, _paid(evidence, ledger), *_left(signed, roster), _TAKEN], ()
         verdict = verify_statement(evidence.signed, roster=roster, ledger=ledger)
-        findings.append(_of_document(signed, evidence))
+        findings += [_of_document(signed, evidence), _OWN_WORDS]
         return [*findings, *verdict.findings, *_left(signed, None)], verdict.missing
     except _DAMAGED as error:
         words = f"the dossier cannot be made from it: {error}"
@@ -208,6 +214,21 @@ def _about(signed: SignedFiles, evidence: Evidence) -> Finding:
         else "run, or head of the ledger, are not those of the statement."
     )
     return Finding(check="run", passed=good, words=words)
+
+
+def _words(evidence: Evidence) -> Iterator[Finding]:
+    """Whether the text, which the page shows, and the entry are those of the statement."""
+    wording, files = Wording.of(evidence.statement, result=evidence.result), evidence.files
+    for check, name, wrong in (
+        ("text", "statement.txt", wording.of_text(files["statement.txt"])),
+        ("registry", "statement.yaml", wording.of_entry(evidence.registry)),
+    ):
+        words = f"{name} says what the statement says."
+        if wrong:
+            words = f"{name} does not follow from statement.json: {wrong}.{wording.elsewhere}"
+        elif check == "text" and not wording.vouched:
+            words += " Its coefficients are those of result.json, as the signer says."
+        yield Finding(check=check, passed=not wrong, words=words)
 
 
 def _of_document(signed: SignedFiles, evidence: Evidence) -> Finding:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fedpriv.simulations.dossier.bundle import MANIFEST
+from fedpriv.simulations.dossier.evidence import Evidence
 from fedpriv.simulations.dossier.verifying import verify_bundle
 from tests.federation.deployed.statement_scenes import Scene
 from tests.simulations.dossier.scenes import deployed, released
@@ -64,6 +65,22 @@ def test_words_that_no_party_has_signed_are_found(
     assert found["dossier"].passed is True  # it follows from what lies there
     assert found[check].passed is False
     assert not verify_bundle(out / MANIFEST, roster=scene.pinned).verdict.sound
+
+
+def test_a_deployed_run_is_not_told_of_as_another(tmp_path: Path) -> None:
+    """By its result alone it was one in one place, with the same signatures, or with none."""
+    scene = Scene.make()
+    run = deployed(scene, tmp_path / "run")
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps(result | {"engine": "vectorized"}))
+    with pytest.raises(ValueError, match="is of no deployed run"):
+        Evidence.of_run(run)
+    (run / "statement.signed.json").unlink()
+    assert not Evidence.of_run(run).deployed  # nothing tells
+    with (run / "config.toml").open("a") as config:
+        config.write('[run]\nengine = "deployment"\n')
+    with pytest.raises(ValueError, match="a deployed run has a statement"):
+        Evidence.of_run(run)
 
 
 def test_blanks_are_for_people_to_fill_in(tmp_path: Path) -> None:
