@@ -43,6 +43,7 @@ _SAID = (
     "sees", "runs", "confidence", "method", "mu", "epsilon", "problem", "passed",
 )  # fmt: skip
 _MOST_BYTES = 1 << 26
+_MOST_YAML = 1 << 20  # which is read slowly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +226,8 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
 
 def _yaml(data: bytes) -> dict[str, Any]:
     text = _text(data, "statement.yaml")
+    if len(data) > _MOST_YAML:
+        raise ValueError(f"statement.yaml must have at most {_MOST_YAML} bytes, got {len(data)}.")
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
             raise ValueError("statement.yaml must have no aliases: they may stand for any length.")

@@ -108,3 +108,11 @@ def test_a_table_of_coefficients_is_that_of_the_result(fedpriv: Command, tmp_pat
     result["coefficients"]["rows"][0]["estimate"] += 1.0
     (run / "result.json").write_text(json.dumps(result))
     assert checks(bundled(run, tmp_path / "other"))["text"].passed is False
+
+
+def test_an_entry_that_takes_long_to_read_is_not_read(tmp_path: Path) -> None:
+    run = deployed(Scene.make(), tmp_path / "run")
+    with (run / "statement.yaml").open("a") as entry:
+        entry.write("more: [" + "[], " * 300_000 + "]\n")
+    with pytest.raises(ValueError, match="at most 1048576 bytes"):
+        Evidence.of_run(run)
