@@ -11,7 +11,7 @@ from fedpriv.simulations.dossier.bundle import MANIFEST
 from fedpriv.simulations.dossier.evidence import Evidence
 from fedpriv.simulations.dossier.verifying import verify_bundle
 from tests.federation.deployed.statement_scenes import Scene
-from tests.simulations.dossier.scenes import deployed, released
+from tests.simulations.dossier.scenes import deployed, released, simulated
 from tests.simulations.dossier.test_verify_dossier import bundled, checks
 
 if TYPE_CHECKING:
@@ -81,6 +81,15 @@ def test_a_deployed_run_is_not_told_of_as_another(tmp_path: Path) -> None:
         config.write('[run]\nengine = "deployment"\n')
     with pytest.raises(ValueError, match="a deployed run has a statement"):
         Evidence.of_run(run)
+
+
+def test_a_simulation_says_so_in_its_text(fedpriv: Command, tmp_path: Path) -> None:
+    run = simulated(fedpriv, tmp_path)
+    assert checks(bundled(run, tmp_path / "true"))["text"].passed is True
+    text = (run / "statement.txt").read_text()
+    assert text.startswith("SIMULATED")
+    (run / "statement.txt").write_text(text.partition("\n")[2])
+    assert checks(bundled(run, tmp_path / "other"))["text"].passed is False
 
 
 def test_blanks_are_for_people_to_fill_in(tmp_path: Path) -> None:
