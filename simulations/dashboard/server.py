@@ -2,13 +2,15 @@
 
 Others who are logged in here reach the loopback, too, and so does any page in a browser. So every
 address begins with a secret that was drawn at the start, and a request must name this host: a name
-that was bent to point here (DNS rebinding) is refused.
+that was bent to point here (DNS rebinding) is refused. A report may have come with results that
+somebody else made: it may look nice, and neither reads what else is here nor sends anything.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+import sys
 import time
 from hmac import compare_digest
 from http import HTTPStatus
@@ -25,6 +27,10 @@ _PAGE = Path(__file__).parent / "page"
 _FRESH_SECONDS = 1.0  # for which one look serves all who ask
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:"
+)
+_OF_REPORTS = (  # beside what a report states itself, if it does: whoever sent it wrote that
+    "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 )
 _TEXT = "{}; charset=utf-8"
 
@@ -59,6 +65,11 @@ class Dashboard(ThreadingHTTPServer):
         """For a browser; whoever knows it may look."""
         return f"http://{_LOOPBACK}:{self.server_port}/{self.secret}/"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of who goes away before the answer: strangers can, as often as they like."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
     def now(self) -> bytes:
         """What goes on, as JSON; looked at once for all who ask within a second."""
         with self._lock:
@@ -83,8 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
-        if policy:  # a report states its own
-            self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
+        self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
@@ -95,6 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _content(self) -> tuple[str, bytes, str] | None:
         """Kind, content and policy of what is asked for; None if it is nothing, or not for them."""
         if self.headers.get("Host") not in self.server.hosts:
+            return None
+        if not self.path.startswith("/"):
             return None
         _, secret, *names = self.path.split("?")[0].split("/")
         if not compare_digest(secret.encode(), self.server.secret.encode()):
@@ -111,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return "application/json", self.server.now(), _POLICY
             case ["report", wanted]:
                 page = report_of(self.server.root, wanted)
-                return None if page is None else (_TEXT.format("text/html"), page, "")
+                return None if page is None else (_TEXT.format("text/html"), page, _OF_REPORTS)
         return None
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name it has there

@@ -34,12 +34,16 @@ NEEDED = (
     "statement.txt",
     "statement.yaml",
 )
-_MODELS = ("model.npz", "statistics.json")
+DEPLOYED = "deployment"
+"""The engine of a deployed run."""
+MODELS = ("model.npz", "statistics.json")
+"""What a run releases: one of the two."""
 _SAID = (
     "config_hash", "fedpriv", "strategy", "unit", "adjacency", "claimed", "neighbours", "reach",
     "sees", "runs", "confidence", "method", "mu", "epsilon", "problem", "passed",
 )  # fmt: skip
 _MOST_BYTES = 1 << 26
+_MOST_YAML = 1 << 20  # which is read slowly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +77,9 @@ class Evidence:
 
     @property
     def deployed(self) -> bool:
-        """Whether the parties kept their records."""
-        return bool(self.result["engine"] == "deployment")
+        """Whether the parties kept their records: by the result, or by the experiment."""
+        run = self.configuration.get("run", {})
+        return DEPLOYED in (self.result["engine"], run.get("engine"))
 
     @property
     def run(self) -> str:
@@ -143,6 +148,8 @@ class Evidence:
             raise ValueError("plan.json is not the plan of statement.json.")
         if self.signed is not None and self.signed.document.get("statement") != self.statement:
             raise ValueError(f"{SIGNED} is of another statement than statement.json.")
+        if self.signed is not None and self.result.get("engine") != DEPLOYED:
+            raise ValueError(f"result.json is of no deployed run, and {SIGNED} is of one.")
         if self.deployed and self.signed is None:
             raise ValueError(
                 f"a deployed run has a {SIGNED}, and there is none: `fedpriv deploy attest` "
@@ -166,7 +173,7 @@ def model_hash(directory: Path) -> dict[str, str]:
     """SHA-256 of what was released, by the name of its file."""
     return {
         name: sha256(_read(directory / _stated(name))).hexdigest()
-        for name in _MODELS
+        for name in MODELS
         if (directory / name).exists()
     }
 
@@ -184,7 +191,7 @@ def _stated(name: str) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        if path.stat().st_size > _MOST_BYTES and path.name not in _MODELS:
+        if path.stat().st_size > _MOST_BYTES and path.name not in MODELS:
             raise ValueError(f"{str(path)!r} must have at most {_MOST_BYTES} bytes.")
         return path.read_bytes()
     except OSError as error:
@@ -219,6 +226,8 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
 
 def _yaml(data: bytes) -> dict[str, Any]:
     text = _text(data, "statement.yaml")
+    if len(data) > _MOST_YAML:
+        raise ValueError(f"statement.yaml must have at most {_MOST_YAML} bytes, got {len(data)}.")
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
             raise ValueError("statement.yaml must have no aliases: they may stand for any length.")

@@ -28,6 +28,8 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.ledger import Ledger, LedgerError
+from fedpriv.privacy.statement import to_text
+from fedpriv.privacy.statement.reading import read_values
 from fedpriv.privacy.statement.signed import NotCanonical, read_signed
 from fedpriv.secagg.errors import MalformedMessage
 from fedpriv.simulations.deploy.backups.archive import Archive, read_archive, write_archive
@@ -218,6 +220,7 @@ _REQUEST = Request(
 ).to_bytes()
 _PLAN = StatedPlan.of(scenes.gaussian_plan(), run="r", clip=1.0).to_bytes()
 _SIGNED = _statements()
+_VALUES = tuple(canonical(json.loads(each)["document"]["statement"]) for each in _SIGNED)
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 _PUBLIC = _KEY.public_key().public_bytes_raw()
 _BUNDLE = write_bundle(
@@ -258,6 +261,13 @@ READERS: dict[str, Reader] = {
         seeds=_SIGNED,
         write=_statement_bytes,
         values=tuple(map(json.loads, _SIGNED)),
+    ),
+    "statement values": Reader(
+        read=lambda data, _: to_text(read_values(json.loads(data))),
+        errors=(ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
+        seeds=_VALUES,
+        write=canonical,
+        values=tuple(map(json.loads, _VALUES)),
     ),
     "party file": Reader(
         read=from_file("party.toml", read_party),

@@ -4,7 +4,8 @@
     models/RUN/statement.signed.json    who signed what about them
 
 A model is numbers and text in a file of arrays that loads without pickle: nothing in it is run, by
-being received or by `fedpriv predict`. The files are readable by their owner alone.
+being received or by `fedpriv predict`. The files are readable by their owner alone. All models
+together have a limit: a server with many cheap runs would else fill the disk of the ledger.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ MODEL, STATEMENT = "model.npz", "statement.signed.json"
 _RUN = re.compile(r"[a-z0-9][a-z0-9-]{0,199}")  # nothing that leads out of the folder
 _FOLDER = 0o700
 _MOST_ARRAYS = 64
+_MOST_BYTES = 1 << 30  # of all models and statements together: 32 of the largest
+_MOST_RUNS = 4096
 
 
 def keep_model(folder: Path, run: str, signed: SignedStatement, model: bytes) -> bytes:
@@ -42,7 +45,7 @@ def keep_model(folder: Path, run: str, signed: SignedStatement, model: bytes) ->
 
     Raises:
         QueryRefused: They are not the model that the statement names, no plain arrays, or there is
-            another model of this run already.
+            another model of this run already; or there is no room for it.
     """
     digest = sha256(model).digest()
     if signed.document.get("model") != digest.hex():
@@ -52,6 +55,8 @@ def keep_model(folder: Path, run: str, signed: SignedStatement, model: bytes) ->
     if not _plain(model):
         raise QueryRefused("the model must be plain arrays of numbers and text, not compressed.")
     place = folder / run
+    if not place.exists():
+        _require_room(folder, len(model))
     for each in (folder, place):
         each.mkdir(mode=_FOLDER, exist_ok=True)
         each.chmod(_FOLDER)
@@ -62,6 +67,17 @@ def keep_model(folder: Path, run: str, signed: SignedStatement, model: bytes) ->
     if not known.exists():
         replace_file(known, model, mode=OWNER_ONLY, locked=True)
     return digest
+
+
+def _require_room(folder: Path, size: int) -> None:
+    """Refuse another model beside so many, or such large ones, that were handed over before."""
+    kept = [path.stat().st_size for path in folder.glob("*/*")]
+    runs = sum(1 for _ in folder.glob("*"))
+    if runs >= _MOST_RUNS or sum(kept) + size > _MOST_BYTES:
+        raise QueryRefused(
+            f"this party keeps {runs} models already, {sum(kept)} bytes of at most {_MOST_BYTES}, "
+            f"and {_MOST_RUNS} of them at most: its owner moves away what is not needed there."
+        )
 
 
 def _plain(model: bytes) -> bool:

@@ -7,6 +7,7 @@ at the end; here replies are handed on as they come, so that an answer is added 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.common.constant import ErrorCode
 
-from fedpriv._validate import require_positive
+from fedpriv._validate import require_non_negative, require_positive
 from fedpriv.federation.exchange_report import Traffic
 from fedpriv.federation.protocol.wire import Reply
 from fedpriv.secagg.errors import BadSignature, MalformedMessage
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.protocol.wire import Request
 
 ENVELOPE = "fedpriv"
+_LONGEST_LEAVE = 24 * 3600.0
 _GONE = (
     ErrorCode.NODE_UNAVAILABLE,
     ErrorCode.MESSAGE_UNAVAILABLE,
@@ -68,14 +70,20 @@ class Patience:
         arrival: Seconds for all nodes to arrive before the first exchange.
         reply: Seconds for the replies of one exchange: who is silent then has dropped out.
         poll: Seconds between two looks at what has come.
+        leave: Seconds for which a node that was silent for the second time is not awaited again,
+            whatever sign of life it gives; twice as long after each time more. Who comes and goes
+            would cost ``reply`` every time, and one party could draw a run out for ever. 0 for no
+            such thing.
     """
 
     arrival: float = 120.0
     reply: float = 120.0
     poll: float = 0.05
+    leave: float = 0.0
 
     def __post_init__(self) -> None:
         require_positive(arrival=self.arrival, reply=self.reply, poll=self.poll)
+        require_non_negative(leave=self.leave)
 
 
 def envelope(data: bytes) -> RecordDict:
@@ -114,6 +122,8 @@ class Courier:
         self._clock = clock
         self._tally = tally
         self._overdue: dict[str, Asked] = {}
+        self._silences: Counter[int] = Counter()  # how often each was awaited for nothing
+        self._leave: dict[int, float] = {}  # until when it is not awaited again
         self.silent: set[int] = set()
 
     def nodes(self) -> list[int]:
@@ -129,7 +139,11 @@ class Courier:
         return nodes
 
     def returned(self, nodes: Collection[int]) -> list[int]:
-        """Which of these nodes are there: all of them, or those that came back in time."""
+        """Which of these nodes are there: all of them, or those that came back in time.
+
+        They are needed: whoever was given leave is awaited again.
+        """
+        self._leave.clear()
         deadline = self._clock.now() + self._patience.reply
         while missing := set(nodes).difference(self.nodes()):
             if self._clock.now() >= deadline:
@@ -174,7 +188,7 @@ class Courier:
             if not heard:
                 self._clock.sleep(self._patience.poll)
         self.silent |= left
-        self._tally.reject("silent", len(left - set(unawaited)))
+        self._miss(left - set(unawaited))
         self._overdue = pending
         traffic = Traffic(
             exchanges=1, seconds=perf_counter() - started, sent=sent, received=received
@@ -201,12 +215,26 @@ class Courier:
             self.silent |= lost
         return waiting, sent
 
+    def _miss(self, nodes: Collection[int]) -> None:
+        """Note who was awaited for nothing: the second time it is given leave."""
+        self._tally.reject("silent", len(nodes))
+        self._silences.update(nodes)
+        for node in nodes:
+            if (more := self._silences[node] - 2) >= 0 and self._patience.leave:
+                away = min(self._patience.leave * 2.0 ** min(more, 62), _LONGEST_LEAVE)
+                self._leave[node] = self._clock.now() + away
+
+    def _hear(self, node: int) -> None:
+        """A sign of life: the node is awaited from now on, unless it is on leave."""
+        if self._clock.now() >= self._leave.get(node, 0.0):
+            self.silent.discard(node)
+
     def _late(self, replied: str, message: Message) -> None:
         """A reply to an earlier exchange: of no use, but a sign of life."""
         self._tally.reject("late")
         asked = self._overdue.pop(replied)
         if not message.has_error():
-            self.silent.discard(asked.node)
+            self._hear(asked.node)
 
     def _body(self, asked: Asked, message: Message) -> bytes | None:
         """The bytes of a reply, if there are any; None if it is not signed as it must be.
@@ -229,9 +257,9 @@ class Courier:
         if message.has_error():
             gone = message.error.code in _GONE
             self._tally.reject("gone" if gone else "error")
-            (self.silent.add if gone else self.silent.discard)(node)
+            (self.silent.add if gone else self._hear)(node)
             return None
-        self.silent.discard(node)
+        self._hear(node)
         try:
             reply = Reply.from_bytes(body)
         except MalformedMessage:

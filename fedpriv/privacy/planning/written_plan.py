@@ -81,7 +81,7 @@ def require_written(plan: Mapping[str, Any]) -> None:
     _require_facts(plan)
     beside = {"name", "part" if "made" in plan else "count"}
     for written, _ in releases_of(plan):
-        if set(written) != beside | {field.name for field in fields(_kind(written))}:
+        if set(written) != beside | {field.name for field in fields(kind_of(written))}:
             raise ValueError(f"the noise {written['name']!r} of its plan has another key.")
         for name, part in written.items():
             if isinstance(part, dict):
@@ -176,14 +176,15 @@ def _event(written: Mapping[str, Any]) -> Event:
         stated = {name: written[name] for name in ("adjacency", "unit", "epsilon")}
         delta = written["delta"]
         return PureEvent(**stated) if delta == 0 else ApproximateEvent(**stated, delta=delta)
-    kind = _kind(written)
+    kind = kind_of(written)
     values = {field.name: written[field.name] for field in fields(kind)}
     if "share" in values:
         values["share"] = NoiseShare(**values["share"])
     return kind(**values).event()
 
 
-def _kind(written: Mapping[str, Any]) -> type[Mechanism | Selection]:
+def kind_of(written: Mapping[str, Any]) -> type[Mechanism | Selection]:
+    """The kind of mechanism, or selection, that a written one is of; `ValueError` if of none."""
     for kind in (*_KNOWN, ObjectiveMechanism, ObjectiveFitMechanism):
         if kind.name == written["name"]:
             return kind

@@ -8,7 +8,7 @@ Who reaches the Fleet API is settled in `admission`, how much they may send in `
 may say in `fleet_rules`, and when it is passed on in `completeness`. What would find nothing waits
 in `held`, and `middleware` keeps requests out of layers that are not for them. What comes before
 all that, the head of a request, has a limit in one of uvicorn's two parsers, and none in the one
-that it prefers; and its time is limited in `heads`.
+that it prefers; and its time is limited in `heads`. How often it complains is limited in `sparing`.
 
 Not covered: other users of this machine, and a proxy on it, which makes every request a local one.
 
@@ -54,6 +54,7 @@ from fedpriv.simulations.deploy.flower.gates.heads import PromptHeads
 from fedpriv.simulations.deploy.flower.held import held_by_superlink
 from fedpriv.simulations.deploy.flower.middleware import lean
 from fedpriv.simulations.deploy.flower.patches import put_in_place
+from fedpriv.simulations.deploy.flower.sparing import spare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,6 +150,7 @@ def changes() -> tuple[tuple[ModuleType, str, object], ...]:
 def main() -> None:
     """Run Flower's SuperLink, by ``python -m``, with the options of flower-superlink."""
     put_in_place(changes())
+    spare()
     # An older API, on a port of its own, which none of this would guard.
     for name in (FLWR_INTERNAL_GRPC_CONTROL_API, FLWR_INTERNAL_GRPC_FLEET_API):
         os.environ.pop(name, None)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.prepare import Prepared
     from fedpriv.simulations.run.session import Session
 
-PATIENCE = Patience(arrival=300.0, reply=120.0, poll=0.05)
+PATIENCE = Patience(arrival=300.0, reply=120.0, poll=0.05, leave=600.0)
 _ATTEMPTS = 3
 _Made = TypeVar("_Made")
 

@@ -159,6 +159,18 @@ def test_a_budget_that_the_experiment_does_not_state_is_not_signed_for(tmp_path:
             attesting.attest(scene.signed(), ledger, stated)
 
 
+def test_a_delta_that_the_experiment_does_not_state_is_not_signed_for(tmp_path: Path) -> None:
+    """The same releases have a smaller epsilon at a larger delta, which people may not look at."""
+    scene = Scene.make(gaussian_plan())
+    own, planned = scene.signatory(), digest_of_releases(scene.plan.releases)
+    with scene.ledger(tmp_path / "a.ledger") as ledger:
+        signed = attesting.attest(scene.signed(), ledger, own, planned=planned)
+        assert signed.releases == ROUNDS
+        stated = replace(own, budget=replace(own.budget, delta=own.budget.delta / 10))
+        with pytest.raises(QueryRefused, match="has another budget than the experiment"):
+            attesting.attest(scene.signed(), ledger, stated, planned=planned)
+
+
 def test_a_party_of_another_adjacency_refuses(tmp_path: Path) -> None:
     with (
         SHARES.ledger(tmp_path / "a.ledger", adjacency="add-remove") as ledger,

@@ -115,9 +115,11 @@ def test_a_changed_file_fails_and_a_missing_one_is_no_input(tmp_path: Path) -> N
     for place in range(0, len(data), 97):
         changed.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         assert verified(changed)[0] == 1
-    for name in ("model.npz", "statement.json", "config.toml"):  # what people read beside it
+    read = ("model.npz", "statement.json", "config.toml", "statement.txt", "statement.yaml")
+    for name in read:  # by people, beside it
         own = (out / name).read_bytes()
-        (out / name).write_bytes(own.replace(b"0", b"1", 1))
+        what = (b"Record", b"Person") if name == "statement.yaml" else (b"0", b"1")
+        (out / name).write_bytes(own.replace(*what, 1))
         status, said = verified(out)
         assert status == 1
         assert [each["words"] for each in said["findings"] if each["passed"] is False] == [
@@ -125,6 +127,12 @@ def test_a_changed_file_fails_and_a_missing_one_is_no_input(tmp_path: Path) -> N
         ]
         (out / name).write_bytes(own)
     assert verified(out)[0] == 0
+    entry = (out / "statement.yaml").read_text()
+    (out / "statement.yaml").write_text(entry.replace("TO BE FILLED IN", "the clinics"))
+    assert verified(out)[0] == 0
+    (out / "statement.yaml").write_text("- 1")
+    assert verified(out)[0] == 1
+    (out / "statement.yaml").unlink()
     tampered = deployment.home("north") / "north.ledger"
     with closing(sqlite3.connect(tampered)) as database:
         database.executescript("DROP TRIGGER fixed; UPDATE rows SET time = 0;")

@@ -145,14 +145,25 @@ def test_no_party_signs_for_protection_that_a_run_did_not_have(
     assert (status, said["missing"]) == (0, list(NAMES))  # the server alone says so
 
 
-def test_a_party_that_was_put_back_to_an_earlier_day_is_found_out(tmp_path: Path) -> None:
-    """Its whole machine: ledger and state agree with each other, and the budget is there again."""
+@pytest.mark.parametrize("new_keys", [False, True])
+def test_a_party_that_was_put_back_to_an_earlier_day_is_found_out(
+    new_keys: bool, tmp_path: Path
+) -> None:
+    """Its whole machine: ledger and state agree with each other, and the budget is there again.
+
+    With new keys since, it was taken for somebody who had never signed.
+    """
     deployment = Deployment(folder=tmp_path, **FOUR, budget=TWICE)
     home, earlier = deployment.home("north"), tmp_path / "earlier"
     shutil.copytree(home, earlier)
     runs = tmp_path / "server" / "runs"
     deployment.run(runs / "a")
     assert set(done("attest", deployment, runs / "a").values()) == {"signed"}
+    if new_keys:  # the keys of then are others than those of now
+        signed = read_signed((runs / "a" / SIGNED).read_bytes())
+        before = [{**each, "identity": "0f" * 32} for each in signed.document["parties"]]
+        then = replace(signed, document={**signed.document, "parties": before[:1]})
+        (runs / "a" / SIGNED).write_text(then.to_text())
     shutil.rmtree(home)
     shutil.copytree(earlier, home)
     deployment.run(runs / "b")

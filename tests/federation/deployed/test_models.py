@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fedpriv.federation.deployed import models
 from fedpriv.federation.deployed.models import keep_model
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.privacy.statement.signed import SignedStatement, read_signed
@@ -43,6 +44,22 @@ def test_a_model_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()}
     assert modes == {"model.npz": 0o600, "statement.signed.json": 0o600}
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
+
+
+def test_models_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run could hand over one, however little it had cost."""
+    model = packed(theta=np.arange(4.0))
+    signed = about(model)
+    keep_model(tmp_path, "a-run", signed, model)
+    taken = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    for limit, value in (("_MOST_BYTES", taken + len(model) - 1), ("_MOST_RUNS", 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(models, limit, value)
+            with pytest.raises(QueryRefused, match="keeps 1 models already"):
+                keep_model(tmp_path, "another-run", signed, model)
+            assert not (tmp_path / "another-run").exists()
+            keep_model(tmp_path, "a-run", signed, model)  # a newer statement of one that is there
+    keep_model(tmp_path, "another-run", signed, model)
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:

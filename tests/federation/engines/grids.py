@@ -99,6 +99,7 @@ class Stage:
     pipelined: bool = True
     dropout: float = 0.3
     other_hosts: dict[int, PartyHost] = field(default_factory=dict)
+    leave: float = 0.0
 
     def __post_init__(self) -> None:
         self.clock = VirtualClock()
@@ -110,7 +111,7 @@ class Stage:
             task=TASK,
             protection=Protection(level=self.level, dropout=self.dropout),
             roster=() if self.level == "off" else ROSTER,
-            patience=Patience(arrival=5.0, reply=10.0, poll=0.5),
+            patience=Patience(arrival=5.0, reply=10.0, poll=0.5, leave=self.leave),
             clock=self.clock,
             pipelined=self.pipelined,
         )

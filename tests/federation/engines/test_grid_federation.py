@@ -152,6 +152,32 @@ def test_a_late_reply_is_counted_and_of_no_use_but_its_party_comes_back(level: L
         assert (answer.total == ideal(gradient_query(round_), answer.sizes)).all()
 
 
+@pytest.mark.parametrize("level", MASKED)
+def test_who_comes_and_goes_does_not_draw_a_run_out(level: Level) -> None:
+    """It was waited for in every second round, as long as the run lasted: an hour in thirty."""
+    plan = FaultPlan(faults=(Fault(kind="silence", step="answer", party=3),))
+    spent = {}
+    for leave in (0.0, 20.0):
+        stage = Stage(level, plan, leave=leave)
+        for round_, answer in enumerate(stage.sums(60)):
+            assert who(answer) == EVERYBODY - {3}
+            assert (answer.total == ideal(gradient_query(round_), answer.sizes)).all()
+        spent[leave] = stage.federation.report.rejected["silent"]
+    assert spent[0.0] >= 15
+    assert spent[20.0] <= 4
+
+
+@pytest.mark.parametrize("level", MASKED)
+def test_who_is_needed_is_awaited_again_however_often_it_was_silent(level: Level) -> None:
+    """Two are away for good: without the third there is no sum."""
+    faults = [Fault(kind="silence", step="answer", party=3, occurrence=n) for n in range(8)]
+    stage = Stage(level, FaultPlan(faults=tuple(faults)), leave=1e6)
+    stage.sums(8)
+    assert stage.federation.report.rejected["silent"] >= 2
+    stage.federation.recall()
+    assert who(stage.sums(2, first=8)[-1]) == EVERYBODY
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_delay_within_the_deadline_costs_nothing_but_time(level: Level) -> None:
     fault = Fault(kind="delay", step=first_step(level), party=3, seconds=9.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from dataclasses import asdict
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -156,7 +157,53 @@ def test_only_who_knows_the_secret_and_this_host_may_look(served: Dashboard) -> 
         known = by_place(here.json())["finished"]
         page = client.get(f"{served.address}report/{known['id']}")
         assert page.text == (served.root / "finished" / "report.html").read_text()
+        policy = page.headers["Content-Security-Policy"]
+        assert policy.startswith("sandbox allow-scripts; default-src 'none'")
     assert served.server_address[0] == "127.0.0.1"
+
+
+def test_a_request_that_is_none_is_refused_without_a_word(
+    served: Dashboard, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever is logged in here reaches the port: the terminal was theirs to write to."""
+    for line in (b"GET x HTTP/1.1", b"GET http:evil HTTP/1.1", b"GET \xff\xfe HTTP/1.1"):
+        with socket.create_connection(("127.0.0.1", served.server_port), timeout=10) as asked:
+            host = f"Host: 127.0.0.1:{served.server_port}".encode()
+            asked.sendall(line + b"\r\n" + host + b"\r\nConnection: close\r\n\r\n")
+            assert b"".join(iter(lambda: asked.recv(4096), b"")).split()[1] == b"404"
+        with socket.create_connection(("127.0.0.1", served.server_port), timeout=10) as gone:
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            gone.sendall(line + b"\r\n" + host + b"\r\n\r\n")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
+def test_a_report_that_came_from_elsewhere_learns_nothing_and_sends_nothing(
+    served: Dashboard, tmp_path: Path
+) -> None:
+    """It states its own policy, or none: it read what the dashboard shows, and could send it."""
+    ours = served.root / "finished" / "report.html"
+    theirs = """<!doctype html><title>nice</title><script>
+    document.title = "began";
+    fetch("../now.json").then((r) => r.text()).then((t) => { document.title = "read " + t; })
+      .catch(() => { document.title = "refused"; });
+    </script>"""
+    known = by_place(overview(served.root))["finished"]["id"]
+    genuine = ours.read_text()
+    try:
+        ours.write_text(theirs)
+        with browser(tmp_path) as window:
+            window.open(f"{served.address}report/{known}")
+            for _ in range(100):
+                if (title := window.run("return document.title")) != "began":
+                    break
+                window.wait_for_a_frame()
+            assert title == "refused"
+    finally:
+        ours.write_text(genuine)
+    with browser(tmp_path) as window:
+        window.open(f"{served.address}report/{known}")
+        assert window.log("browser") == []  # of one of ours nothing is forbidden
 
 
 @pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.statement.signed import NotCanonical
 from fedpriv.privacy.statement.signed_files import read_signed_files, sign_files
-from fedpriv.simulations.dossier.bundle import MANIFEST, about, made, write_bundle
+from fedpriv.simulations.dossier import verifying
+from fedpriv.simulations.dossier.bundle import MANIFEST, write_bundle
 from fedpriv.simulations.dossier.evidence import Evidence, model_hash
 from fedpriv.simulations.dossier.verifying import verify_bundle
 from tests.federation.deployed.statement_scenes import Scene
@@ -145,7 +146,8 @@ def test_a_tuning_that_was_paid_for_is_computed_again(fedpriv: Command, tmp_path
     )
     run = released(fedpriv, tmp_path, tuned)
     found = checks(bundled(run, tmp_path / "out"))
-    assert all(found[name].passed for name in ("releases", "epsilon", "other forms", "dossier"))
+    wanted = ("releases", "epsilon", "other forms", "dossier", "text", "registry")
+    assert all(found[name].passed for name in wanted)
     statement = json.loads((run / "statement.json").read_text())
     for place, change in (("plan", "releases"), ("guarantee", "epsilon")):
         lie = json.loads(json.dumps(statement))
@@ -169,7 +171,9 @@ def test_an_entry_with_other_numbers_is_found(fedpriv: Command, tmp_path: Path) 
     run = released(fedpriv, tmp_path)
     entry = (run / "statement.yaml").read_text()
     (run / "statement.yaml").write_text(entry.replace("delta: 1.0e-06", "delta: 1.0e-09"))
-    assert checks(bundled(run, tmp_path / "out"))["registry"].passed is False
+    found = checks(bundled(run, tmp_path / "out"))["registry"]
+    assert found.passed is False
+    assert "privacy_loss.privacy_parameters.delta is another" in found.words
 
 
 def test_a_ledger_must_have_the_head(fedpriv: Command, tmp_path: Path) -> None:
@@ -210,6 +214,36 @@ def test_a_deployed_statement_of_another_experiment_or_model_is_found(tmp_path: 
     assert checks(bundled(run, tmp_path / "b"))["signed for"].passed is False
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"model.npz": "0f" * 32, "statistics.json": "TRUE"},
+        {"model.npz": "TRUE", "better.npz": "0f" * 32},
+        {"better.npz": "TRUE"},
+        {},
+    ],
+    ids=lambda others: " ".join(others) or "none",
+)
+def test_no_other_model_goes_with_the_one_that_parties_signed(
+    tmp_path: Path, others: dict[str, str]
+) -> None:
+    """The digest was looked for anywhere: people compared their model with the one beside it."""
+    scene = Scene.make()
+    out = bundled(deployed(scene, tmp_path / "run"), tmp_path / "out")
+    assert checks(out)["signed for"].passed is True
+    true = model_hash(tmp_path / "run")["model.npz"]
+    released = {name: digest.replace("TRUE", true) for name, digest in others.items()}
+    signed_again(out, {}, told={"released": released})
+    assert checks(out, roster=scene.pinned)["signed for"].passed is False
+
+
+def test_what_nobody_looks_at_is_not_signed_for(fedpriv: Command, tmp_path: Path) -> None:
+    out = bundled(released(fedpriv, tmp_path), tmp_path / "out")
+    signed_again(out, {}, told={"approved by": "everybody"})
+    assert "'approved by', too" in checks(out)["run"].words
+    assert fedpriv("verify", out).code == 1
+
+
 def test_files_of_two_runs_make_no_dossier(fedpriv: Command, tmp_path: Path) -> None:
     run = released(fedpriv, tmp_path)
     result = json.loads((run / "result.json").read_text())
@@ -222,16 +256,28 @@ def test_files_of_two_runs_make_no_dossier(fedpriv: Command, tmp_path: Path) -> 
         Evidence.of_run(run)
 
 
-def test_words_of_another_version_are_not_checked(fedpriv: Command, tmp_path: Path) -> None:
-    run = released(fedpriv, tmp_path)
-    evidence = Evidence.of_run(run)
-    out = bundled(run, tmp_path / "out")
-    told = about(evidence, models={}, signed_on=DAY) | {"made_with": "9.9.9"}
-    files = made(evidence, with_page=True)
-    signed = sign_files(files, Ed25519PrivateKey.generate(), about=told)
-    (out / MANIFEST).write_text(signed.to_text())
-    assert checks(out)["dossier"].passed is None
-    assert checks(out)["epsilon"].passed is True
+def test_no_version_excuses_what_does_not_follow(fedpriv: Command, tmp_path: Path) -> None:
+    """Who signs says which version made it: any page at all held, under a version of one's own."""
+    out = bundled(released(fedpriv, tmp_path), tmp_path / "out")
+    told = {"made_with": "9.9.9"}
+    signed_again(out, {}, told=told)
+    assert checks(out)["dossier"].passed is True
+    page = (out / "dossier.html").read_text().replace("(1, 1e-06)", "(0.001, 1e-06)")
+    signed_again(out, {"dossier.html": page.encode()}, told=told)
+    found = checks(out)["dossier"]
+    assert found.passed is False
+    assert "verify it with that one" in found.words
+    assert fedpriv("verify", out).code == 1
+
+
+def test_a_page_that_cannot_be_drawn_here_is_not_vouched_for(
+    fedpriv: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = bundled(released(fedpriv, tmp_path), tmp_path / "out")
+    monkeypatch.setattr(verifying, "find_spec", lambda _name: None)
+    found = checks(out)
+    assert found["page"].passed is None
+    assert "page" not in found["dossier"].words
 
 
 def test_a_manifest_of_something_else_is_refused(tmp_path: Path, fedpriv: Command) -> None:

@@ -281,8 +281,11 @@ def _require_fixed_before(
             "the releases of the statement are not those of a plan that this party was shown "
             "before its first answer: they may have been chosen by what was seen."
         )
-    if plan["budget"]["epsilon"] != signatory.budget.epsilon:
-        raise QueryRefused("the plan of the statement has another budget than the experiment.")
+    if Budget(**plan["budget"]) != signatory.budget:
+        raise QueryRefused(
+            f"the plan of the statement has another budget than the experiment, which states "
+            f"{signatory.budget}: the same releases have another epsilon at another delta."
+        )
 
 
 def require_recomputed(document: Mapping[str, Any]) -> None:

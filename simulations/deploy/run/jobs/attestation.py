@@ -128,7 +128,7 @@ def collect(
         signature, member = _signature(number, names[number], said), known.get(names[number])
         if signature is None or member is None or not _holds(bare, signature, member):
             words[names[number]] = "sent a false signature"
-        elif _went_back(signature, grown.get(member.identity)):
+        elif _went_back(signature, grown.get(member.name)):
             words[names[number]] = (
                 f"has another ledger than it signed with before, or an older copy, of "
                 f"{signature.rows} rows: what was spent since is forgotten there"
@@ -160,19 +160,21 @@ def _holds(bare: SignedStatement, signature: PartySignature, member: Member) -> 
     return all(each.passed for each in of_parties(bare.with_party(signature), (member,)))
 
 
-def _longest_ledgers(runs: Path) -> dict[bytes, PartySignature]:
-    """By identity, the signature with the longest ledger that a party has given for any run."""
-    longest: dict[bytes, PartySignature] = {}
+def _longest_ledgers(runs: Path) -> dict[str, PartySignature]:
+    """By name, the signature with the longest ledger that a party has given for any run.
+
+    A party keeps its name, and its ledger, when it has new keys; nobody else ever has the name.
+    """
+    longest: dict[str, PartySignature] = {}
     for path in sorted(runs.glob(f"*/{SIGNED}")):
         try:
             statement = read_statement(path)
         except ValueError:  # which is for whoever reads that run
             continue
-        identities = {each.number: each.identity for each in members_of(statement.document)}
         for each in statement.parties:
-            best = longest.setdefault(identities[each.number], each)
+            best = longest.setdefault(each.name, each)
             if each.rows > best.rows:
-                longest[identities[each.number]] = each
+                longest[each.name] = each
     return longest
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import yaml
+
 from fedpriv._durable import replace_file
 from fedpriv.federation.deployed.statements.statement_document import Finding, Member
 from fedpriv.federation.deployed.statements.verifying import Pinned
@@ -15,12 +17,19 @@ from fedpriv.simulations.describe.files import STATISTICS_FILE
 from fedpriv.simulations.run.files import read_json
 from fedpriv.simulations.run.model_file import NAME
 from fedpriv.simulations.run.release_outcome import SIGNED
+from fedpriv.simulations.run.statement.wording import Wording
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+    from typing import Any
 
     from fedpriv.privacy.statement.signed import SignedStatement
     from fedpriv.simulations.deploy.members.roster import Roster
+
+
+TEXT, ENTRY = "statement.txt", "statement.yaml"
+_DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 
 def read_statement(path: Path) -> SignedStatement:
@@ -64,12 +73,42 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
         except ValueError:
             same = False
         wrong += [] if same else [unsigned.name]
+    worded = _other_words(folder, document)
+    found += worded
+    wrong += [name for name, complaint in worded.items() if complaint]
     words = f"{', '.join(wrong or found)} beside it: "
     if wrong:
         return Finding(check="files", passed=False, words=f"{words}not what was signed.")
     if not found:
         return Finding(check="files", passed=None, words="there are none beside it.")
-    return Finding(check="files", passed=True, words=f"{words}as they were signed.")
+    words += "as they were signed."
+    if (folder / TEXT).exists() and TEXT not in found:
+        words += f" {TEXT} was not looked at: another version of fedpriv wrote it."
+    return Finding(check="files", passed=True, words=words)
+
+
+def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str]:
+    """By name, the text and the entry that lie beside a statement, and what is wrong with each.
+
+    Of another version of fedpriv, which may have other words, they are not looked at.
+    """
+    there = [folder / name for name in (TEXT, ENTRY) if (folder / name).exists()]
+    result = folder / "result.json"
+    try:
+        known = read_json(result) if result.exists() else {}
+        wording = Wording.of(document["statement"], result=known)
+        if wording.elsewhere:
+            return {}
+        said = {}
+        for path in there:
+            data = path.read_bytes()
+            if path.name == TEXT:
+                said[TEXT] = wording.of_text(data)
+            else:
+                said[ENTRY] = wording.of_entry(yaml.safe_load(data))
+    except (*_DAMAGED, yaml.YAMLError):
+        return dict.fromkeys((path.name for path in there), "it cannot be compared")
+    return said
 
 
 def write_statement_file(directory: Path, signed: SignedStatement) -> None:
