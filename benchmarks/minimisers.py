@@ -154,7 +154,8 @@ def minimiser(problem: ErmProblem, noisy: Noisy, linear: Tensor) -> Tensor:
     with torch.no_grad():
         batch = ErmBatch.of(whose)
         theta, _ = newton(space.of(batch), target=_TARGET, max_iterations=1000)
-    return torch.tensordot(batch.sizes / count, theta, dims=1)
+    average: Tensor = torch.tensordot(batch.sizes / count, theta, dims=1)
+    return average
 
 
 def measured(name: str, table: str, records: int | None, *, quick: bool) -> list[dict[str, Any]]:

@@ -131,7 +131,7 @@ class Description(SumStrategy):
 
     @property
     def _release_length(self) -> int:
-        return _HEAD + self.width
+        return _HEAD + self._parts * self.design.width
 
     def _update(self, release: NDArray[np.float64]) -> None:
         self.records, self.parties = (int(number) for number in release[:_HEAD])

@@ -31,7 +31,11 @@ ITEMS = {
     "all": [[Block(kind="total")], [*MEAN, *TREE], SEXES],
 }
 RECORDS = list(itertools.product([-1.0, -0.25, 0.0, 0.5, 1.0, MISSING], [0.0, 1.0, 3.0]))
-OTHERS = ([(0.5, 0.0)], [(-1.0, 1.0), (0.0, 3.0)], [])  # who stays, at three parties
+OTHERS: tuple[list[tuple[float, float]], ...] = (
+    [(0.5, 0.0)],
+    [(-1.0, 1.0), (0.0, 3.0)],
+    [],
+)  # who stays, at three parties
 GRID = FixedPoint(step=2.0**-20, bits=64)
 
 

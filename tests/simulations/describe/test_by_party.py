@@ -82,6 +82,7 @@ def test_a_part_has_the_noise_that_the_total_has_alone(adjacency: str, tmp_path:
     assert isinstance(query, StatisticsQuery)
     answer = build_federation(prepared, run="noise").sum(query)
     strategy.learn(answer)
+    assert isinstance(strategy, Description)
     assert strategy.party_sums is not None
     noise = (strategy.party_sums.ravel() - answer.value) / strategy.part_stddev
     assert abs(np.mean(noise**2) - 1) < 5 * sqrt(2 / len(noise))
