@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,7 +48,7 @@ from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.files import read_costs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from fedpriv.federation.party.client_app import Host
     from fedpriv.simulations.deploy.founding import Founded
@@ -117,7 +117,17 @@ def report(found: dict[str, Any]) -> None:
 
 def federation(root: Path) -> Founded:
     """Five parties with records of their own."""
-    columns = {f"x{i}": {"kind": "number", "min": -1, "max": 1} for i in range(WIDTH - 1)}
+    names = [f"x{i}" for i in range(WIDTH - 1)]
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (PARTIES, RECORDS, WIDTH - 1))
+    return founded_with(root, names, [(own, own[:, 0] > 0) for own in X])
+
+
+def founded_with(
+    root: Path, names: Sequence[str], tables: Sequence[tuple[Any, Any]], **changes: dict[str, Any]
+) -> Founded:
+    """A federation of parties with such records: numbers in [−1, 1], and whether they are "yes"."""
+    columns = {name: {"kind": "number", "min": -1, "max": 1} for name in names}
     described = {**columns, "y": {"kind": "category", "values": ["no", "yes"]}}
     (root / "schema.toml").write_text(
         to_toml({"label": "y", "positive": "yes", "columns": described})
@@ -126,15 +136,16 @@ def federation(root: Path) -> Founded:
         "name": "benchmark",
         "schema": str(root / "schema.toml"),
         "server": {"address": "127.0.0.1", "port": free_port()},
-        "party": [{"name": f"party{j}", "port": free_port()} for j in range(PARTIES)],
-        "budget": {"epsilon": 100.0},
-        "policy": {"min_noise": 0.0},
+        "party": [{"name": f"party{j}", "port": free_port()} for j in range(len(tables))],
+        "budget": {"epsilon": 100.0, **changes.get("budget", {})},
+        "policy": {"min_noise": 0.0, **changes.get("policy", {})},
     }
     founded = found(parse_federation(values), root / "deployment")
-    rng = np.random.default_rng(0)
-    for folder in founded.parties:
-        X = rng.uniform(-1, 1, (RECORDS, WIDTH - 1))
-        rows = [",".join([*(f"{x:.4f}" for x in row), "yes" if row[0] > 0 else "no"]) for row in X]
+    for folder, (X, y) in zip(founded.parties, tables, strict=True):
+        rows = [
+            ",".join([*(f"{x:.4f}" for x in row), "yes" if positive else "no"])
+            for row, positive in zip(X.tolist(), y, strict=True)
+        ]
         header = ",".join([*columns, "y"])
         (folder.root / "records.csv").write_text("\n".join([header, *rows, ""]))
         rebundle(folder)
@@ -159,6 +170,24 @@ def experiment(root: Path, name: str, rounds: int) -> Experiment:
 def over_flower(founded: Founded, wanted: Experiment) -> tuple[dict[str, Any], dict[str, Any]]:
     """The run on real processes: its result, and what it took beside."""
     began = time.perf_counter()
+    with processes(founded) as kinds:
+        started = time.perf_counter() - began
+        idle = _processor_seconds(kinds)
+        time.sleep(_IDLE_SECONDS)
+        before = _processor_seconds(kinds)
+        result = finished(founded, wanted)
+        after = _processor_seconds(kinds)
+    return result, {
+        "start_seconds": started,
+        "idle_share": sum(before[kind] - idle[kind] for kind in kinds) / _IDLE_SECONDS,
+        "processor_seconds": {kind: after[kind] - before[kind] for kind in kinds},
+    }
+
+
+@contextmanager
+def processes(founded: Founded) -> Iterator[dict[str, list[Process]]]:
+    """All processes of a federation, by kind, once every node is admitted and has its records."""
+    began = time.perf_counter()
     with ExitStack() as stack:
         stack.callback(stop, founded.server)
         superlink, worker = [start(program) for program in server_programs(founded.server)]
@@ -174,27 +203,22 @@ def over_flower(founded: Founded, wanted: Experiment) -> tuple[dict[str, Any], d
         while not _all_ready(founded):
             if time.perf_counter() - began > _START_SECONDS:
                 raise RuntimeError(tail(founded.parties[0], "supernode"))
-        started = time.perf_counter() - began
-        kinds = {
+        yield {
             "SuperLink": [superlink],
             "ServerApp": [worker],
             "SuperNodes": supernodes,
             "parties": workers,
         }
-        idle = _processor_seconds(kinds)
-        time.sleep(_IDLE_SECONDS)
-        before = _processor_seconds(kinds)
-        submitted = submit(new_run(wanted, founded.server), founded.server)
-        said: list[str] = []
-        result = follow(submitted, founded.server, on_line=said.append)
-        after = _processor_seconds(kinds)
+
+
+def finished(founded: Founded, wanted: Experiment) -> dict[str, Any]:
+    """The result of a run that is submitted now, with what it cost."""
+    submitted = submit(new_run(wanted, founded.server), founded.server)
+    said: list[str] = []
+    result = follow(submitted, founded.server, on_line=said.append)
     if result is None:
         raise RuntimeError("\n".join(said))
-    return {**result, **read_costs(submitted.directory)}, {
-        "start_seconds": started,
-        "idle_share": sum(before[kind] - idle[kind] for kind in kinds) / _IDLE_SECONDS,
-        "processor_seconds": {kind: after[kind] - before[kind] for kind in kinds},
-    }
+    return {**result, **read_costs(submitted.directory)}
 
 
 def _all_ready(founded: Founded) -> bool:

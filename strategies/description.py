@@ -3,12 +3,16 @@
     s ← Σ over all records of the vector that a design states     (a secure sum over the parties)
     publish s + N(0, σ²)                                           (one release)
 
+By party s has one such vector for every party, side by side, and a total follows from their noisy
+sums: a record is in one of them, so that each costs what the total would have cost alone.
+
 No learning algorithm, and so not in the list of strategies: `fedpriv describe` runs it. Everything
 else is as in every strategy: reserve, ask, add noise, commit.
 """
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +23,8 @@ from fedpriv.federation.queries.room import room
 from fedpriv.federation.queries.statistics import (
     check_block,
     columns_digest,
+    parts_of,
+    require_parts,
     statistics_sensitivity,
 )
 from fedpriv.federation.strategy.base import SumStrategy
@@ -52,7 +58,8 @@ class Description(SumStrategy):
 
     Attributes:
         design: What was asked for.
-        sums: The noisy sums, weights included; None before the release.
+        sums: The noisy sums over all parties, weights included; None before the release.
+        party_sums: Those of every party, (m, width); None unless they were asked for.
         records: The public number of records of those in the sum.
         parties: How many they were.
     """
@@ -69,19 +76,28 @@ class Description(SumStrategy):
         design: Design,
         per_person: PerPerson,
         step: float,
+        by_party: bool = False,
     ) -> None:
-        self.width = design.width
+        self._parts = parts_of(task, by_party=by_party)
+        self.width = design.width * self._parts
         super().__init__(task=task, plan=plan, run=run)
         self.design = design
         self.per_person: PerPerson = per_person
+        self.by_party = by_party
         self.sums: NDArray[np.float64] | None = None
+        self.party_sums: NDArray[np.float64] | None = None
         self.records, self.parties = task.records, task.parties
         self._step = step
         self._mechanism = None if isinstance(plan, NoiseFree) else plan.mechanisms[0]
 
     @property
     def noise_stddev(self) -> float:
-        """Of every number of the vector; of shares, by how many parties brought them."""
+        """Of every number of the total, which by party is that of as many noisy sums."""
+        return sqrt(self._parts) * self.part_stddev
+
+    @property
+    def part_stddev(self) -> float:
+        """Of every number that is released; of shares, by how many parties brought them."""
         if self._mechanism is None:
             return 0.0
         stddev_of = getattr(self._mechanism, "stddev_of", None)
@@ -100,25 +116,34 @@ class Description(SumStrategy):
             share=share_of(self._mechanism),
             design=self.design,
             per_person=self.per_person,
+            by_party=self.by_party,
             columns=columns_digest(self.design, self.task.columns),
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:
+        if self.by_party and len(answer.sizes) != self.task.parties:
+            raise RuntimeError(
+                f"a description by party needs all {self.task.parties} parties in its sum, got "
+                f"{len(answer.sizes)}: of the others there is noise alone."
+            )
         there = [sum(answer.sizes), len(answer.sizes)]
         return np.concatenate([there, released(self._mechanism, answer, self._stream)])
 
     @property
     def _release_length(self) -> int:
-        return _HEAD + self.design.width
+        return _HEAD + self._parts * self.design.width
 
     def _update(self, release: NDArray[np.float64]) -> None:
         self.records, self.parties = (int(number) for number in release[:_HEAD])
-        self.sums = np.array(release[_HEAD:])
+        parts = np.array(release[_HEAD:]).reshape(self._parts, -1)
+        self.sums = parts.sum(axis=0)
+        self.party_sums = parts if self.by_party else None
 
     def _state(self) -> dict[str, Any]:
         if self.sums is None:
             return {}
-        return {"release": np.concatenate([[self.records, self.parties], self.sums])}
+        numbers = self.sums if self.party_sums is None else self.party_sums.ravel()
+        return {"release": np.concatenate([[self.records, self.parties], numbers])}
 
     def _set_state(self, state: dict[str, Any]) -> None:
         if "release" in state:
@@ -164,23 +189,31 @@ def build(setup: Setup, options: DescribeOptions) -> Description:
                 "person moves a sum of records follows from how many one has."
             )
         records = task.persons.records
-    step = statistics_step(width=design.width)
+    require_parts(design, task, by_party=options.by_party)
+    width = design.width * parts_of(task, by_party=options.by_party)
+    step = statistics_step(width=width)
     plan: FixedPlan | NoiseFree
     if setup.noise_free:
         step = finest_grid(bound=reach_of(design, task, options.per_person)).step
         plan = NoiseFree(step=step)
     else:
         moved = statistics_sensitivity(
-            design, task, adjacency=setup.adjacency, step=step, records=records
+            design,
+            task,
+            adjacency=setup.adjacency,
+            step=step,
+            records=records,
+            by_party=options.by_party,
         )
         plan = statistics_plan(
             budget=setup.budget,
             sensitivity=moved,
-            width=design.width,
+            width=width,
             sizes=task.sizes,
             step=step,
             adjacency=setup.adjacency,
             unit=setup.unit,
+            by_party=options.by_party,
         )
         if setup.sharing is not None:
             bound = reach_of(design, task, options.per_person)
@@ -192,4 +225,5 @@ def build(setup: Setup, options: DescribeOptions) -> Description:
         design=design,
         per_person=options.per_person,
         step=step,
+        by_party=options.by_party,
     )

@@ -20,34 +20,65 @@ from fedpriv.simulations.describe.suggested import bounds_column
 from fedpriv.simulations.describe.survival import survival
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.unit import Unit
     from fedpriv.strategies.common.describing import DescribeOptions
     from fedpriv.strategies.description import Description
 
+    Numbers = NDArray[np.float64]
+
 
 def statistics_of(
-    description: Description, options: DescribeOptions, *, unit: Unit, adjacency: Adjacency
+    description: Description,
+    options: DescribeOptions,
+    *,
+    unit: Unit,
+    adjacency: Adjacency,
+    parties: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What was released, in the units of the table."""
+    """What was released, in the units of the table; ``parties`` are their names."""
     if description.sums is None:
         raise ValueError("statistics must be released before they are told.")
     task = description.task
     public = sizes_are_public(unit, adjacency)
-    released = Released(
-        design=description.design,
-        sums=description.sums,
-        stddev=description.noise_stddev,
-        columns=task.columns,
-        records=description.records if public else None,
-    )
+
+    def released(sums: Numbers, stddev: float, records: int) -> Released:
+        return Released(
+            design=description.design,
+            sums=sums,
+            stddev=stddev,
+            columns=task.columns,
+            records=records if public else None,
+        )
+
+    whole = released(description.sums, description.noise_stddev, description.records)
+    averaged = task.persons is not None and description.per_person == "mean"
+    by_party = None
+    if description.party_sums is not None:
+        sizes = task.sizes
+        by_party = {
+            name: _told(released(sums, description.part_stddev, size), options, public=public)
+            for name, sums, size in zip(parties, description.party_sums, sizes, strict=True)
+        }
+    return {
+        "counted": "persons" if averaged else "records",
+        **_told(whole, options, public=public),
+        "by_party": by_party,
+    }
+
+
+def _told(released: Released, options: DescribeOptions, *, public: bool) -> dict[str, Any]:
+    """What follows from the sums over some records: of a party, or of all."""
     total = released.total
     crossed = correlations(released)
     columns = _columns(released, options)
     _complete(columns, crossed)
-    averaged = task.persons is not None and description.per_person == "mean"
     return {
-        "counted": "persons" if averaged else "records",
         "total": {"count": max(total.value, 0.0), "noise": total.stddev, "public": public},
         "columns": columns,
         "correlation": crossed,

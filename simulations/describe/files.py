@@ -12,6 +12,7 @@ from fedpriv.simulations.run.release_outcome import STATISTICS, sift
 from fedpriv.strategies.common.describing import DescribeOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from fedpriv.simulations.experiment.file import Experiment
@@ -21,13 +22,16 @@ STATISTICS_FILE = "statistics.json"
 """What a description has for a model: a signed statement has its digest."""
 
 
-def write_statistics(directory: Path, description: Description, experiment: Experiment) -> None:
+def write_statistics(
+    directory: Path, description: Description, experiment: Experiment, *, parties: Sequence[str]
+) -> None:
     """What was released, and nothing else: `release_outcome` states each field."""
     found = statistics_of(
         description,
         DescribeOptions.model_validate(experiment.strategy.options),
         unit=Unit(experiment.privacy.unit),
         adjacency=Adjacency(experiment.privacy.adjacency),
+        parties=parties,
     )
     write_json(directory / STATISTICS_FILE, sift(found, STATISTICS))
 

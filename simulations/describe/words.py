@@ -17,16 +17,30 @@ _WIDE = 24  # of a category's bar
 
 def in_words(result: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """The lines of a description; numbers to the digits that the noise leaves."""
-    total, counted = found["total"], found["counted"]
-    how = "" if total["public"] else f" ± {total['noise']:.1f}"
+    counted = found["counted"]
     lines = [
         (
-            f"{result['data']}: {result['parties']} parties, {total['count']:.0f}{how} {counted}, "
+            f"{result['data']}: {result['parties']} parties, {_count_of(found)} {counted}, "
             f"{'simulated' if result['simulated'] else 'released'}"
         ),
         _price(result),
         "± is the standard error of the noise; [ ] is where the noise leaves it, to 95 %",
+        *_told(found),
     ]
+    for name, own in (found.get("by_party") or {}).items():
+        lines += ["", f"--- {name}: {_count_of(own)} {counted}", *_told(own)]
+    return lines
+
+
+def _count_of(found: Mapping[str, Any]) -> str:
+    total = found["total"]
+    how = "" if total["public"] else f" ± {total['noise']:.1f}"
+    return f"{total['count']:.0f}{how}"
+
+
+def _told(found: Mapping[str, Any]) -> list[str]:
+    """The statistics of all parties, or of one."""
+    lines = []
     for name, column in found["columns"].items():
         lines += ["", *_column(name, column)]
     for table in found["tables"]:

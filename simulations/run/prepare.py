@@ -24,6 +24,7 @@ from fedpriv.simulations.run.start import Beginning, beginning
 from fedpriv.simulations.run.statement.coefficients import require_units
 from fedpriv.simulations.run.streams import streams
 from fedpriv.strategies.common.inference.linear_inference import LinearInference
+from fedpriv.strategies.description import Description
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -274,6 +275,11 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
         raise ValueError(
             f"run.dropout must be 0 for this {strategy.name}, got {section.dropout:g}: a joint fit "
             "needs every party in every exchange."
+        )
+    if isinstance(strategy, Description) and strategy.by_party and section.dropout:
+        raise ValueError(
+            f"run.dropout must be 0 with describe.by_party, got {section.dropout:g}: of who is not "
+            "there it would tell noise alone."
         )
     _check_masks(prepared)
     return strategy

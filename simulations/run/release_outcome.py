@@ -71,9 +71,11 @@ MODEL: dict[str, Origin] = {
 }  # fmt: skip
 """The arrays of model.npz: the parameters, and how a raw table becomes their features."""
 
+_DESCRIBED = ("total", "columns", "correlation", "tables", "survival", "by_party", "release")
+
 STATISTICS: dict[str, Origin] = {
     "counted": _PUBLIC,
-    **dict.fromkeys(("total", "columns", "correlation", "tables", "survival", "release"), _NOISY),
+    **dict.fromkeys(_DESCRIBED, _NOISY),
 }
 """The fields of statistics.json, which a description of a table has instead of a model."""
 

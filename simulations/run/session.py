@@ -289,7 +289,8 @@ def carry_on(
         if (loading := prepared.data.dataset.loading) is not None:
             write_json(private(directory) / "loading.json", loading.to_dict())
     if isinstance(strategy, Description):
-        write_statistics(directory, strategy, prepared.experiment)
+        names = prepared.data.dataset.party_names
+        write_statistics(directory, strategy, prepared.experiment, parties=names)
     else:
         released = prepared.begun.whole(strategy.theta)
         arrays = model_arrays(released, prepared.experiment, prepared.data.dataset)

@@ -65,6 +65,9 @@ class DescribeOptions(Options):
             ``"sex*smoker"``: how much of the budget, in proportion, each gets; 1 if not given.
         magnitudes: Columns of numbers that need no bounds, of which to have histograms over powers
             of two, and nothing else: for ``--suggest-bounds``.
+        by_party: Whether to have all of it of every party as well: the parties' sums are released
+            side by side, each with the noise that their total would have had, and the total is that
+            of noisy sums.
         per_person: For the person unit: "mean" counts a person once at a party, by the average of
             that person's records; "records" counts each record, at as many times the noise as a
             person may have of them.
@@ -80,6 +83,7 @@ class DescribeOptions(Options):
     survival: SurvivalOptions | None = None
     weights: dict[str, Share] = Field(default_factory=dict)
     magnitudes: Names = ()
+    by_party: bool = False
     per_person: Literal["mean", "records"] = "mean"
 
     @model_validator(mode="after")
@@ -87,6 +91,8 @@ class DescribeOptions(Options):
         others = self.columns or self.edges or self.correlation or self.tables or self.survival
         if self.magnitudes and others:
             raise ValueError("magnitudes must be asked for alone: bounds come first.")
+        if self.magnitudes and self.by_party:
+            raise ValueError("by_party must be false with magnitudes: bounds are for everybody.")
         if self.bins & (self.bins - 1):
             raise ValueError(f"bins must be a power of two, got {self.bins}.")
         if len(self.correlation) == 1:

@@ -58,6 +58,19 @@ CASES = [
     Case(name="all, one more or less", strategy=DESCRIBE, adjacency="add-remove", file="parquet"),
     Case(name="moments and quantiles", strategy=MOMENTS, file="parquet"),
     Case(name="bounds", strategy={"name": "describe", "magnitudes": ["age", "dose"]}),
+    Case(name="by party", strategy={**DESCRIBE, "by_party": True}),
+    Case(
+        name="by party, one more or less",
+        strategy={**MOMENTS, "by_party": True},
+        adjacency="add-remove",
+        file="parquet",
+    ),
+    Case(
+        name="by party and hash, one more or less",
+        strategy={**MOMENTS, "by_party": True},
+        adjacency="add-remove",
+        data=HASHED,
+    ),
     Case(name="by hash, one more or less", strategy=MOMENTS, adjacency="add-remove", data=HASHED),
 ]
 PERSONS = [

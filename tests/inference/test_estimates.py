@@ -1,7 +1,7 @@
 """Estimates without noise are the textbook's, from the records; with noise they know of it.
 
-The oracle is computed here from the records by numpy and scipy: ordinary least squares with its
-standard errors, and the maximum of the likelihood with the inverse of the information.
+The oracle is statsmodels on the records: ordinary least squares with its classical covariance, and
+the maximum of the likelihood with the inverse of the information.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, ndtr
+from statsmodels.discrete.discrete_model import Logit
+from statsmodels.regression.linear_model import OLS
 
 from fedpriv.inference.coefficients import CoefficientTable
 from fedpriv.inference.estimate import LINEAR_RULE, Curvature
@@ -49,11 +51,10 @@ def information(features: np.ndarray, theta: np.ndarray) -> np.ndarray:
 
 def test_linear_without_noise_is_ordinary_least_squares() -> None:
     y = X @ TRUTH + RNG.normal(0, 0.3, len(X))
-    best, rss, *_ = np.linalg.lstsq(X, y, rcond=None)
-    covariance = float(rss[0]) / (len(X) - 4) * np.linalg.inv(X.T @ X)
+    peer = OLS(y, X).fit()
     found = linear_estimate(moments_of(X, y), records=len(X))
-    assert found.values == pytest.approx(best)
-    assert found.covariance == pytest.approx(covariance)
+    assert found.values == pytest.approx(peer.params)
+    assert found.covariance == pytest.approx(peer.cov_params())
 
 
 def test_linear_noise_enters_by_its_own_covariance() -> None:
@@ -71,11 +72,12 @@ def test_linear_noise_enters_by_its_own_covariance() -> None:
 
 def test_logistic_without_noise_is_maximum_likelihood() -> None:
     y = np.where(RNG.random(len(X)) < expit(X @ TRUTH), 1.0, -1.0)
-    best = fitted(X, y, 1e-9, np.zeros(4))
-    hessian = NoisyMatrix.released(information(X, best), stddev=0.0)
-    found = logistic_estimate(best, hessian, ridge=1e-9, linear_stddev=0.0)
-    assert found.values == pytest.approx(best, abs=1e-6)
-    assert found.covariance == pytest.approx(np.linalg.inv(information(X, best)))
+    peer = Logit(y > 0, X).fit(disp=False, tol=1e-12)
+    theta = fitted(X, y, 1e-9, np.zeros(4))
+    hessian = NoisyMatrix.released(information(X, theta), stddev=0.0)
+    found = logistic_estimate(theta, hessian, ridge=1e-9, linear_stddev=0.0)
+    assert found.values == pytest.approx(peer.params, abs=1e-6)
+    assert found.covariance == pytest.approx(peer.cov_params(), rel=1e-5)
 
 
 def test_the_pull_of_the_ridge_is_taken_back() -> None:

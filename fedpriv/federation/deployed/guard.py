@@ -310,6 +310,11 @@ def _check_sum(query: Query, engagement: Engagement, policy: PartyPolicy) -> Non
     Shares of noise are in every answer, and noise of a party's own is its own.
     """
     protection, parties = engagement.protection, engagement.task.parties
+    if query.shows_parties:
+        raise QueryRefused(
+            "the query keeps the answers of all parties apart, so that masks hide none of them and "
+            "whoever opens the sum sees what each of them answered."
+        )
     contributors = query.contributors(parties)
     if contributors == parties or query.noise_by_party or not protection.masked:
         return

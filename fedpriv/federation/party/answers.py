@@ -20,7 +20,7 @@ import torch
 
 from fedpriv.federation.party.counting import PersonTotals, party_sums, right_or_wrong
 from fedpriv.federation.party.moments import second_moments
-from fedpriv.federation.party.statistics import table_sums
+from fedpriv.federation.party.statistics import side_by_side, table_sums
 from fedpriv.federation.queries.accuracy import MOST_RECORDS, AccuracyQuery
 from fedpriv.federation.queries.bounds import most_in_blocks, summed_in_float64
 from fedpriv.federation.queries.kinds import (
@@ -78,7 +78,7 @@ class Holdings:
         task: The public facts.
         batch: The records, checked against the task.
         sizes: The public n_j of these parties.
-        first: The index of their first party, for errors.
+        first: Which of all parties the first of them is.
         persons: Whose records these are, for the person unit of privacy.
     """
 
@@ -186,7 +186,10 @@ class Holdings:
 
     def statistics(self, query: StatisticsQuery, _draws: Draws) -> Answers:
         """`StatisticsQuery`."""
-        return Answers(vectors=table_sums(query, self._task, self._batch, self._persons))
+        vectors = table_sums(query, self._task, self._batch, self._persons)
+        if query.by_party:
+            vectors = side_by_side(vectors, first=self._first, parties=self._task.parties)
+        return Answers(vectors=vectors)
 
     def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
         """The loss of every record at every point, (n, k)."""

@@ -59,8 +59,9 @@ class Party:
         sampling: The stream that it draws its sample from in a round.
         coin: The stream of its coin, where whole parties are sampled; that of the sample, if not
             given.
-        number: Which of the task's parties it is: the order in which it goes through its records
-            in local training, and whether it is in a public cohort, follow from it.
+        number: Which of the task's parties it is: its part of a sum by party, the order in which it
+            goes through its records in local training, and whether it is in a public cohort, follow
+            from it.
         noise: The stream of the noise that it adds itself; what is left of that of the sample, if
             not given.
         policy: What it is willing to answer.
@@ -95,7 +96,7 @@ class Party:
         self._noise = noise
         self._policy = policy or Policy()
         batch, persons = stack_persons(records, np.array([0, len(records)]), task)
-        self._holdings = Holdings(task, batch, sizes=(self._size,), persons=persons)
+        self._holdings = Holdings(task, batch, sizes=(self._size,), first=number, persons=persons)
         self._trainees = Trainees(task, batch, sizes=(self._size,), first=number)
         self._answers = LatestAnswers()
 

@@ -61,6 +61,19 @@ def table_sums(
     )
 
 
+def side_by_side(answers: Numbers, *, first: int, parties: int) -> Numbers:
+    """Each party's answer in the part of that party, and zeros in all others, (m, parties·width).
+
+    >>> side_by_side(np.array([[1.0, 2.0]]), first=1, parties=3)
+    array([[0., 0., 1., 2., 0., 0.]])
+    """
+    count, width = answers.shape
+    wide = np.zeros((count, parties, width))
+    rows = np.arange(count)
+    wide[rows, first + rows] = answers
+    return wide.reshape(count, -1)
+
+
 def party_statistics(
     design: Design,
     codes: NDArray[np.float32],

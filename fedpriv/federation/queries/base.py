@@ -140,6 +140,11 @@ class Query(ABC):
         """Whether many queries serve one release, each with an exact sum that is not clamped."""
 
     @property
+    def shows_parties(self) -> bool:
+        """Whether the sum shows every party's answer by itself, so that masks hide none of them."""
+        return False
+
+    @property
     @abstractmethod
     def own_noise(self) -> LocalNoise | ObjectiveNoise | None:
         """Noise that the party adds by itself, on its answer or before; not a share."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 PerPerson = Literal["mean", "records"]
 PER_PERSON: tuple[PerPerson, ...] = ("mean", "records")
+MOST_PARTS, MOST_PARTS_NUMBERS = 100, 1 << 20
+"""Of parties side by side: everyone's answer is as long as all of them together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,6 +47,9 @@ class StatisticsQuery(Query):
     Attributes:
         design: The blocks.
         per_person: "mean" or "records"; of no effect but for persons.
+        by_party: Whether the parties' sums stay side by side in a vector of as many parts as there
+            are parties: each fills its own, and zeros all others. For the record unit, and never
+            for deployed parties, whose sums it would show to the server without noise.
         columns: `columns_digest` of what the server takes the columns for: a party whose schema has
             other ranges or values for them, or another order, would count something else. Empty if
             that is not to be compared.
@@ -59,19 +64,27 @@ class StatisticsQuery(Query):
     own_noise: ClassVar[None] = None
     design: Design = field(metadata=read_by(Design.read, optional=False))
     per_person: PerPerson = "mean"
+    by_party: bool = False
     columns: str = ""
 
     def __post_init__(self) -> None:
         Query.__post_init__(self)
         require_choice(PER_PERSON, per_person=self.per_person)
+        if type(self.by_party) is not bool:
+            raise ValueError(f"by_party must be true or false, got {self.by_party!r}.")
 
     def record_bound(self, task: Task) -> float:
         """The norm of one record's vector, at most."""
         return sqrt(self.design.joining)
 
     def answer_width(self, task: Task) -> int:
-        """That of the design."""
-        return self.design.width
+        """That of the design, for every party where each has a part of its own."""
+        return self.design.width * parts_of(task, by_party=self.by_party)
+
+    @property
+    def shows_parties(self) -> bool:
+        """Whether the sum has the answer of each party in it, for all to see who see the sum."""
+        return self.by_party
 
     def reach(self, task: Task, size: int) -> float:
         """Of all units that `room` has place for: a count must not be cut at it."""
@@ -98,6 +111,7 @@ class StatisticsQuery(Query):
             adjacency=adjacency,
             step=self.grid.step,
             records=self._records(task),
+            by_party=self.by_party,
         )
 
     def check(self, task: Task) -> None:
@@ -106,6 +120,7 @@ class StatisticsQuery(Query):
             raise ValueError("statistics are of a table: this party was asked to learn a model.")
         for block in self.design.blocks:
             check_block(block, task.columns)
+        require_parts(self.design, task, by_party=self.by_party)
         if self.columns and self.columns != columns_digest(self.design, task.columns):
             raise ValueError(
                 "columns must be described alike everywhere, by name, range, values and order, and "
@@ -125,8 +140,40 @@ def columns_digest(design: Design, columns: Sequence[ColumnFacts]) -> str:
     return sha256(json.dumps(told).encode()).hexdigest()
 
 
+def parts_of(task: Task, *, by_party: bool) -> int:
+    """How many vectors of the design lie side by side in an answer."""
+    return task.parties if by_party else 1
+
+
+def require_parts(design: Design, task: Task, *, by_party: bool) -> None:
+    """Refuse parts of parties for persons, and where they would be too many, or too long.
+
+    A person may have records at several parties, and those fill several parts: how far one moves
+    them all together is not proved here.
+    """
+    if not by_party:
+        return
+    if task.persons is not None:
+        raise ValueError(
+            "describe.by_party must be false where privacy.unit is 'person': a person may have "
+            "records at several parties, and how far one moves all their sums is not proved here."
+        )
+    if task.parties > MOST_PARTS or task.parties * design.width > MOST_PARTS_NUMBERS:
+        raise ValueError(
+            f"describe.by_party must be of at most {MOST_PARTS} parties and {MOST_PARTS_NUMBERS} "
+            f"numbers together, got {task.parties} parties with {design.width} numbers each: ask "
+            "for fewer columns or bins."
+        )
+
+
 def statistics_sensitivity(
-    design: Design, task: Task, *, adjacency: Adjacency, step: float, records: int = 1
+    design: Design,
+    task: Task,
+    *,
+    adjacency: Adjacency,
+    step: float,
+    records: int = 1,
+    by_party: bool = False,
 ) -> float:
     """How far one unit moves the sum over all parties, before the grid of one answer.
 
@@ -136,12 +183,21 @@ def statistics_sensitivity(
     answer, which the clamp moves no further. Who is exchanged may otherwise leave one party and
     join another, and what cancels in their sum does not if one of the two is clamped: hence the
     wide room.
+    Side by side (``by_party``) a record is in the part of its party, which is as long as the sum
+    of all would be: what joins, leaves, or is exchanged at its place moves that part alone, and as
+    far. Only where who is exchanged may leave one party and join another do two parts move.
     All but one of the grid's √d·step are part of the result, since whoever plans a release adds
     that of one answer.
     """
     unit = Unit.RECORD if task.persons is None else Unit.PERSON
     parties = 1 if task.persons is None else task.persons.parties
-    moved = design.sensitivity(adjacency, unit=unit, records=records, parties=parties)
+    moved = design.sensitivity(
+        adjacency,
+        unit=unit,
+        records=records,
+        parties=parties,
+        elsewhere=by_party and not task.in_place,
+    )
     answers = 1 if task.in_place else changes(task, adjacency)
     reach = room(task, task.largest) * records * design.largest
     rounding = answers * reach * 2.0**-51 + (answers - 1) * step

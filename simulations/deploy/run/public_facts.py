@@ -106,6 +106,11 @@ def _table(experiment: Experiment, schema: Schema, sizes: tuple[int, ...]) -> Ta
             "describe.magnitudes must be empty in a deployment: parties tell of columns that their "
             "schema describes, with its bounds, and of no others."
         )
+    if experiment.strategy.options.get("by_party"):
+        raise ValueError(
+            "describe.by_party must be false in a deployment: masks hide every party's sums in the "
+            "total, and side by side the server would see each of them."
+        )
     persons = person_bounds(experiment, strategy_info(experiment.strategy.name, experiment.guests))
     columns = described_columns(schema)
     return table_task(columns, sizes=sizes, in_place=persons is None, persons=persons)

@@ -134,6 +134,7 @@ def test_the_answer_is_of_the_columns_in_the_partys_file(federation: Describing)
         ({"design": Design(blocks=(Block(kind="tree", columns=(1,), cells=(8,)),))}, "at most 1"),
         ({"event": GaussianEvent(relative_noise=0.1, adjacency=Adjacency.REPLACE_ONE)}, "insists"),
         ({"event": None}, "no privacy event"),
+        ({"by_party": True}, "keeps the answers of all parties apart"),
         ({"grid": FixedPoint(step=2.0**-60, bits=64)}, "wrap around"),
     ],
 )
@@ -197,3 +198,10 @@ def test_columns_without_bounds_stay_at_the_party(federation: Describing) -> Non
     values["strategy"] = {"name": "describe", "magnitudes": ["age"]}
     with pytest.raises(ValueError, match="magnitudes"):
         federation.host("north", to_toml(values))
+
+
+def test_parties_are_not_told_apart(federation: Describing, tmp_path: Path) -> None:
+    """With noise of the server it would see every party's exact sums, whatever the masks."""
+    config = federation.config(strategy={"by_party": True})
+    with pytest.raises(ValueError, match=r"describe\.by_party must be false in a deployment"):
+        federation.run(tmp_path / "runs" / "one", config=config)

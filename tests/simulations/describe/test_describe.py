@@ -19,12 +19,15 @@ from fedpriv.data.tables.magnitudes import EDGES
 from fedpriv.federation.queries.kinds import StatisticsQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.cli import app
+from fedpriv.simulations.describe.estimates import statistics_of
 from fedpriv.simulations.describe.experiment import read_description
 from fedpriv.simulations.describe.pictures import write_pictures
 from fedpriv.simulations.describe.suggested import schema_lines
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare
 from fedpriv.simulations.run.release_outcome import DESCRIBED_FILES
+from fedpriv.strategies.common.describing import DescribeOptions
 from fedpriv.strategies.description import Description
 from tests.simulations.describe.scenes import SCHEMA, study, written
 
@@ -80,14 +83,21 @@ def test_covariances_are_those_of_complete_records(frame: pd.DataFrame, tmp_path
 
 
 def test_errors_of_correlations_are_those_of_the_noise(tmp_path: Path) -> None:
-    # 25 seeds: the mean of squared standardised errors is within 5·√(2/25) of 1, and 4 is not.
+    # 100 runs: the mean of squared standardised errors is within 5·√(2/100) of 1, and 4 is not.
     frame = study(3000)
     experiment = written(tmp_path, frame)
     experiment["describe"] = {"columns": [], "correlation": ["weight", "time"]}
     known, scores = frame[["weight", "time"]].cov().to_numpy(), []
-    for seed in range(25):
-        found = fedpriv.describe(experiment, privacy={"epsilon": 8.0}, run={"seed": seed})
-        crossed = found.statistics["correlation"]
+    prepared = prepare(read_description(experiment, ["privacy.epsilon=8.0"]))
+    options = DescribeOptions.model_validate(prepared.experiment.strategy.options)
+    for run in map(str, range(100)):
+        strategy = build_strategy(prepared, run=run)
+        query = strategy.ask()
+        assert isinstance(strategy, Description)
+        assert isinstance(query, StatisticsQuery)
+        strategy.learn(build_federation(prepared, run=run).sum(query))
+        found = statistics_of(strategy, options, unit=Unit.RECORD, adjacency=ADJACENCY)
+        crossed = found["correlation"]
         scores.append(
             [
                 (crossed["covariance"][1][1] - known[1, 1]) / crossed["covariance_error"][1][1],
@@ -97,8 +107,8 @@ def test_errors_of_correlations_are_those_of_the_noise(tmp_path: Path) -> None:
             ]
         )
     squares = np.mean(np.square(scores), axis=0)
-    assert (np.abs(squares - 1) < 5 * sqrt(2 / 25)).all(), squares
-    assert (np.abs(4 * squares - 1) > 5 * sqrt(2 / 25)).all(), squares  # teeth
+    assert (np.abs(squares - 1) < 5 * sqrt(2 / 100)).all(), squares
+    assert (np.abs(4 * squares - 1) > 5 * sqrt(2 / 100)).all(), squares  # teeth
 
 
 def test_survival_is_the_actuarial_estimate(frame: pd.DataFrame, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def statistics_plan(
     step: float,
     adjacency: Adjacency | str,
     unit: Unit | str = DEFAULT_UNIT,
+    by_party: bool = False,
 ) -> FixedPlan:
     """One release of a vector of statistics, with Gaussian noise.
 
@@ -46,13 +47,16 @@ def statistics_plan(
         step: grid width.
         adjacency: which data sets are compared.
         unit: whose privacy ``sensitivity`` is stated for.
+        by_party: whether the vector has the sums of every party, side by side.
     """
     if budget.delta == 0:
         raise ValueError("delta must be positive for statistics, got 0: their noise is Gaussian.")
     return single_plan(
         strategy="describe",
         query="sums over its records of counts, moments and cells whose bounds are declared",
-        released="the sums over all parties, with noise",
+        released="the sums over "
+        + ("every party by itself" if by_party else "all parties")
+        + ", with noise",
         budget=budget,
         sensitivity=sensitivity,
         width=width,

@@ -113,6 +113,7 @@ class Design:
         unit: Unit = Unit.RECORD,
         records: int = 1,
         parties: int = 1,
+        elsewhere: bool = False,
     ) -> float:
         """How far one unit moves the sum of all vectors, in L2; rounded up.
 
@@ -120,12 +121,18 @@ class Design:
         a person's records are averaged instead, ``records`` is 1: an average lies in the convex
         hull of single vectors, and of 0, over which a distance is largest at the corners. A person
         who is exchanged for another may have fewer records than that one, or more.
+
+        ``elsewhere``: whether there are several such vectors, side by side, and a record may leave
+        one and the other that it is exchanged for join another. They do not meet: the squares of
+        both add up, where 2·joining may be more or less than ``exchanging``.
         """
         square = self.joining
         if adjacency is Adjacency.REPLACE_ONE:
             square = self.exchanging
             if unit is not Unit.RECORD:
                 square = max(square, self.joining)
+            if elsewhere:
+                square = max(square, 2 * self.joining)
         return nextafter(records * parties * sqrt(square) * (1 + 2.0**-40), inf)
 
 
