@@ -43,6 +43,10 @@ class AdaptivePlan(Plan):
     budget: ``epsilon`` is the budget's, not that of the releases made, because how much was spent
     depends on what was seen.
 
+    On samples every release has one of its own, fresh coins: given all releases before it, its
+    divergence is that of one sampled release, whatever was chosen on the way. Two releases on one
+    sample would be one sampled release of both, whose noise is not chosen in between.
+
     Attributes:
         filter: decides what is still affordable; fresh at the start.
         made: (part, mechanism) of every release so far, in order; the part is empty for the main
@@ -71,8 +75,12 @@ class AdaptivePlan(Plan):
         Raises:
             BudgetExceeded: It does not fit. Nothing was charged.
         """
-        event = sampled(release.event(), self.sampling_rate, parts=self.parts)
+        event = self.priced(release)
         return replace(self, filter=self.filter.admit(event), made=(*self.made, (part, release)))
+
+    def priced(self, release: Release) -> Event:
+        """The event of ``release`` on a sample of its own, which its cost follows from."""
+        return sampled(release.event(), self.sampling_rate, parts=self.parts)
 
     def affords(self, *releases: Release) -> bool:
         """Whether all of ``releases`` would be admitted, one after the other."""
@@ -105,7 +113,7 @@ class AdaptivePlan(Plan):
 
     def event(self, index: int) -> Event:
         """The event of release ``index``, counted from 0 over all parts."""
-        return sampled(self.made[index][1].event(), self.sampling_rate, parts=self.parts)
+        return self.priced(self.made[index][1])
 
     @property
     def needed(self) -> Releases:
