@@ -139,8 +139,8 @@ def _strategy(rng: Random, unit: str, adjacency: str) -> dict[str, Any]:
             {"name": "output-perturbation", "fit": rng.choice(["average", "joint"])},
             {"name": "objective-perturbation"},
             {"name": "inference"},
-            {"name": "agd", "splits": 3},
-            {"name": "learned-protection", "horizon": 2},
+            {"name": "agd", "splits": 3, **rng.choice(rates)},
+            {"name": "learned-protection", "horizon": 2, **rng.choice(rates)},
             {"name": "describe", "bins": 4, **asked, **per_person},
             {"name": "describe", "magnitudes": ["age", "dose"], **per_person},
         ]

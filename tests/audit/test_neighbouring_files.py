@@ -394,8 +394,10 @@ def test_built_in_data_are_no_exception(
         GRADIENTS,
         {"name": "adaptive-clipping", "rule": "quantile", "rounds": 12},
         {"name": "adaptive-clipping", "rule": "coordinate", "rounds": 12},
+        {"name": "agd", "splits": 5},
+        {"name": "learned-protection", "horizon": 6},
     ],
-    ids=["fixed", "quantile", "coordinate"],
+    ids=["fixed", "quantile", "coordinate", "agd", "learned"],
 )
 def test_poisson_samples_hide_a_record_by_its_own_coin(
     strategy: dict[str, Any], laboratory: Laboratory, tmp_path: Path

@@ -41,6 +41,7 @@ AVERAGING: dict[str, Any] = {
     "local_learning_rate": 2.0,
     "allow_swamped": True,
 }
+SCAFFOLD = {**AVERAGING, "name": "scaffold"}
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +91,7 @@ CASES = [
         model={"name": "softmax"},
         data={"test_fraction": 0.0},
     ),
+    PartyCase(name="control variates", strategy=SCAFFOLD, adjacency="add-remove"),
     PartyCase(
         name="own loss",  # by autograd, which trains parties apart
         strategy=AVERAGING,

@@ -28,6 +28,7 @@ from fedpriv.privacy.events import (
     ZcdpEvent,
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.planning.plan import sampled
 from fedpriv.privacy.unit import Unit
 from fedpriv.privacy.written_events import event_from_dict
 from fedpriv.secagg import FixedPoint
@@ -220,9 +221,12 @@ class Query(ABC):
         return noise.mechanism(sensitivity=moved + sqrt(width) * self.grid.step, dimension=width)
 
     def local_event(self, task: Task) -> Event | None:
-        """What the noise that a party adds by itself costs; None if it adds none."""
+        """What the noise that a party adds by itself costs; None if it adds none.
+
+        On a Poisson sample, which the party draws and nobody sees, as much as any sampled release.
+        """
         mechanism = self.local_mechanism(task, task.smallest)
-        return None if mechanism is None else mechanism.event()
+        return None if mechanism is None else sampled(mechanism.event(), self.sampling_rate)
 
 
 def point(

@@ -101,11 +101,6 @@ class GradientQuery(Query):
             self._check_counting(self.counting)
         if self.local is not None and self.share is not None:
             raise ValueError("local and share must not both be given: one noise per release.")
-        if self.sampling_rate != 1 and self.local is not None:
-            raise ValueError(
-                f"sampling_rate must be 1 with noise of a party's own, got {self.sampling_rate!r}: "
-                "how sampling amplifies it is not known here."
-            )
 
     def _check_counting(self, counting: float) -> None:
         require_positive(counting=counting)

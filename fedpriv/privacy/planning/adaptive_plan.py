@@ -16,7 +16,7 @@ from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism, Mechanism
 from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, Selection
-from fedpriv.privacy.planning.filters import GdpFilter
+from fedpriv.privacy.planning.filters import GdpFilter, RdpFilter, least_noise
 from fedpriv.privacy.planning.plan import Plan, in_words, sampled
 
 if TYPE_CHECKING:
@@ -119,12 +119,25 @@ class AdaptivePlan(Plan):
     def needed(self) -> Releases:
         """One Gaussian release that stands for all that the filter may admit.
 
-        Exact for Gaussian releases, in what the filter adds up; others may cost a ledger more.
+        Exact for Gaussian releases, in what the filter adds up; others may cost a ledger more. On
+        samples it is on one, too, so that a ledger which prices none alone refuses the run.
         """
-        whole = GaussianEvent(
-            relative_noise=self.filter.whole_noise, adjacency=self.adjacency, unit=self.unit
-        )
-        return [(whole, 1)]
+        noise, rate = self.filter.whole_noise, self.sampling_rate
+        if rate < 1:
+            limit, parts = self.filter.limit, self.parts
+            noise = least_noise(self.filter, amount=limit, sampling_rate=rate, parts=parts)
+        whole = GaussianEvent(relative_noise=noise, adjacency=self.adjacency, unit=self.unit)
+        return [(sampled(whole, rate, parts=self.parts), 1)]
+
+    @property
+    def ledger_rule(self) -> str | None:
+        """How a ledger that is made for this run adds up; None if it may choose.
+
+        On samples by divergences of the filter's own order: then it admits what the filter admits.
+        """
+        if self.sampling_rate == 1 or not isinstance(self.filter, RdpFilter):
+            return None
+        return f"rdp:{self.filter.order!r}"
 
     @property
     def main(self) -> tuple[Mechanism, ...]:
