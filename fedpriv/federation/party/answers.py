@@ -176,9 +176,10 @@ class Holdings:
         counts = party_sums(ones, self._batch.segments.offsets).clip(max=MOST_RECORDS)
         return Answers(vectors=counts.astype(np.float64))
 
-    def second_moments(self, query: MomentsQuery, _draws: Draws) -> Answers:
+    def second_moments(self, query: MomentsQuery, draws: Draws) -> Answers:
         """`MomentsQuery`."""
-        return Answers(vectors=second_moments(query, self._task, self._batch, self._persons))
+        batch, persons = draws.sampled(self._batch, self._persons)
+        return Answers(vectors=second_moments(query, self._task, batch, persons))
 
     def hessians(self, query: HessianQuery, _draws: Draws) -> Answers:
         """`HessianQuery`."""

@@ -24,6 +24,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
+    PoissonPartsEvent,
     PureEvent,
     ZcdpEvent,
 )
@@ -219,6 +220,23 @@ class Query(ABC):
             raise ValueError(f"noise of a party's own is not known for {self.kind!r} queries.")
         width = self.answer_width(task)
         return noise.mechanism(sensitivity=moved + sqrt(width) * self.grid.step, dimension=width)
+
+    def _check_parts(self, task: Task) -> None:
+        """Of samples at several parties the event must count on as many as there are, and no more.
+
+        At the same relative noise it is the cheaper the more parts there are: each has a smaller
+        share of the sensitivity, and all of them in the sample is less likely.
+        """
+        event, persons = self.event, task.persons
+        if event is None or self.sampling_rate == 1:
+            return
+        parts = 1 if persons is None else persons.parties
+        stated = event.parts if isinstance(event, PoissonPartsEvent) else 1
+        if stated != parts:
+            raise ValueError(
+                f"event must be one of samples at {parts} parties, at which a person may have "
+                f"records, got {event.kind!r} of {stated}: each of them draws its own."
+            )
 
     def local_event(self, task: Task) -> Event | None:
         """What the noise that a party adds by itself costs; None if it adds none.
