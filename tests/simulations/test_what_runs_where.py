@@ -20,6 +20,7 @@ import pytest
 
 from fedpriv._toml import to_toml
 from fedpriv.federation.queries.kinds import QUERIES
+from fedpriv.privacy.planning.calibration import calibrate
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.engines import sharded
 from fedpriv.simulations.experiment.file import parse_experiment
@@ -209,6 +210,32 @@ ALWAYS = [
     for cell in DEPLOYED
     if STRESS or cell.verdict == "n" or (cell.verdict == "yes" and "sample" in cell.column)
 ]
+
+
+def test_a_sample_takes_more_noise_in_a_single_release() -> None:
+    """What the page says of reason a: of the noise on a mean, relative to that on all records."""
+
+    def on_mean(rate: float, *, law: str, epsilon: float, delta: float) -> float:
+        found = calibrate(
+            epsilon=epsilon,
+            delta=delta,
+            rounds=1,
+            sampling_rate=rate,
+            adjacency="add-remove",
+            mechanism=law,
+        )
+        return found.noise_multiplier / rate
+
+    for epsilon in (0.1, 1.0, 8.0):
+        whole = on_mean(1.0, law="laplace", epsilon=epsilon, delta=0.0)
+        assert whole == pytest.approx(1 / epsilon)
+        for rate in (0.9, 0.5, 0.1, 0.01):
+            pure = 1 / (rate * np.log1p(np.expm1(epsilon) / rate))
+            assert on_mean(rate, law="laplace", epsilon=epsilon, delta=0.0) == pytest.approx(pure)
+            assert pure > whole
+    gaussian = [on_mean(rate, law="gaussian", epsilon=1.0, delta=1e-6) for rate in (1, 0.5, 0.1)]
+    assert gaussian[1] / gaussian[0] == pytest.approx(1.34, abs=0.005)
+    assert gaussian[2] / gaussian[0] == pytest.approx(3.4, abs=0.02)
 
 
 def test_every_strategy_has_a_row_and_every_reason_is_explained() -> None:
