@@ -135,7 +135,7 @@ def _strategy(rng: Random, unit: str, adjacency: str) -> dict[str, Any]:
                 "rule": rng.choice(["quantile", "coordinate"]),
                 **rng.choice(rates),
             },
-            {"name": "second-order", "rounds": 2},
+            {"name": "second-order", "rounds": 2, **rng.choice(rates)},
             {"name": "output-perturbation", "fit": rng.choice(["average", "joint"])},
             {"name": "objective-perturbation"},
             {"name": "inference"},

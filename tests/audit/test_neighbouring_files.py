@@ -396,8 +396,9 @@ def test_built_in_data_are_no_exception(
         {"name": "adaptive-clipping", "rule": "coordinate", "rounds": 12},
         {"name": "agd", "splits": 5},
         {"name": "learned-protection", "horizon": 6},
+        {"name": "second-order", "rounds": 8},
     ],
-    ids=["fixed", "quantile", "coordinate", "agd", "learned"],
+    ids=["fixed", "quantile", "coordinate", "agd", "learned", "second order"],
 )
 def test_poisson_samples_hide_a_record_by_its_own_coin(
     strategy: dict[str, Any], laboratory: Laboratory, tmp_path: Path
