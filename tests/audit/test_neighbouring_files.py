@@ -425,10 +425,16 @@ def test_every_release_draws_noise_by_its_law(laboratory: Laboratory, tmp_path: 
         {"strategy": {**GRADIENTS, "rounds": 60}},
         {"strategy": {**OUTPUT, "law": "l1-laplace"}, "delta": 0.0},
         {"strategy": {**OUTPUT, "law": "l2-laplace"}, "delta": 0.0},
+        {"strategy": {"name": "adaptive-clipping", "rule": "quantile", "rounds": 60}},
+        {"strategy": {"name": "learned-protection", "horizon": 40}},
+        {
+            "strategy": {"name": "second-order", "rounds": 60, "sampling_rate": 0.5},
+            "adjacency": "add-remove",
+        },
     ]
     for number, law in enumerate(laws):
         case = Case(name="law", **law)
-        repeats = 1 if "rounds" in law["strategy"] else 30
+        repeats = 1 if {"rounds", "horizon"} & set(law["strategy"]) else 30
         pooled = Watch(directory=tmp_path)
         for seed in range(repeats):
             folder = tmp_path / f"{number}-{seed}"
