@@ -19,7 +19,7 @@ it says, which is why no strategy offers them.
 
 from __future__ import annotations
 
-from math import log, sqrt
+from math import expm1, log, sqrt
 from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +71,7 @@ class Pooled:
         """Its gradient."""
         slopes = expit(-(self.signed @ theta.astype(np.float32)))
         along = (self.signed.T @ slopes).astype(np.float64) / len(self.signed)
-        return L2 * theta - along
+        return np.asarray(L2 * theta - along)
 
     def accuracy(self, theta: Vector) -> float:
         """Of the test records."""
@@ -105,8 +105,8 @@ def descent(pooled: Pooled, stddev: float, rng: np.random.Generator) -> Vector:
 
 def one_term(pooled: Pooled, rng: np.random.Generator) -> Vector:
     """The minimiser with one b for all parties, whatever the number of rounds."""
-    more = 0.25 / (SMALLEST * np.expm1(EPSILON / 4)) - L2
-    b = rng.laplace(0, 2 / (EPSILON / 2), pooled.dimension)
+    more = 0.25 / (SMALLEST * expm1(EPSILON / 4)) - L2
+    b = np.asarray(rng.laplace(0, 2 / (EPSILON / 2), pooled.dimension))
     return np.array([pooled.look(pooled.minimiser(b / SMALLEST, more))] * len(LOOKS))
 
 
