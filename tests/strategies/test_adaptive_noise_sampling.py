@@ -20,6 +20,7 @@ from fedpriv.privacy.events import BoundedRangeEvent, PoissonGaussianEvent, Pois
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.planning.filters import GdpFilter, RdpFilter, least_noise, most_epsilon
 from fedpriv.privacy.planning.plan import sampled
+from fedpriv.secagg import FixedPoint
 from tests.federation.worlds import build, linear_task, random_data, streams, train
 
 if TYPE_CHECKING:
@@ -147,6 +148,28 @@ def test_every_release_has_a_sample_of_its_own_and_is_charged_as_one(name: str) 
     spent = accountant.compose_all((plan.event(number), 1) for number in range(plan.rounds))
     assert spent.epsilon(BUDGET.delta) <= BUDGET.epsilon * (1 + 1e-9)
     assert np.isfinite(strategy.theta).all()
+
+
+def test_losses_are_those_of_the_sample() -> None:
+    data = random_data(SIZES, WIDTH)
+    world = VectorizedFederation(data, task=TASK, sampling=streams(5, "p"), workers=1)
+    points = np.array([[0.0, 0.0, 0.0], [1.0, -2.0, 0.5]])
+    query = LossQuery(
+        run="run",
+        round=0,
+        grid=FixedPoint(step=2.0**-20, bits=64),
+        event=PoissonPureEvent(epsilon=0.1, sampling_rate=0.3, adjacency=A),
+        points=points,
+        clip=1.0,
+        sampling_rate=0.3,
+    )
+    chosen = draw(query, TASK, SIZES, streams(5, "p")(0), units=sum(SIZES)).sample
+    assert chosen is not None
+    X, y = (
+        each[chosen].astype(np.float64) for each in (data.dataset.train.X, data.dataset.train.y)
+    )
+    by_hand = np.minimum(np.logaddexp(0, -y[:, None] * (X @ points.T)), 1.0).sum(axis=0)
+    np.testing.assert_allclose(world.sum(query).value, by_hand, rtol=1e-5)
 
 
 def first_release(name: str, *, rate: float, seed: int) -> float:
