@@ -15,6 +15,11 @@ per-iteration privacy budget"). When no step seems to help, the gradient is meas
 exactly; what was already measured is not thrown away. Here with noisy-min by report-noisy-max (ε
 for monotone losses, else at twice the noise), each release charged once and before it is asked for,
 and a Rényi filter: noise that depends on earlier releases needs one, and their theorem has none.
+
+With ``sampling_rate`` q every sum, of gradients and of losses, is one over a Poisson sample of its
+own, and q·N stands for N. Given the releases before it each is one sampled release, whose
+divergence at the filter's order is charged before it is asked for. Two on one sample would not be:
+the noise of the second would be chosen between two looks at the same draw.
 """
 
 from __future__ import annotations
@@ -33,13 +38,25 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
-from fedpriv.privacy.planning.filters import RdpFilter
+from fedpriv.privacy.planning.filters import RdpFilter, least_noise, most_epsilon
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
-from fedpriv.strategies.common.building import Count, Options, Positive, Rounds, Setup, StrategyInfo
-from fedpriv.strategies.common.plans.plans import gradient_grid, noise_free_gradients
+from fedpriv.strategies.common.building import (
+    Count,
+    Options,
+    Positive,
+    Rate,
+    Rounds,
+    Setup,
+    StrategyInfo,
+)
+from fedpriv.strategies.common.plans.plans import (
+    gradient_grid,
+    noise_free_gradients,
+    require_sampleable,
+)
 from fedpriv.strategies.common.plans.sharing import noisy_sum
 
 if TYPE_CHECKING:
@@ -51,6 +68,8 @@ if TYPE_CHECKING:
     from fedpriv.federation.strategy.adaptive import Round
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
+    from fedpriv.privacy.events import Event
+    from fedpriv.privacy.planning.adaptive_plan import Release
     from fedpriv.privacy.randomness import RandomStream
 
     Vector = NDArray[np.float64]
@@ -73,6 +92,7 @@ class AdaptiveOptions(Options):
         largest_step: α_k at the start; the step is along a unit vector.
         selection: The rule of the noisy argmin. The exponential mechanism composes better.
         rounds: At most so many; the budget usually ends first.
+        sampling_rate: Poisson rate of the records of every sum; 1 is all of them.
         seed: Of the initial weights of a model that is not linear.
     """
 
@@ -84,6 +104,7 @@ class AdaptiveOptions(Options):
     largest_step: Positive = 2.0
     selection: Literal["report-noisy-max", "exponential"] = "report-noisy-max"
     rounds: Rounds = 1000
+    sampling_rate: Rate = 1.0
     seed: int = 0
 
 
@@ -108,7 +129,8 @@ class AdaptiveGradient(AdaptiveStrategy):
         self._options = options
         self._clip, self._grid_step = plan.clip_norm, plan.step
         self._longest = options.largest_step
-        self._taken = self._relative_noise = 0.0
+        self._taken = self._relative_noise = self._epsilon = 0.0
+        self._rate = options.sampling_rate
         self._reach = loss_sensitivity(task, clip=options.loss_clip)
         # Refuses what no grid is for, before anything is paid.
         self._levels = FixedPoint(step=2.0 ** floor(log2(options.loss_clip / _LEVELS))).step
@@ -117,10 +139,7 @@ class AdaptiveGradient(AdaptiveStrategy):
         if not isinstance(plan.filter, RdpFilter):
             raise ValueError("plan must hold a Rényi filter.")
         self._sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=plan.step)
-        self._share = plan.filter.limit / (2 * options.splits)
-        self._order = plan.filter.order
-        # D_α of Gaussian noise is α/(2z²): z for one share of the budget.
-        self._relative_noise = sqrt(self._order / (2 * self._share))
+        self._relative_noise, self._epsilon = _strengths(plan, plan.filter, options)
 
     def _play(self) -> Round:
         first, chooser = self._gradient(1.0), self._chooser()
@@ -167,23 +186,24 @@ class AdaptiveGradient(AdaptiveStrategy):
     def _asking(self, mechanism: GaussianMechanism | None, part: str = "") -> Step:
         def draw(answer: Sum, stream: RandomStream) -> Vector:
             noisy = noisy_sum(mechanism, answer.total, step=answer.step, stream=stream)
-            return noisy / self.task.gradient_count("proportional", answer.sizes)
+            return noisy / (self._rate * self.task.gradient_count("proportional", answer.sizes))
 
         bound = self.task.records * self._clip
         query = GradientQuery(
             run=self._run.name,
             round=self._release_index,
             grid=grid_of(step=self._grid_step, bound=bound, parties=self.task.parties),
-            event=None if mechanism is None else mechanism.event(),
+            event=self._priced(mechanism),
             theta=self._theta,
             clip_norm=self._clip,
+            sampling_rate=self._rate,
         )
         return Step(release=mechanism, query=query, draw=draw, part=part)
 
     def _chooser(self) -> ReportNoisyMax | ExponentialMechanism | None:
-        """The rule of a selection that costs one share: ε-DP has D_α ≤ αε²/2, a range of ε αε²/8.
+        """The rule of a selection that costs one share of the budget; None without noise.
 
-        Under add-remove adjacency all losses move the same way: monotone. None without noise.
+        Under add-remove adjacency all losses move the same way: monotone.
         """
         if self.plan is None:
             return None
@@ -192,7 +212,7 @@ class AdaptiveGradient(AdaptiveStrategy):
         return kind(
             adjacency=self.plan.adjacency,
             unit=self.plan.unit,
-            epsilon=sqrt((8 if range_only else 2) * self._share / self._order),
+            epsilon=self._epsilon,
             sensitivity=self._reach,
             monotone=self.plan.adjacency is Adjacency.ADD_REMOVE,
         )
@@ -203,7 +223,8 @@ class AdaptiveGradient(AdaptiveStrategy):
         penalties = self.task.regulariser / 2 * np.square(points).sum(axis=1)
 
         def draw(answer: Sum, stream: RandomStream) -> Vector:
-            risks = answer.value + _on_grid(sum(answer.sizes) * penalties, step=answer.step)
+            count = self._rate * sum(answer.sizes)
+            risks = answer.value + _on_grid(count * penalties, step=answer.step)
             least = np.argmin(risks) if chooser is None else chooser.select(-risks, stream)
             return np.array([float(least)])
 
@@ -216,11 +237,15 @@ class AdaptiveGradient(AdaptiveStrategy):
                 bound=self.task.records * clip,
                 parties=self.task.parties,
             ),
-            event=None if chooser is None else chooser.event(),
+            event=self._priced(chooser),
             points=points,
             clip=clip,
+            sampling_rate=self._rate,
         )
         return Step(release=chooser, query=query, draw=draw, part=f"step-{attempt}")
+
+    def _priced(self, release: Release | None) -> Event | None:
+        return None if release is None or self.plan is None else self.plan.priced(release)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -232,6 +257,21 @@ class AdaptiveGradient(AdaptiveStrategy):
     def _set_state(self, state: dict[str, Any]) -> None:
         self._relative_noise = float(state["relative_noise"])
         self._longest, self._taken = float(state["longest"]), float(state["taken"])
+
+
+def _strengths(
+    plan: AdaptivePlan, fund: RdpFilter, options: AdaptiveOptions
+) -> tuple[float, float]:
+    """σ/Δ of a first gradient and ε of a selection: each costs a share of 1/2s of the budget.
+
+    Without samples D_α is α/(2z²) for Gaussian noise, at most αε²/2 for ε-DP, αε²/8 for a range.
+    """
+    share, rate = fund.limit / (2 * options.splits), plan.sampling_rate
+    if rate < 1:
+        noise = least_noise(fund, amount=share, sampling_rate=rate)
+        return noise, most_epsilon(fund, amount=share, sampling_rate=rate)
+    most = (8 if options.selection == "exponential" else 2) * share
+    return sqrt(fund.order / (2 * share)), sqrt(most / fund.order)
 
 
 def _on_grid(penalties: Vector, *, step: float) -> Vector:
@@ -260,8 +300,10 @@ def build(setup: Setup, options: AdaptiveOptions) -> AdaptiveGradient:
     """The strategy, with an empty plan and a fresh filter."""
     task = setup.task
     step, moved = gradient_grid(setup, clip_norm=options.clip)
+    rate = options.sampling_rate
+    require_sampleable(setup, rate, coins="a selection from sums")
     if setup.noise_free:
-        exact = noise_free_gradients(setup, rates=(1.0,) * options.rounds, clip_norm=options.clip)
+        exact = noise_free_gradients(setup, rates=(rate,) * options.rounds, clip_norm=options.clip)
         return AdaptiveGradient(task=task, plan=exact, moved=moved, run=setup.run, options=options)
     if setup.budget.delta == 0:
         raise ValueError(
@@ -277,6 +319,7 @@ def build(setup: Setup, options: AdaptiveOptions) -> AdaptiveGradient:
         dimension=task.dimension,
         step=step,
         clip_norm=options.clip,
+        sampling_rate=rate,
         filter=RdpFilter.for_gaussians(
             budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit
         ),

@@ -15,6 +15,9 @@ for fixed schedules does not.
 For the person unit of privacy S is Σ over persons of clip_C(Σ over that person's records of ∇f), N
 the declared number of persons. What a person moves S by, its norm moves by no more than.
 
+With ``sampling_rate`` q, S is over a Poisson sample and q·N stands for N: one sample for the norm,
+and a fresh one for the gradient, whose noise was chosen by then. A Rényi filter pays for both.
+
 Without noise, for study, it moves as at the largest budget that the protector was trained for, with
 exact norms and gradients, for T rounds.
 """
@@ -25,7 +28,7 @@ from dataclasses import replace
 from functools import partial
 from math import ceil, isfinite, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -43,29 +46,40 @@ from fedpriv.learning.protector import (
     Trained,
     load,
 )
-from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
-from fedpriv.privacy.planning.filters import GdpFilter
+from fedpriv.privacy.planning.filters import least_noise
 from fedpriv.privacy.planning.noise_free import NoiseFree
 from fedpriv.privacy.planning.plan import grid_sensitivity
 from fedpriv.privacy.unit import Unit
-from fedpriv.strategies.common.building import Count, Options, Positive, Setup, StrategyInfo
-from fedpriv.strategies.common.learned_noise import Noises, norm_mechanism
-from fedpriv.strategies.common.plans.plans import gradient_grid, noise_free_gradients
+from fedpriv.strategies.common.building import (
+    Count,
+    Options,
+    Positive,
+    Rate,
+    Setup,
+    StrategyInfo,
+)
+from fedpriv.strategies.common.learned_noise import Noises, fund_of, noise_of_all, noises_of
+from fedpriv.strategies.common.plans.plans import (
+    gradient_grid,
+    noise_free_gradients,
+    require_sampleable,
+)
 from fedpriv.strategies.common.plans.sharing import noisy_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from fedpriv.federation.federation import Sum
     from fedpriv.federation.strategy.adaptive import Round
     from fedpriv.federation.strategy.base import Run
     from fedpriv.federation.task import Task
     from fedpriv.learning.protector import Surroundings
+    from fedpriv.privacy.mechanisms import GaussianMechanism
     from fedpriv.privacy.randomness import RandomStream
+    from fedpriv.strategies.common.chooser import Chooser
 
     Vector = NDArray[np.float64]
 
@@ -84,6 +98,7 @@ class LearnedOptions(Options):
             for such a budget.
         clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is
             the protector's, times B.
+        sampling_rate: Poisson rate of the records of every sum; 1 is all of them.
         seed: Of the initial weights of a model that is not linear.
     """
 
@@ -91,27 +106,8 @@ class LearnedOptions(Options):
     protector_sha256: str | None = None
     horizon: Count | Literal["auto"] = "auto"
     clip: Positive | Literal["auto"] = "auto"
+    sampling_rate: Rate = 1.0
     seed: int = 0
-
-
-class Chooser(Protocol):
-    """What is asked of a protector; whatever it answers, the strategy stays within its budget."""
-
-    def start(self, dimension: int) -> State:
-        """Before the first round."""
-        ...
-
-    def schedule(
-        self, norm: Tensor, *, elapsed: float, left: Tensor, around: Surroundings, state: State
-    ) -> tuple[Tensor, State]:
-        """Noise relative to the reference, for a noisy norm."""
-        ...
-
-    def project(
-        self, gradient: Tensor, *, noise: Tensor, elapsed: float, around: Surroundings, state: State
-    ) -> tuple[Tensor, State]:
-        """How to move the model, for a noisy gradient."""
-        ...
 
 
 class LearnedProtection(AdaptiveStrategy):
@@ -133,12 +129,13 @@ class LearnedProtection(AdaptiveStrategy):
         if plan.clip_norm is None:
             raise ValueError("plan must state the clip_norm of a gradient, got None.")
         self._clip, self._grid_step, self._noises = plan.clip_norm, plan.step, noises
+        self._rate = plan.rate(0)
         rounds = plan.rounds
         if not isinstance(plan, NoiseFree):
             if noises is None:
                 raise ValueError("noises must be given with a plan, got None.")
-            cost, noisiest = plan.filter.cost, noises.times(MOST_NOISE)
-            least = cost(noises.norm.event()) + cost(noisiest.event())
+            round_ = (noises.norm, noises.times(MOST_NOISE))
+            least = sum(plan.filter.cost(plan.priced(release)) for release in round_)
             rounds = ceil(plan.filter.limit / least)
         super().__init__(task=task, plan=plan, rounds=rounds, run=run, start=start)
         self._protector, self._around = protector, around
@@ -152,7 +149,7 @@ class LearnedProtection(AdaptiveStrategy):
         (norm,) = yield self._step_of(noises.norm if noises else None, self._draw_norm, part=_NORM)
         chosen = self._schedule(float(norm))
         mechanism = self._affordable(noises.times(chosen)) if noises else None
-        mean = yield self._step_of(mechanism, self._draw_mean, same_sum=True)
+        mean = yield self._step_of(mechanism, self._draw_mean, same_sum=self._rate == 1)
         if noises and mechanism:
             chosen = mechanism.stddev / noises.reference.stddev
         self._move(mean, noise=chosen)
@@ -160,7 +157,7 @@ class LearnedProtection(AdaptiveStrategy):
     def _step_of(
         self, release: GaussianMechanism | None, draw: Callable[..., Vector], **more: Any
     ) -> Step:
-        """A release made from the sum of gradients at θ: both of a round are made from the same."""
+        """A release made from the sum of gradients at θ: without samples, both from the same."""
         query = GradientQuery(
             run=self._run.name,
             round=self._release_index,
@@ -169,9 +166,10 @@ class LearnedProtection(AdaptiveStrategy):
                 bound=self.task.records * self._clip,
                 parties=self.task.parties,
             ),
-            event=None if release is None else release.event(),
+            event=None if release is None else self.paid.priced(release),
             theta=self._theta,
             clip_norm=self._clip,
+            sampling_rate=self._rate,
         )
         return Step(release=release, query=query, draw=partial(draw, release), **more)
 
@@ -182,14 +180,14 @@ class LearnedProtection(AdaptiveStrategy):
         length = np.linalg.norm(answer.total.astype(np.float64))
         total = np.array([np.rint(length)]).astype(np.int64)
         noisy = noisy_sum(mechanism, total, step=answer.step, stream=stream)
-        return noisy / (self._clip * sum(answer.sizes))
+        return noisy / (self._clip * self._rate * sum(answer.sizes))
 
     def _draw_mean(
         self, mechanism: GaussianMechanism | None, answer: Sum, stream: RandomStream
     ) -> Vector:
         """The noisy mean gradient."""
         noisy = noisy_sum(mechanism, answer.total, step=answer.step, stream=stream)
-        return noisy / sum(answer.sizes)
+        return noisy / (self._rate * sum(answer.sizes))
 
     # Everything from here on sees releases only.
 
@@ -213,7 +211,11 @@ class LearnedProtection(AdaptiveStrategy):
 
     def _affordable(self, mechanism: GaussianMechanism) -> GaussianMechanism:
         """``mechanism``, with more noise if less of the budget is left than it costs."""
-        relative = max(mechanism.event().relative_noise, 1 / sqrt(self.paid.filter.left))
+        fund, relative = self.paid.filter, mechanism.event().relative_noise
+        if self._rate == 1:
+            relative = max(relative, 1 / sqrt(fund.left))
+        elif not self.paid.affords(mechanism):
+            relative = least_noise(fund, amount=fund.left, sampling_rate=self._rate)
         return replace(mechanism, stddev=relative * mechanism.sensitivity)
 
     def _move(self, mean: Vector, *, noise: float) -> None:
@@ -267,14 +269,18 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
     clip = card.clip_norm * task.feature_bound if options.clip == "auto" else options.clip
     step, moved = gradient_grid(setup, clip_norm=clip)
     sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
-    whole = task.records * clip  # what the units of a protector are relative to
+    rate, whole = options.sampling_rate, task.records * clip  # what a protector's units are of
+    require_sampleable(setup, rate, coins="a norm of a sum")
     # A twin without noise takes the steps of its private run: the networks are told of that noise.
     private = setup.private
     fresh, noise = None, card.least_noise
     if not private.noise_free:
-        fresh = GdpFilter(budget=private.budget, adjacency=setup.adjacency, unit=setup.unit)
-        noise = sensitivity / (whole * sqrt(fresh.limit))
+        noise = sensitivity / whole * fund_of(private, sampling_rate=1.0).whole_noise
     horizon = card.horizon(noise) if options.horizon == "auto" else options.horizon
+    if not private.noise_free:
+        fresh = fund_of(private, sampling_rate=rate)
+        each = noise_of_all(fresh, sampling_rate=rate, horizon=horizon, norm_share=card.norm_share)
+        noise = sensitivity / whole * each
     allowance = Allowance(noise=noise, horizon=horizon, norm_share=card.norm_share)
     around = allowance.around(task.dimension)
     shared: dict[str, Any] = {
@@ -285,7 +291,7 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
         "start": task.initial(options.seed),
     }
     if fresh is None or setup.noise_free:
-        exact = noise_free_gradients(setup, rates=(1.0,) * horizon, clip_norm=clip)
+        exact = noise_free_gradients(setup, rates=(rate,) * horizon, clip_norm=clip)
         return LearnedProtection(plan=exact, noises=None, **shared)
     plan = AdaptivePlan(
         strategy=LearnedProtection.name,
@@ -303,21 +309,15 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
         dimension=task.dimension,
         step=step,
         clip_norm=clip,
+        sampling_rate=rate,
     )
-    noises = Noises(
-        reference=GaussianMechanism(
-            sensitivity=sensitivity,
-            stddev=around.gradient_noise * whole,
-            adjacency=setup.adjacency,
-            unit=setup.unit,
-        ),
-        norm=norm_mechanism(
-            setup,
-            clip_norm=clip,
-            step=step,
-            sensitivity=sensitivity,
-            relative_noise=around.norm_noise * whole / sensitivity,
-        ),
+    noises = noises_of(
+        setup,
+        around,
+        clip_norm=clip,
+        step=step,
+        sensitivity=sensitivity,
+        unit=rate * whole,
     )
     return LearnedProtection(plan=plan, noises=noises, **shared)
 

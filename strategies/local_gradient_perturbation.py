@@ -4,6 +4,9 @@
         every party:  S_j ← Σ clip_C(∇f(θ; x, y)) + N(0, σ_t²)
         server:       θ   ← step(θ, ΣS_j / N + λθ)
 
+With ``sampling_rate`` q every party draws a Poisson sample of its records, which nobody else sees,
+and q·N stands for N: what leaves it is one sampled Gaussian release.
+
 What gradient perturbation costs without a secure sum: the same noise m times over, hence √m times
 the standard deviation. A baseline.
 """
@@ -21,6 +24,7 @@ from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 from fedpriv.strategies import gradient_perturbation
 from fedpriv.strategies.common.building import (
     LOCAL_NOISE,
+    Rate,
     Rounds,
     Setup,
     StrategyInfo,
@@ -44,19 +48,21 @@ if TYPE_CHECKING:
 
 
 class LocalGradientOptions(ClippedOptions):
-    """Options of local gradient perturbation: as without "local", full batch.
+    """Options of local gradient perturbation: as without "local".
 
     Attributes:
         rounds: T.
         clip: C, the bound on one record's gradient; "auto" as without "local".
         weights: Every record alike ("proportional"), or every party ("equal").
         calibration: How the noise follows from the budget.
+        sampling_rate: Poisson rate of the records of a round; 1 is full batch.
         seed: Of the initial weights of a model that is not linear.
     """
 
     rounds: Rounds = 100
     weights: Literal["equal", "proportional"] = "proportional"
     calibration: Calibration = "exact"
+    sampling_rate: Rate = 1.0
     seed: int = 0
 
 
@@ -81,7 +87,8 @@ class LocalGradientPerturbation(GradientPerturbation):
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:
-        return answer.value / self.task.gradient_count(self._weights, answer.sizes)
+        count = self.task.gradient_count(self._weights, answer.sizes)
+        return answer.value / (self._plan.rate(self._round) * count)
 
 
 INFO = StrategyInfo(
@@ -111,6 +118,7 @@ def build(setup: Setup, options: LocalGradientOptions) -> GradientPerturbation:
         rounds=alike.rounds,
         clip_norm=clip_of(alike),
         weights=alike.weights,
+        sampling_rate=options.sampling_rate,
         calibration=alike.calibration,
     )
     if isinstance(plan, NoiseFree):

@@ -16,8 +16,9 @@ With privacy the unit is the party: (u, v) is clipped *as one vector*, so that t
 given the releases so far, the answer of a party has norm C at most, and its coin is a fresh one.
 But a release has twice as many numbers, and as much more noise.
 
-Control variates live in the memory of the parties: in simulations. A run that was interrupted goes
-on with those of the server, c_j = c, as in a first round. Deployed parties refuse.
+Deployed parties keep c_j in their journal: a run that is taken up goes on from it, and a release
+that is asked for again moves it once. Elsewhere it lives in memory, and a run in one place that was
+interrupted goes on with c_j = c, as in a first round: what is promised is the same, c_j is not.
 """
 
 from __future__ import annotations
@@ -107,12 +108,6 @@ INFO = StrategyInfo(
 
 def build(setup: Setup, options: LocalOptions) -> Scaffold:
     """The strategy, planned within its budget; without a plan where nothing is promised."""
-    if setup.released:
-        raise ValueError(
-            "scaffold is for simulations: the control variates of the parties live in memory, and "
-            "a release that is taken up again would have lost them. Release with "
-            "federated-averaging."
-        )
     clip, plan = options.clip_norm(setup), None
     if setup.allowance is not None and clip is not None:
         plan, _ = plan_updates(

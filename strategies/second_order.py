@@ -21,6 +21,9 @@ The gain is in rounds: about the accuracy of well-tuned momentum in eight times 
 Thakurta 2023 (arXiv:2305.13209). Gaussian noise on Σ x·xᵀ, released once: Dwork,
 Talwar, Thakurta and Zhang 2014.
 
+With ``sampling_rate`` q every sum, the matrix too, is over a Poisson sample of its own, and q·N
+stands for N.
+
 For the person unit of privacy M is Σ over persons of the mean of a person's x·xᵀ, and gradients are
 sums of a person's, whose curvature is up to k times as large, k records being declared: k·β stands
 for β.
@@ -47,6 +50,7 @@ from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import (
     Options,
     Positive,
+    Rate,
     Rounds,
     Setup,
     Share,
@@ -83,6 +87,7 @@ class SecondOrderOptions(Options):
             the bound that the loss has by itself.
         matrix_share: The share of μ² that pays for the matrix.
         floor: By what the floor φ under the eigenvalues is multiplied.
+        sampling_rate: Poisson rate of the records of every sum; 1 is all of them.
         accountant: Name, or "auto" for the tightest.
     """
 
@@ -90,6 +95,7 @@ class SecondOrderOptions(Options):
     clip: Positive | Literal["auto"] = "auto"
     matrix_share: Share = MATRIX_SHARE
     floor: Positive = 1.0
+    sampling_rate: Rate = 1.0
     accountant: str = "auto"
 
 
@@ -133,6 +139,7 @@ class SecondOrder(SumStrategy):
             "grid": sum_grid(task, bound, mechanism, self._plan.step),
             "event": self._event(),
             "share": share_of(mechanism),
+            "sampling_rate": self._plan.rate(self._round),
         }
         if self._round == 0:
             return MomentsQuery(**common)
@@ -141,7 +148,7 @@ class SecondOrder(SumStrategy):
     def _release(self, answer: Sum) -> Vector:
         """A noisy mean. Divided by the stated number of records: the real one may be private."""
         noisy = released(self._plan.mechanisms[self._round], answer, self._stream)
-        return noisy / sum(answer.sizes)
+        return noisy / (self._plan.rate(self._round) * sum(answer.sizes))
 
     def _update(self, release: Vector) -> None:
         if self._round == 0:
@@ -190,7 +197,7 @@ def build(setup: Setup, options: SecondOrderOptions) -> SecondOrder:
     plan = _plan(setup, options)
     # A twin without noise has the steps of the private run, and so its floor.
     planned = plan if setup.sibling is None else _plan(setup.sibling, options)
-    stddev = matrix_stddev(planned.mechanisms[0], task)
+    stddev = matrix_stddev(planned.mechanisms[0], task) / options.sampling_rate
     if not setup.noise_free:
         _warn_if_hidden(task, stddev)
     return SecondOrder(
@@ -209,6 +216,7 @@ def _plan(setup: Setup, options: SecondOrderOptions) -> SecondOrderPlan | NoiseF
         clip_norm=setup.task.lipschitz if options.clip == "auto" else options.clip,
         matrix_share=options.matrix_share,
         accountant=options.accountant,
+        sampling_rate=options.sampling_rate,
     )
 
 

@@ -25,6 +25,7 @@ from fedpriv.privacy.ledger import (
     fitting_composition,
 )
 from fedpriv.privacy.ledger.composition import BasicComposition, RdpComposition
+from fedpriv.privacy.planning.adaptive_plan import AdaptivePlan
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> Ledger
     budget, adjacency = experiment.privacy.budget, Adjacency(experiment.privacy.adjacency)
     unit = Unit(experiment.privacy.unit)
     rule = None
-    if plan is not None and plan.releases:  # noise that is chosen on the way has none yet
+    if isinstance(plan, AdaptivePlan):
+        rule = plan.ledger_rule
+    elif plan is not None and plan.releases:
         rule = fitting_composition(
             plan.releases, delta=plan.budget.delta, budget=budget, adjacency=adjacency, unit=unit
         )

@@ -8,11 +8,35 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fedpriv.federation.queries.bounds import headroom
 from fedpriv.privacy.mechanisms import GaussianMechanism
+from fedpriv.privacy.planning.filters import GdpFilter, RdpFilter, fresh_filter, least_noise
 
 if TYPE_CHECKING:
+    from fedpriv.learning.protector import Surroundings
+    from fedpriv.privacy.planning.filters import PrivacyFilter
     from fedpriv.strategies.common.building import Setup
 
 _U = 2.0**-53
+
+
+def fund_of(setup: Setup, *, sampling_rate: float) -> PrivacyFilter:
+    """The filter that pays: of Gaussian noise exactly, of sampled releases at one order."""
+    name = GdpFilter.name if sampling_rate == 1 else RdpFilter.name
+    return fresh_filter(name, budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit)
+
+
+def noise_of_all(
+    fund: PrivacyFilter, *, sampling_rate: float, horizon: int, norm_share: float
+) -> float:
+    """σ/Δ, over q, of the one release that would take all of the budget: what networks are told.
+
+    Exact for full batches. On samples no one release stands for T of them: it is what makes T
+    gradients, each for its share of the budget, as noisy as they are on a mean.
+    """
+    if sampling_rate == 1:
+        return fund.whole_noise
+    share = (1 - norm_share) / horizon
+    noise = least_noise(fund, amount=share * fund.limit, sampling_rate=sampling_rate)
+    return noise * sqrt(share) / sampling_rate
 
 
 class Noises(NamedTuple):
@@ -24,6 +48,33 @@ class Noises(NamedTuple):
     def times(self, factor: float) -> GaussianMechanism:
         """Noise of a gradient, in units of the reference."""
         return replace(self.reference, stddev=factor * self.reference.stddev)
+
+
+def noises_of(
+    setup: Setup,
+    around: Surroundings,
+    *,
+    clip_norm: float,
+    step: float,
+    sensitivity: float,
+    unit: float,
+) -> Noises:
+    """The noise that the networks are told of, on sums: ``unit`` is what theirs is relative to."""
+    return Noises(
+        reference=GaussianMechanism(
+            sensitivity=sensitivity,
+            stddev=around.gradient_noise * unit,
+            adjacency=setup.adjacency,
+            unit=setup.unit,
+        ),
+        norm=norm_mechanism(
+            setup,
+            clip_norm=clip_norm,
+            step=step,
+            sensitivity=sensitivity,
+            relative_noise=around.norm_noise * unit / sensitivity,
+        ),
+    )
 
 
 def norm_mechanism(

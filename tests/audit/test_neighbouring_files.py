@@ -84,8 +84,11 @@ def test_built_in_data_are_no_exception(
         GRADIENTS,
         {"name": "adaptive-clipping", "rule": "quantile", "rounds": 12},
         {"name": "adaptive-clipping", "rule": "coordinate", "rounds": 12},
+        {"name": "agd", "splits": 5},
+        {"name": "learned-protection", "horizon": 6},
+        {"name": "second-order", "rounds": 8},
     ],
-    ids=["fixed", "quantile", "coordinate"],
+    ids=["fixed", "quantile", "coordinate", "agd", "learned", "second order"],
 )
 def test_poisson_samples_hide_a_record_by_its_own_coin(
     strategy: dict[str, Any], laboratory: Laboratory, tmp_path: Path
@@ -106,23 +109,40 @@ def test_poisson_samples_hide_a_record_by_its_own_coin(
     assert min(joined) == 0  # in some rounds the record took no part
 
 
-def test_every_release_draws_noise_by_its_law(laboratory: Laboratory, tmp_path: Path) -> None:
+LAWS: list[dict[str, Any]] = [
+    {"strategy": {**GRADIENTS, "rounds": 60}},
+    {"strategy": {**OUTPUT, "law": "l1-laplace"}, "delta": 0.0},
+    {"strategy": {**OUTPUT, "law": "l2-laplace"}, "delta": 0.0},
+]
+MORE_LAWS: list[dict[str, Any]] = [
+    {"strategy": {"name": "adaptive-clipping", "rule": "quantile", "rounds": 30}},
+    {"strategy": {"name": "learned-protection", "horizon": 30}},
+    {
+        "strategy": {"name": "second-order", "rounds": 30, "sampling_rate": 0.5},
+        "adjacency": "add-remove",
+    },
+]
+
+
+@pytest.mark.parametrize(
+    "law",
+    [*LAWS, *(pytest.param(law, marks=pytest.mark.deep) for law in MORE_LAWS)],
+    ids=lambda law: "-".join(map(str, law["strategy"].values())),
+)
+def test_every_release_draws_noise_by_its_law(
+    law: dict[str, Any], laboratory: Laboratory, tmp_path: Path
+) -> None:
     """Enough draws to find half the noise, for each law; and half the noise is found."""
-    laws: list[dict[str, Any]] = [
-        {"strategy": {**GRADIENTS, "rounds": 60}},
-        {"strategy": {**OUTPUT, "law": "l1-laplace"}, "delta": 0.0},
-        {"strategy": {**OUTPUT, "law": "l2-laplace"}, "delta": 0.0},
-    ]
-    for number, law in enumerate(laws):
-        case = Case(name="law", **law)
-        repeats = 1 if "rounds" in law["strategy"] else 30
-        pooled = Watch(directory=tmp_path)
-        for seed in range(repeats):
-            folder = tmp_path / f"{number}-{seed}"
-            pooled.releases += laboratory.run(case, table("binary"), folder, seed=seed).releases
-        assert unlawful(pooled) == []
-        halved = Watch(directory=tmp_path)
-        for release in pooled.releases:
-            exact = release.total * release.step
-            halved.releases.append(replace(release, value=exact + (release.value - exact) / 2))
-        assert unlawful(halved) != [], law
+    case = Case(name="law", **law)
+    repeats = 1 if {"rounds", "horizon"} & set(law["strategy"]) else 30
+    pooled = Watch(directory=tmp_path)
+    for seed in range(repeats):
+        folder = tmp_path / f"{seed}"
+        pooled.releases += laboratory.run(case, table("binary"), folder, seed=seed).releases
+    assert pooled.releases
+    assert unlawful(pooled) == []
+    halved = Watch(directory=tmp_path)
+    for release in pooled.releases:
+        exact = release.total * release.step
+        halved.releases.append(replace(release, value=exact + (release.value - exact) / 2))
+    assert unlawful(halved) != []

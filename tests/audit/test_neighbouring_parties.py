@@ -42,6 +42,7 @@ AVERAGING: dict[str, Any] = {
     "local_learning_rate": 2.0,
     "allow_swamped": True,
 }
+SCAFFOLD = {**AVERAGING, "name": "scaffold"}
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +92,7 @@ CASES = [
         model={"name": "softmax"},
         data={"test_fraction": 0.0},
     ),
+    PartyCase(name="control variates", strategy=SCAFFOLD, adjacency="add-remove"),
     PartyCase(
         name="own loss",  # by autograd, which trains parties apart
         strategy=AVERAGING,
@@ -255,12 +257,17 @@ def test_a_partys_coin_hides_it(laboratory: Laboratory, tmp_path: Path) -> None:
 # What the audit is for.
 
 
+@pytest.mark.parametrize("strategy", [AVERAGING, SCAFFOLD], ids=lambda each: each["name"])
 def test_half_the_noise_is_found(
-    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    strategy: dict[str, Any],
+    laboratory: Laboratory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As if a party that is exchanged moved a sum by C: noise for that is noise for half."""
+    case = PartyCase(name="half", strategy=strategy)
     monkeypatch.setattr(local_training, "answer_norm", lambda counting: 0.5)
-    assert "a sum moved by" in " ".join(findings(CASES[0], laboratory, tmp_path, most=3))
+    assert "a sum moved by" in " ".join(findings(case, laboratory, tmp_path, most=3))
 
 
 def test_an_answer_that_is_not_clipped_is_found(

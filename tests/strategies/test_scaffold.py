@@ -150,19 +150,18 @@ def test_it_restores_what_the_server_knows() -> None:
     assert np.abs(two._variate).max() > 0
 
 
-def test_it_is_not_for_releases(tmp_path: Any) -> None:
-    budget = Budget(epsilon=3.0, delta=1e-5)
-    with (
-        Ledger.create(
-            tmp_path / "l",
-            data_name="d",
-            budget=budget,
-            adjacency="add-remove",
-            unit=Unit.PARTY,
-        ) as ledger,
-        pytest.raises(ValueError, match="scaffold is for simulations"),
-    ):
-        make(scaffold, task_of("logistic"), budget=budget, ledger=ledger)
+def test_it_is_released_like_any_other(tmp_path: Any) -> None:
+    """Whatever became of a control variate, an answer is clipped: nothing more is to be paid."""
+    task, budget = task_of("logistic"), Budget(epsilon=3.0, delta=1e-5)
+    ledger = Ledger.create(
+        tmp_path / "l", data_name="d", budget=budget, adjacency="add-remove", unit=Unit.PARTY
+    )
+    with ledger:
+        options: dict[str, Any] = {"rounds": 3, "local_learning_rate": 0.5, "allow_swamped": True}
+        strategy = make(scaffold, task, budget=budget, ledger=ledger, **options)
+        for _ in range(3):  # each time parties that have forgotten everything
+            strategy.learn(federation(task).sum(strategy.ask()))
+        assert 2.99 < ledger.spent().guarantee.epsilon <= 3.0
 
 
 def test_local_momentum_is_refused() -> None:

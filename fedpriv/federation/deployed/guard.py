@@ -287,11 +287,6 @@ def _check_bounds(query: Query, event: Event, task: Task, policy: PartyPolicy) -
             f"the query asks for up to {steps} steps of local training, and this party takes at "
             f"most {policy.max_local_steps}."
         )
-    if query.remembering:
-        raise QueryRefused(
-            "a deployed party keeps nothing of its records between releases, and control variates "
-            "would have to be kept: 'scaffold' runs in simulations."
-        )
     check_certain(query, task)
     counted_on = rate_of(event)
     if counted_on < query.sampling_rate:

@@ -9,6 +9,7 @@ from it leaves the party, and is readable by its owner alone: there are secrets 
     left                the same when all runs were left, which is done when a backup is put back
     seats/RUN           a run that was joined: its channel key, name and protocol state
     answers/RUN         the latest release of a run: the secret of its draw, then the answer
+    variates/RUN        the party's control variate in a run of SCAFFOLD, while the run goes on
     heard/RUN           the latest instruction of a run: its number and digest
     cancelled/RUN       a run that was cancelled: its name
     attested/RUN        a run whose statement was signed, and which is over: the statement's digest
@@ -88,6 +89,7 @@ class Journal:
         self._folder = folder
         self._seats = folder / "seats"
         self._answers = folder / "answers"
+        self._variates = folder / "variates"
         self._heard = folder / "heard"
         self._cancelled = folder / "cancelled"
         self._attested = folder / "attested"
@@ -135,8 +137,8 @@ class Journal:
         _write(self._left, ledger.to_bytes())
         for run in {*joined, *self.joined}:
             _write(self._seats / run, b"")
-        for answer in self._answers.glob("*"):
-            answer.unlink()
+        for kept in (*self._answers.glob("*"), *self._variates.glob("*")):
+            kept.unlink()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -186,6 +188,15 @@ class Journal:
         """Replace the latest answer of a run. That of a new run may push the oldest ones out."""
         self._write_among(self._answer(name), given.to_bytes(), most=_ANSWERS)
 
+    def variate(self, name: str) -> bytes | None:
+        """The party's control variate in the run that queries call ``name``, if it has one."""
+        return _read(self._variates / _key(name))
+
+    def keep_variate(self, name: str, variate: bytes) -> None:
+        """Replace it. There is one for as many runs as there are answers, so of the same ones."""
+        _make(self._variates)
+        self._write_among(self._variates / _key(name), variate, most=_ANSWERS)
+
     def heard(self, run: bytes) -> Heard | None:
         """The latest instruction of a run that was acted on, or was about to be."""
         data = _read(self._heard / run.hex())
@@ -222,6 +233,7 @@ class Journal:
             _write(path, b"")
         if answered:
             _write(self._answer(name), b"")
+        self._forget_variate(name)
 
     def attested(self, name: str) -> bool:
         """Whether the statement of the run that queries call ``name`` was signed."""
@@ -236,6 +248,7 @@ class Journal:
         _make(self._attested)
         if not self.attested(name):
             _write(self._attested / _key(name), statement)
+        self._forget_variate(name)
 
     def planned(self, name: str) -> bytes | None:
         """What the plan is known by under which a run began; None if none was stated then."""
@@ -269,6 +282,10 @@ class Journal:
             _write(self._planned / _key(name), plan)
         if first or not own_noise:
             _write(self._noised / _key(name), name.encode() if own_noise else b"")
+
+    def _forget_variate(self, name: str) -> None:
+        """Of a run that is over: it is made of the records, and needed no more."""
+        (self._variates / _key(name)).unlink(missing_ok=True)
 
     def _answer(self, name: str) -> Path:
         return self._answers / _key(name)

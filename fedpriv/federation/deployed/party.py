@@ -40,6 +40,7 @@ from fedpriv.federation.deployed.one_draw import require_one_draw, require_remem
 from fedpriv.federation.deployed.own_tables import OwnTable
 from fedpriv.federation.deployed.paying import foreseen, plan_to_pay, require_affordable, reserve
 from fedpriv.federation.deployed.stated_plan import require_planned
+from fedpriv.federation.deployed.variates import computed
 from fedpriv.federation.party.answered import SALT_BYTES, Given, recalled
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.party import Party
@@ -160,7 +161,7 @@ class DeployedParty:
             roster, last = self._engagement.roster, journal.given(query.run)
             given = recalled(query, last, roster=roster)
             require_one_draw(query, given, foreseen(ledger, query, event, plan))
-            require_remembered(query, last, ledger)
+            require_remembered(query, last, ledger, journal)
             if given is not None and not given.pending and not query.joint_fit:
                 reservation, vector = reserve(ledger, query, event, plan), given.vector
             else:
@@ -177,7 +178,7 @@ class DeployedParty:
                     journal.give(query.run, given)
                 reservation = reserve(ledger, query, event, plan)
                 party = self._party(records, given.secret if given.pending else None)
-                vector = party.compute(query)
+                vector = computed(query, party, journal)
                 if given.pending:
                     given = given.answered(vector)
                     journal.give(query.run, given)
@@ -332,10 +333,7 @@ def _unusable(name: str) -> Iterator[None]:
 
 @contextmanager
 def _faults(name: str) -> Iterator[None]:
-    """A disk or a ledger that fails is a refusal: no answer leaves, and no path is told.
-
-    What is wrong with them is for the log of their owner alone.
-    """
+    """A disk or a ledger that fails is a refusal; why, and no path, is told to its owner alone."""
     try:
         yield
     except LedgerError as error:

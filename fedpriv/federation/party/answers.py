@@ -153,12 +153,13 @@ class Holdings:
         clipped = len(kept) - int(np.count_nonzero(kept))
         return Answers(vectors=vectors, counts={"units": len(kept), "clipped": clipped})
 
-    def clipped_losses(self, query: LossQuery, _draws: Draws) -> Answers:
+    def clipped_losses(self, query: LossQuery, draws: Draws) -> Answers:
         """`LossQuery`. Sums of integers: every loss in steps of the grid, rounded down."""
         step, points = query.grid.step, torch.tensor(query.points)
-        sums = np.zeros((self._batch.parties, len(points)), np.int64)
-        whose = None if self._persons is None else PersonTotals(self._persons, len(points))
-        for parties, part in self._batch.parts(_WIDE_NUMBERS // len(points) + 1):
+        batch, persons = draws.sampled(self._batch, self._persons)
+        sums = np.zeros((batch.parties, len(points)), np.int64)
+        whose = None if persons is None else PersonTotals(persons, len(points))
+        for parties, part in batch.parts(_WIDE_NUMBERS // len(points) + 1):
             losses = self._losses(points, part).double().nan_to_num(nan=query.clip)
             levels = (losses.clamp(0, query.clip) / step).floor().to(torch.int64)
             if whose is None:
@@ -175,9 +176,10 @@ class Holdings:
         counts = party_sums(ones, self._batch.segments.offsets).clip(max=MOST_RECORDS)
         return Answers(vectors=counts.astype(np.float64))
 
-    def second_moments(self, query: MomentsQuery, _draws: Draws) -> Answers:
+    def second_moments(self, query: MomentsQuery, draws: Draws) -> Answers:
         """`MomentsQuery`."""
-        return Answers(vectors=second_moments(query, self._task, self._batch, self._persons))
+        batch, persons = draws.sampled(self._batch, self._persons)
+        return Answers(vectors=second_moments(query, self._task, batch, persons))
 
     def hessians(self, query: HessianQuery, _draws: Draws) -> Answers:
         """`HessianQuery`."""
@@ -210,17 +212,16 @@ class Holdings:
 
     def _gradient_sums(self, query: GradientQuery, draws: Draws) -> Measured:
         """Clipped sums in the precision that the sensitivity of the query is stated for."""
-        task, batch = self._task, self._batch
+        task = self._task
         clipping = Clipping(
             clip_norm=query.clip_norm,
             centre=_tensor(query.centre),
             scale=_tensor(query.scale),
             norm=query.clip_in,
         )
-        if self._persons is not None:
-            return self._person_sums(query, draws, self._persons, clipping)
-        if draws.sample is not None:
-            batch = batch.select(torch.from_numpy(draws.sample))
+        batch, persons = draws.sampled(self._batch, self._persons)
+        if persons is not None:
+            return self._person_sums(query, batch, persons, clipping)
         if summed_in_float64(query, task):
             return self._wide_sums(query.theta, batch, clipping)
         gradient = self._gradient  # of the full batch: prepared once
@@ -249,15 +250,11 @@ class Holdings:
         return vectors, sums.measures
 
     def _person_sums(
-        self, query: GradientQuery, draws: Draws, persons: PersonGroups, clipping: Clipping
+        self, query: GradientQuery, batch: RecordBatch, persons: PersonGroups, clipping: Clipping
     ) -> Measured:
         """Sums of persons' gradients, each person's clipped as one; a sample is one of persons."""
         from fedpriv.learning.clipping.persons import clipped_person_sums  # it loads a compiler
 
-        batch = self._batch
-        if draws.sample is not None:
-            persons, places = persons.select(draws.sample)
-            batch = batch.select(torch.from_numpy(places))
         with np.errstate(over="ignore"):  # what is infinite has no gradient
             theta = query.theta.astype(batch.features.numpy().dtype)
         model, loss, point = self._task.model, self._task.loss, torch.from_numpy(theta)

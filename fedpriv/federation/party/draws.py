@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from fedpriv.federation.queries.bounds import objective_mechanism
 from fedpriv.federation.queries.kinds import ErmQuery
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
+    from fedpriv.learning.batch import RecordBatch
+    from fedpriv.learning.clipping.persons import PersonGroups
     from fedpriv.privacy.randomness import RandomStream
 
 _DRAWS = 1 << 20  # at a time: bounds the memory
@@ -40,6 +43,17 @@ class Draws:
     sample: NDArray[np.int64] | None = None
     linear: NDArray[np.float64] | None = None
     extra_regulariser: NDArray[np.float64] | None = None
+
+    def sampled(
+        self, batch: RecordBatch, persons: PersonGroups | None
+    ) -> tuple[RecordBatch, PersonGroups | None]:
+        """The records of the sample, and whose they are: of whole persons, where there are any."""
+        places = self.sample
+        if places is None:
+            return batch, persons
+        if persons is not None:
+            persons, places = persons.select(places)
+        return batch.select(torch.from_numpy(places)), persons
 
     def of(self, parties: slice, units: slice) -> Draws:
         """The choices of some of the parties, who have these of the records, or persons."""

@@ -127,14 +127,21 @@ class Party:
         """The answer, with what the party keeps of earlier rounds where its answers are kept."""
         if not isinstance(answers, LatestAnswers):
             raise QueryRefused("this party keeps nothing of earlier rounds.")
-        if answers.remembered:
-            self._trainees.variates = Variates.from_bytes(answers.remembered)
-        elif answers is not self._answers:
-            self._trainees.variates = None
+        if answers.remembered or answers is not self._answers:
+            self.remember(answers.remembered)
         vector = answered_once(query, answers, partial(self.compute, query))
-        if self._trainees.variates is not None:
-            answers.remembered = self._trainees.variates.to_bytes()
+        answers.remembered = self.remembered
         return vector
+
+    @property
+    def remembered(self) -> bytes:
+        """What it keeps of the rounds that it computed, **private**; empty if there is nothing."""
+        kept = self._trainees.variates
+        return b"" if kept is None else kept.to_bytes()
+
+    def remember(self, kept: bytes) -> None:
+        """Go on from what was `remembered`; from nothing, if it is empty."""
+        self._trainees.variates = Variates.from_bytes(kept) if kept else None
 
     def compute(self, query: Query) -> Ring:
         """The answer to a query that was checked, with noise drawn now: for who keeps it."""
@@ -152,9 +159,11 @@ class Party:
         task = self._task
         if isinstance(query, LocalTrainingQuery):
             joins = coins(query, 1, self._coin_stream(query, stream))
-            if not self._coin_hidden or query.remembering:
+            if not self._coin_hidden:
                 return self._trainees.answer(query, joins)[0]
             update = self._trainees.answer(query)[0]
+            if not joins[0]:
+                self._trainees.stay_out()
             return update if joins[0] else np.zeros_like(update)
         apart = self._noise is not None and query.sampling_rate < 1
         draws = draw(

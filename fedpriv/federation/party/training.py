@@ -8,7 +8,7 @@ parties are never in memory at once, but for control variates, which are such ro
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.sampling import poisson_sample
 from fedpriv.learning.training.summed import RoundedSum
 from fedpriv.learning.training.trainer import LocalTrainer
+from fedpriv.secagg.errors import MalformedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,14 +62,20 @@ class Variates:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Variates:
-        """Read back what `to_bytes` wrote."""
-        run, number, before, after = unpack(data)
-        return cls(
-            run=run.decode(),
-            round=int.from_bytes(number, "big"),
-            before=np.frombuffer(before)[np.newaxis],
-            after=np.frombuffer(after)[np.newaxis],
-        )
+        """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
+        try:
+            run, number, before, after = unpack(data)
+            kept = cls(
+                run=run.decode(),
+                round=int.from_bytes(number, "big"),
+                before=np.frombuffer(before)[np.newaxis],
+                after=np.frombuffer(after)[np.newaxis],
+            )
+        except ValueError:
+            raise MalformedMessage("These bytes are no control variates.") from None
+        if kept.before.shape != kept.after.shape:
+            raise MalformedMessage("Control variates have one length, before and after a round.")
+        return kept
 
 
 def coins(query: LocalTrainingQuery, parties: int, stream: RandomStream) -> Mask:
@@ -136,6 +143,11 @@ class Trainees:
             total = np.append(total, half * (2 * kept - trained))
         ring = total.view(np.uint64).astype(query.grid.dtype)
         return ring, {"units": trained, "clipped": trained - kept}
+
+    def stay_out(self) -> None:
+        """Have the round that was answered last leave no trace: its coin kept the parties out."""
+        if self.variates is not None:
+            self.variates = replace(self.variates, after=self.variates.before)
 
     @cached_property
     def _public_sizes(self) -> Integers:
@@ -211,24 +223,28 @@ class Trainees:
 
         c_j⁺ = c_j - c + (θ - w)/(K·η), the mean of the gradients along the way. A party that has no
         variate of its own, in its first round or because it lost it, begins with the server's, and
-        so without a shift.
+        so without a shift. Whose numbers would leave the range of floats does not move at all.
         """
         control = query.control
         if control is None:
             raise ValueError("control must be given for control variates, got None.")
         before = self._variates_before(query, control)
+        with np.errstate(over="ignore"):
+            shift = control - before
         updates = trainer.updates(
             torch.tensor(query.theta),
             key=query.key,
             joining=chosen,
-            shift=torch.from_numpy(control - before),
+            shift=torch.from_numpy(shift),
         ).astype(np.float64)
         records = self._batch.segments.offsets.diff().tolist()
         steps = np.array([query.training.steps_with(count) for count in records])
-        trained = chosen & (steps > 0) & np.isfinite(updates).all(axis=1)
-        updates[~trained] = 0.0
-        rate = np.where(trained, steps, 1)[:, np.newaxis] * query.training.learning_rate
-        moved = np.where(trained[:, np.newaxis], -control - updates / rate, 0.0)
+        rate = np.maximum(steps, 1)[:, np.newaxis] * query.training.learning_rate
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = -control - updates / rate
+            finite = np.isfinite(np.hstack([updates, moved, before + moved])).all(axis=1)
+        still = ~(chosen & (steps > 0) & finite)
+        updates[still] = moved[still] = 0.0
         self.variates = Variates(
             run=query.run, round=query.round, before=before, after=before + moved
         )

@@ -24,10 +24,12 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import (
     GaussianEvent,
     LaplaceEvent,
+    PoissonPartsEvent,
     PureEvent,
     ZcdpEvent,
 )
 from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.planning.plan import sampled
 from fedpriv.privacy.unit import Unit
 from fedpriv.privacy.written_events import event_from_dict
 from fedpriv.secagg import FixedPoint
@@ -224,10 +226,30 @@ class Query(ABC):
         width = self.answer_width(task)
         return noise.mechanism(sensitivity=moved + sqrt(width) * self.grid.step, dimension=width)
 
+    def _check_parts(self, task: Task) -> None:
+        """Of samples at several parties the event must count on as many as there are, and no more.
+
+        At the same relative noise it is the cheaper the more parts there are: each has a smaller
+        share of the sensitivity, and all of them in the sample is less likely.
+        """
+        event, persons = self.event, task.persons
+        if event is None or self.sampling_rate == 1:
+            return
+        parts = 1 if persons is None else persons.parties
+        stated = event.parts if isinstance(event, PoissonPartsEvent) else 1
+        if stated != parts:
+            raise ValueError(
+                f"event must be one of samples at {parts} parties, at which a person may have "
+                f"records, got {event.kind!r} of {stated}: each of them draws its own."
+            )
+
     def local_event(self, task: Task) -> Event | None:
-        """What the noise that a party adds by itself costs; None if it adds none."""
+        """What the noise that a party adds by itself costs; None if it adds none.
+
+        On a Poisson sample, which the party draws and nobody sees, as much as any sampled release.
+        """
         mechanism = self.local_mechanism(task, task.smallest)
-        return None if mechanism is None else mechanism.event()
+        return None if mechanism is None else sampled(mechanism.event(), self.sampling_rate)
 
 
 def point(

@@ -101,11 +101,6 @@ class GradientQuery(Query):
             self._check_counting(self.counting)
         if self.local is not None and self.share is not None:
             raise ValueError("local and share must not both be given: one noise per release.")
-        if self.sampling_rate != 1 and self.local is not None:
-            raise ValueError(
-                f"sampling_rate must be 1 with noise of a party's own, got {self.sampling_rate!r}: "
-                "how sampling amplifies it is not known here."
-            )
 
     def _check_counting(self, counting: float) -> None:
         require_positive(counting=counting)
@@ -174,29 +169,13 @@ class GradientQuery(Query):
         """The point must be one of the model's; of persons, the event one of all their parts."""
         require_point(self.theta, task)
         require_clip(self.clip_norm)
-        self._check_parts(1 if task.persons is None else task.persons.parties)
+        self._check_parts(task)
         if task.persons is not None and self.clip_in == "l1":
             raise ValueError("clip_in must be 'l2' for persons, got 'l1'.")
         if task.persons is not None and self.local is not None:
             raise ValueError(
                 "local must be None for persons: noise of every party's own would have to cover "
                 "what other parties show of the same person."
-            )
-
-    def _check_parts(self, parts: int) -> None:
-        """Of samples at several parties the event must count on as many as there are, and no more.
-
-        At the same relative noise it is the cheaper the more parts there are: each has a smaller
-        share of the sensitivity, and all of them in the sample is less likely.
-        """
-        event = self.event
-        if event is None or self.sampling_rate == 1:
-            return
-        stated = event.parts if isinstance(event, PoissonPartsEvent) else 1
-        if stated != parts:
-            raise ValueError(
-                f"event must be one of samples at {parts} parties, at which a person may have "
-                f"records, got {event.kind!r} of {stated}: each of them draws its own."
             )
 
     def check_certain(self, task: Task) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fedpriv._validate import require_positive
-from fedpriv.federation.queries.base import ARRAY, Query
-from fedpriv.privacy.events import BoundedRangeEvent, PureEvent
+from fedpriv._validate import require_positive, require_rate
+from fedpriv.federation.queries.base import ARRAY, LATER, Query
+from fedpriv.privacy.events import BoundedRangeEvent, PoissonPureEvent, PureEvent
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -38,17 +38,19 @@ class LossQuery(Query):
     Attributes:
         points: The k points, float64 (k, d).
         clip: The bound on the loss of one record, or person.
+        sampling_rate: Poisson rate at which each record joins, or each person; 1 is all of them.
     """
 
     kind: ClassVar[str] = "loss"
-    events: ClassVar[tuple[type[Event], ...]] = (BoundedRangeEvent, PureEvent)  # of a selection
+    # Of a selection.
+    events: ClassVar[tuple[type[Event], ...]] = (BoundedRangeEvent, PureEvent, PoissonPureEvent)
     units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
-    sampling_rate: ClassVar[float] = 1.0
     weighted: ClassVar[bool] = False
     joint_fit: ClassVar[bool] = False
     own_noise: ClassVar[None] = None
     points: NDArray[np.float64] = field(metadata=ARRAY)
     clip: float
+    sampling_rate: float = field(default=1.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         Query.__post_init__(self)
@@ -58,6 +60,7 @@ class LossQuery(Query):
         points.flags.writeable = False
         object.__setattr__(self, "points", points)
         require_positive(clip=self.clip)
+        require_rate(sampling_rate=self.sampling_rate)
         if self.share is not None:
             raise ValueError("share must be None: losses are selected from, and get no noise.")
 
@@ -80,7 +83,12 @@ class LossQuery(Query):
         return None
 
     def check(self, task: Task) -> None:
-        """The points must be of the model."""
+        """The points must be of the model; a sample must be of units with one coin each."""
+        if self.sampling_rate < 1 and task.persons is not None and task.persons.parties > 1:
+            raise ValueError(
+                "sampling_rate must be 1 for losses of persons at several parties, got "
+                f"{self.sampling_rate!r}: a selection is no sum of one release a party."
+            )
         if self.points.shape[1] != task.dimension:
             raise ValueError(
                 f"points must have {task.dimension} coordinates, got shape {self.points.shape}."

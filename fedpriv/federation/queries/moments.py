@@ -25,13 +25,14 @@ from dataclasses import dataclass, field
 from math import hypot, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedpriv._validate import require_choice, require_positive
-from fedpriv.federation.queries.base import ARRAY, ON_A_VECTOR, Query, point
+from fedpriv._validate import require_choice, require_positive, require_rate
+from fedpriv.federation.queries.base import ARRAY, LATER, ON_A_VECTOR, Query, point
 from fedpriv.federation.queries.bounds import changes
 from fedpriv.federation.queries.room import room
 from fedpriv.learning import moments
 from fedpriv.learning.models import LinearModel
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.events import PoissonGaussianEvent, PoissonPartsEvent
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -62,12 +63,17 @@ class MomentsQuery(Query):
         label_bound: Y: labels are clipped to [−Y, Y]; given with a scale, and only then.
         weighting: w = 1 ("none"); or w = p(1 − p), p = 1/(1 + e^(−x·θ)), at most ¼ ("logistic").
         theta: θ of the weights, float64, one entry per feature; None without any.
+        sampling_rate: Poisson rate at which each record joins, or each person, at every party by a
+            coin of its own; 1 is all of them.
     """
 
     kind: ClassVar[str] = "moments"
-    events: ClassVar[tuple[type[Event], ...]] = ON_A_VECTOR
+    events: ClassVar[tuple[type[Event], ...]] = (
+        *ON_A_VECTOR,
+        PoissonGaussianEvent,
+        PoissonPartsEvent,
+    )
     units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
-    sampling_rate: ClassVar[float] = 1.0
     weighted: ClassVar[bool] = False
     joint_fit: ClassVar[bool] = False
     own_noise: ClassVar[None] = None
@@ -75,10 +81,12 @@ class MomentsQuery(Query):
     label_bound: float | None = None
     weighting: Weighting = "none"
     theta: NDArray[np.float64] | None = field(default=None, metadata=ARRAY)
+    sampling_rate: float = field(default=1.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         Query.__post_init__(self)
         require_choice(WEIGHTINGS, weighting=self.weighting)
+        require_rate(sampling_rate=self.sampling_rate)
         if (self.label_scale is None) != (self.label_bound is None):
             raise ValueError(
                 "label_scale and label_bound must be given together, or neither: got "
@@ -139,6 +147,7 @@ class MomentsQuery(Query):
 
     def check(self, task: Task) -> None:
         """Labels must be numbers, and weights those of a linear model with one score."""
+        self._check_parts(task)
         if self.label_scale is not None and task.loss.outputs > 1:
             raise ValueError(
                 f"label_scale must be None where labels are one of {task.loss.outputs} classes, "

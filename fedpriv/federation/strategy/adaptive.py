@@ -147,7 +147,7 @@ class AdaptiveStrategy(SumStrategy):
     def _event(self) -> Event | None:
         """What the release that is proposed now costs."""
         release = self._proposed().release
-        return None if release is None else release.event()
+        return None if release is None or self.plan is None else self.plan.priced(release)
 
     @property
     def _release_length(self) -> None:

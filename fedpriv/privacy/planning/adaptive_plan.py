@@ -16,7 +16,7 @@ from fedpriv.privacy.budget import BudgetExceeded
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.mechanisms import GaussianMechanism, Mechanism
 from fedpriv.privacy.mechanisms.selection import ExponentialMechanism, ReportNoisyMax, Selection
-from fedpriv.privacy.planning.filters import GdpFilter
+from fedpriv.privacy.planning.filters import GdpFilter, RdpFilter, least_noise
 from fedpriv.privacy.planning.plan import Plan, in_words, sampled
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ class AdaptivePlan(Plan):
     by the theorem of that filter, however each was chosen from those before it. The promise is the
     budget: ``epsilon`` is the budget's, not that of the releases made, because how much was spent
     depends on what was seen.
+
+    On samples every release has one of its own, fresh coins: given all releases before it, its
+    divergence is that of one sampled release, whatever was chosen on the way. Two releases on one
+    sample would be one sampled release of both, whose noise is not chosen in between.
 
     Attributes:
         filter: decides what is still affordable; fresh at the start.
@@ -71,8 +75,12 @@ class AdaptivePlan(Plan):
         Raises:
             BudgetExceeded: It does not fit. Nothing was charged.
         """
-        event = sampled(release.event(), self.sampling_rate, parts=self.parts)
+        event = self.priced(release)
         return replace(self, filter=self.filter.admit(event), made=(*self.made, (part, release)))
+
+    def priced(self, release: Release) -> Event:
+        """The event of ``release`` on a sample of its own, which its cost follows from."""
+        return sampled(release.event(), self.sampling_rate, parts=self.parts)
 
     def affords(self, *releases: Release) -> bool:
         """Whether all of ``releases`` would be admitted, one after the other."""
@@ -105,18 +113,31 @@ class AdaptivePlan(Plan):
 
     def event(self, index: int) -> Event:
         """The event of release ``index``, counted from 0 over all parts."""
-        return sampled(self.made[index][1].event(), self.sampling_rate, parts=self.parts)
+        return self.priced(self.made[index][1])
 
     @property
     def needed(self) -> Releases:
         """One Gaussian release that stands for all that the filter may admit.
 
-        Exact for Gaussian releases, in what the filter adds up; others may cost a ledger more.
+        Exact for Gaussian releases, in what the filter adds up; others may cost a ledger more. On
+        samples it is on one, too, so that a ledger which prices none alone refuses the run.
         """
-        whole = GaussianEvent(
-            relative_noise=self.filter.whole_noise, adjacency=self.adjacency, unit=self.unit
-        )
-        return [(whole, 1)]
+        noise, rate = self.filter.whole_noise, self.sampling_rate
+        if rate < 1:
+            limit, parts = self.filter.limit, self.parts
+            noise = least_noise(self.filter, amount=limit, sampling_rate=rate, parts=parts)
+        whole = GaussianEvent(relative_noise=noise, adjacency=self.adjacency, unit=self.unit)
+        return [(sampled(whole, rate, parts=self.parts), 1)]
+
+    @property
+    def ledger_rule(self) -> str | None:
+        """How a ledger that is made for this run adds up; None if it may choose.
+
+        On samples by divergences of the filter's own order: then it admits what the filter admits.
+        """
+        if self.sampling_rate == 1 or not isinstance(self.filter, RdpFilter):
+            return None
+        return f"rdp:{self.filter.order!r}"
 
     @property
     def main(self) -> tuple[Mechanism, ...]:

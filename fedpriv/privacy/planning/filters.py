@@ -23,11 +23,17 @@ from fedpriv.privacy.accountants.rdp import DEFAULT_ORDERS, RdpAccountant
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded, within
 from fedpriv.privacy.conversions import rdp_epsilon
+from fedpriv.privacy.events import GaussianEvent, PureEvent
 from fedpriv.privacy.gaussian import gdp_epsilon, gdp_mu
+from fedpriv.privacy.planning.plan import sampled
 from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fedpriv.privacy.events import Event
+
+_MOST_NOISE = 2.0**40  # in sensitivities, of one release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +203,54 @@ class RdpFilter(PrivacyFilter):
 
     def _measure(self) -> str:
         return f"Rényi divergence of order {self.order:g}"
+
+
+def least_noise(
+    fund: PrivacyFilter, *, amount: float, sampling_rate: float, parts: int = 1
+) -> float:
+    """Least σ/Δ of a Gaussian release, on a fresh Poisson sample, that costs ``amount`` at most.
+
+    By bisection, which ends on the side that is not more expensive. Infinite for an amount of 0.
+    """
+
+    def cost(noise: float) -> float:
+        event = GaussianEvent(relative_noise=noise, adjacency=fund.adjacency, unit=fund.unit)
+        return fund.cost(sampled(event, sampling_rate, parts=parts))
+
+    return _edge(lambda noise: cost(noise) <= amount) if amount > 0 else inf
+
+
+def most_epsilon(fund: PrivacyFilter, *, amount: float, sampling_rate: float) -> float:
+    """Largest ε of a pure release, on a fresh Poisson sample, that costs ``amount`` at most.
+
+    The inverse of `_edge` of 1/ε: the noise of a pure release is in proportion to that.
+    """
+
+    def cost(noise: float) -> float:
+        event = PureEvent(epsilon=1 / noise, adjacency=fund.adjacency, unit=fund.unit)
+        return fund.cost(sampled(event, sampling_rate))
+
+    return 1 / _edge(lambda noise: cost(noise) <= amount)
+
+
+def _edge(cheap: Callable[[float], bool]) -> float:
+    """The least noise that is cheap enough, from above, to 12 digits; cheap for all that is more.
+
+    Raises:
+        ValueError: Nothing within the range of what is sampled is cheap enough.
+    """
+    low, high = 0.0, 2.0**-10
+    while not cheap(high):
+        low, high = high, 2 * high
+        if high > _MOST_NOISE:
+            raise ValueError(
+                f"the budget must pay for one of the releases that are planned; it does not pay "
+                f"for one with noise of {_MOST_NOISE:g} sensitivities. Raise epsilon or delta."
+            )
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if cheap(middle) else (middle, high)
+    return high
 
 
 def fresh_filter(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedpriv._validate import require_choice, require_count, require_positive, require_rate
 from fedpriv.privacy.events import (
+    BoundedRangeEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
@@ -293,7 +294,7 @@ def sampled(event: Event, sampling_rate: float, *, parts: int = 1) -> Event:
                 adjacency=event.adjacency,
                 unit=event.unit,
             )
-        case LaplaceEvent() | PureEvent():
+        case LaplaceEvent() | PureEvent() | BoundedRangeEvent():
             return PoissonPureEvent(
                 epsilon=event.pure_epsilon,
                 sampling_rate=sampling_rate,

@@ -100,6 +100,8 @@ def second_order_plan(
     matrix_share: float = MATRIX_SHARE,
     accountant: str = "auto",
     unit: Unit | str = DEFAULT_UNIT,
+    sampling_rate: float = 1.0,
+    parts: int = 1,
 ) -> SecondOrderPlan:
     """One noisy matrix and T noisy sums of clipped gradients within a budget.
 
@@ -122,6 +124,9 @@ def second_order_plan(
         matrix_share: s, the share of μ² that pays for the matrix.
         accountant: name, or "auto".
         unit: whose records the sensitivities are stated for.
+        sampling_rate: Poisson rate of the units of every release; 1 is all of them.
+        parts: at how many parties a unit has records: see `gradient_plan`. Of the matrix, too,
+            each moves an equal part of the sensitivity at most.
     """
     relation, whose = Adjacency(adjacency), Unit(unit)
     require_sizes(sizes)
@@ -137,6 +142,8 @@ def second_order_plan(
         epsilon=budget.epsilon,
         delta=budget.delta,
         rounds=rounds + 1,
+        sampling_rate=sampling_rate,
+        parts=parts,
         adjacency=relation,
         unit=whose,
         shape=shape,
@@ -171,6 +178,8 @@ def second_order_plan(
         matrix_width=matrix_width,
         step=step,
         clip_norm=clip_norm,
+        sampling_rate=sampling_rate,
+        parts=parts,
         accountant=calibrated.accountant,
     )
 

@@ -173,6 +173,29 @@ def gradient_grid(setup: Setup, *, clip_norm: float, wide: bool = False) -> tupl
     return step, moved
 
 
+def require_sampleable(setup: Setup, sampling_rate: float, *, coins: str) -> None:
+    """Refuse samples where what they amplify is not proved.
+
+    Args:
+        setup: What a strategy is built from.
+        sampling_rate: Of the records of a sum.
+        coins: What is released of a sum that does not add up over parties.
+    """
+    if sampling_rate == 1:
+        return
+    persons = setup.task.persons
+    if persons is not None and persons.parties > 1:
+        raise ValueError(
+            f"sampling_rate must be 1 for persons at several parties, got {sampling_rate:g}: each "
+            f"of them draws a sample of its own, and {coins} is no sum of one release a party."
+        )
+    if setup.adjacency is not Adjacency.ADD_REMOVE:
+        raise ValueError(
+            f"adjacency must be 'add-remove' with sampling_rate = {sampling_rate:g}, got "
+            f"{setup.adjacency.value!r}: on a Poisson sample, to replace a record is two steps."
+        )
+
+
 def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
     """Refuse neighbours of other sizes where an answer rests on how many records its party has."""
     if setup.adjacency is not Adjacency.REPLACE_ONE:

@@ -34,6 +34,7 @@ def plan_second_order(
     clip_norm: float,
     matrix_share: float,
     accountant: str,
+    sampling_rate: float = 1.0,
 ) -> SecondOrderPlan | NoiseFree:
     """One noisy matrix and T noisy sums of gradients; in a noise-free set-up, sums as they are.
 
@@ -44,9 +45,9 @@ def plan_second_order(
     _require_clippable(task, clip_norm)
     if setup.noise_free:
         step = finest_grid(bound=2 * max(sum_bounds(task, clip_norm))).step
-        return NoiseFree(step=step, rates=(1.0,) * (rounds + 1), clip_norm=clip_norm)
+        return NoiseFree(step=step, rates=(sampling_rate,) * (rounds + 1), clip_norm=clip_norm)
     if setup.sharing is not None:
-        require_shareable(setup, accountant=accountant)
+        require_shareable(setup, sampling_rate=sampling_rate, accountant=accountant)
     step = min(gradient_grid(setup, clip_norm=clip_norm)[0], _matrix_step(setup))
     moved = gradient_sensitivity(task, clip_norm=clip_norm, adjacency=setup.adjacency, step=step)
     moved_matrix = moment_sensitivity(
@@ -70,6 +71,8 @@ def plan_second_order(
         matrix_share=matrix_share,
         accountant="auto" if setup.sharing else accountant,
         unit=setup.unit,
+        sampling_rate=sampling_rate,
+        parts=1 if task.persons is None else task.persons.parties,
     )
     plan = plan if task.persons is None else of_persons(plan)
     if setup.sharing is not None:
@@ -153,6 +156,7 @@ def _with_shares(
         adjacency=plan.adjacency,
         unit=plan.unit,
         shape=noise_shape(rounds, matrix_share),
+        sampling_rate=plan.sampling_rate,
     )
     return replace(
         plan,

@@ -235,11 +235,6 @@ def test_every_party_goes_through_its_records_in_an_order_of_its_own(tmp_path: P
         ({}, {"queries": ["gradient"]}, "does not answer queries of kind 'local-training'"),
         ({}, {"noise_at": "parties"}, "gets its noise at the server"),
         (
-            {"control": np.zeros(3), "training": LocalSgd(steps=2, learning_rate=0.1)},
-            {},
-            "'scaffold' runs in simulations",
-        ),
-        (
             {"event": GaussianEvent(relative_noise=0.1, adjacency=A, unit=Unit.PARTY)},
             {},
             "insists on 0.5",
@@ -291,9 +286,3 @@ def test_a_share_is_held_against_what_a_party_can_do_and_not_a_record(tmp_path: 
         with pytest.raises(QueryRefused, match="not that of the shares"):
             party.answer(replace(stated, event=half))
         assert party.answer(replace(stated, event=true)).any()
-
-
-def test_scaffold_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    deployment = deployed(tmp_path, strategy={"name": "scaffold"})
-    with pytest.raises(ValueError, match="scaffold is for simulations"):
-        deployment.run(tmp_path / "out")

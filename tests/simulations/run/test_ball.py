@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq, minimize
+from scipy.special import expit
 
 import fedpriv
 from fedpriv.simulations.experiment.file import read_experiment
@@ -133,3 +136,65 @@ def test_a_run_begins_in_its_ball() -> None:
     task = prepare(read_experiment({"data": DATA, "model": section, "strategy": STEPS})).task
     far = replace(task, start=np.full(task.dimension, 10.0))
     assert np.linalg.norm(far.initial(0)) == pytest.approx(1.5)
+
+
+class Ridge:
+    """A small logistic problem, and its minimiser in a ball by the multiplier of the constraint."""
+
+    def __init__(self, signed: np.ndarray, regulariser: float) -> None:
+        self.signed, self.regulariser = signed, regulariser
+
+    def value(self, theta: np.ndarray, more: float = 0.0) -> float:
+        losses = np.logaddexp(0, -self.signed @ theta)
+        return float(losses.mean() + (self.regulariser + more) / 2 * theta @ theta)
+
+    def slope(self, theta: np.ndarray, more: float = 0.0) -> np.ndarray:
+        along = self.signed.T @ expit(-self.signed @ theta) / len(self.signed)
+        return np.asarray((self.regulariser + more) * theta - along)
+
+    def free(self, more: float = 0.0) -> np.ndarray:
+        start = np.zeros(self.signed.shape[1])
+        found = minimize(
+            self.value, start, args=(more,), jac=self.slope, method="BFGS", options={"gtol": 1e-9}
+        )
+        return np.asarray(found.x)
+
+    def inside(self, radius: float) -> np.ndarray:
+        if np.linalg.norm(self.free()) <= radius:
+            return self.free()
+        multiplier = brentq(lambda t: np.linalg.norm(self.free(t)) - radius, 0, 2 / radius)
+        return self.free(multiplier)
+
+
+def test_a_minimiser_in_a_ball_moves_no_further_than_a_free_one_may() -> None:
+    """Strong convexity is all that 2G/(nλ) needs, and a ball is convex. Pairs come close to it."""
+    rng, count, regulariser, farthest = np.random.default_rng(0), 6, 0.3, 0.0
+    limit = 2 / (count * regulariser)
+    for _ in range(60):
+        signed = rng.normal(size=(count, 2))
+        signed /= np.linalg.norm(signed, axis=1, keepdims=True)
+        other = signed.copy()
+        other[0] = -signed[0]
+        for radius in (0.2, 0.5, 5.0):
+            one, two = (Ridge(each, regulariser).inside(radius) for each in (signed, other))
+            farthest = max(farthest, float(np.linalg.norm(one - two)))
+    assert 0.3 * limit < farthest <= limit
+
+
+def test_under_the_noise_of_output_perturbation_it_is_the_worse_one() -> None:
+    """It is shorter, and the same noise is then more of it: the page has the numbers."""
+    rng, count, regulariser = np.random.default_rng(1), 400, 0.01
+    signed = rng.normal(size=(count, 5)) + np.array([1.0, 0.5, 0, 0, 0])
+    signed /= np.linalg.norm(signed, axis=1, keepdims=True)
+    problem = Ridge(signed, regulariser)
+    free = problem.free()
+    radius = 0.3 * float(np.linalg.norm(free))
+    constrained = problem.inside(radius)
+
+    def projected(theta: np.ndarray) -> float:
+        return problem.value(theta * min(1.0, radius / float(np.linalg.norm(theta))))
+
+    assert problem.value(constrained) < projected(free)  # without noise it is the better one
+    noise = rng.normal(0, 2 / (count * regulariser), (400, 5))
+    gains = [projected(constrained + b) - projected(free + b) for b in noise]
+    assert np.mean(gains) > 5 * np.std(gains) / sqrt(len(gains))
