@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -138,7 +137,7 @@ class Ids:
     def checked(self, value: tuple[int, ...]) -> tuple[int, ...]:
         """Refuse repeated, unordered or impossible numbers."""
         ids = tuple(value)
-        if any(a >= b for a, b in pairwise(ids)):
+        if list(ids) != sorted(set(ids)):
             raise MalformedMessage("Party numbers must increase: one is repeated or out of order.")
         if ids and not 0 <= ids[0] <= ids[-1] < 1 << 16:
             raise MalformedMessage("A party number does not fit two bytes.")
@@ -162,9 +161,11 @@ class Table:
 
     def checked(self, value: Mapping[int, bytes]) -> Mapping[int, bytes]:
         """A read-only copy, ordered by party; refuses other lengths."""
-        row = Fixed(self.size)
         ids = Ids().checked(tuple(sorted(value)))
-        return MappingProxyType({party: row.checked(value[party]) for party in ids})
+        rows = {party: bytes(value[party]) for party in ids}
+        for other in set(map(len, rows.values())) - {self.size}:
+            raise MalformedMessage(f"A field of {self.size} bytes has {other}.")
+        return MappingProxyType(rows)
 
     def write(self, value: Mapping[int, bytes]) -> bytes:
         """The parties, then their rows."""
