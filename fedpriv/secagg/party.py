@@ -150,9 +150,10 @@ class Party:
         state, inbox = self._expect(state, Shared), self._expect(inbox, Delivery)
         rules.require_delivery(self.announced, state, inbox)
         masked = Vector().checked(answer).copy()
+        question = binding.question(about)  # once: a query may be long
         pairs = {
             peer: binding.pair_mask(
-                self.announced, self.number, peer, state.links[peer][KEY_BYTES:], about
+                self.announced, self.number, peer, state.links[peer][KEY_BYTES:], question
             )
             for peer in state.links.keys() & set(inbox.sharers)
         }
