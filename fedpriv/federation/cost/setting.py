@@ -11,6 +11,7 @@ from fedpriv.secagg.numbers.fixed_point import MAX_PARTIES
 from fedpriv.secagg.thresholds import MOST_ACTIVE, Mode, graph_sizes
 
 NoiseAt = Literal["server", "parties"]
+_MOST_PARTIES, _MOST_ROUNDS = 10_000_000, 100_000  # what is computed in seconds
 _ROOM = 0.1  # of drop-outs: the least that a simulation plans for, as parties fail untold
 
 
@@ -55,8 +56,15 @@ class Setting:
         require_non_negative(query_bytes=self.query_bytes)
         if self.bits not in (32, 64):
             raise ValueError(f"bits must be 32 or 64, got {self.bits!r}.")
-        if self.parties < 2:
-            raise ValueError(f"parties must be at least 2, got {self.parties}: one has no sum.")
+        if not 2 <= self.parties <= _MOST_PARTIES:
+            raise ValueError(
+                f"parties must lie between 2 and {_MOST_PARTIES:,}, got {self.parties:,}."
+            )
+        if self.rounds > _MOST_ROUNDS:
+            raise ValueError(
+                f"rounds must be at most {_MOST_ROUNDS:,}, got {self.rounds:,}: costs grow in "
+                "proportion beyond."
+            )
         sizes = graph_sizes(
             mode=self.mode,
             parties=self.parties,

@@ -140,15 +140,17 @@ def _exchange(
 
     ``first`` is what goes beside the messages of the first kind of request: the query.
     """
+    asked = [(count, widths) for count, widths in requests if widths]
+    heard = [(count, widths) for count, widths in replies if widths]
     sizes = [
         packed_width(first if place == 0 else 0.0, *widths)
-        for place, (_, widths) in enumerate(requests)
+        for place, (_, widths) in enumerate(asked)
     ]
-    answers = [packed_width(0.0, *widths) for _, widths in replies]
+    answers = [packed_width(0.0, *widths) for _, widths in heard]
     return Exchange(
         step=step,
-        sent=sum(count * size for (count, _), size in zip(requests, sizes, strict=True)),
-        received=sum(count * size for (count, _), size in zip(replies, answers, strict=True)),
+        sent=sum(count * size for (count, _), size in zip(asked, sizes, strict=True)),
+        received=sum(count * size for (count, _), size in zip(heard, answers, strict=True)),
         request=sizes[0],
         reply=answers[0],
     )
