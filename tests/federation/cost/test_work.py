@@ -94,3 +94,29 @@ def test_memory_grows_with_answers_at_a_party_and_with_the_cohort_at_the_server(
     )
     assert long.party.memory > small.party.memory + 3 * 4e6
     assert wide.server.memory > 50 * small.server.memory
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("parties", "dimension", "mode", "rounds", "dropout"),
+    [
+        (10, 4, "active", 6, 0.0),
+        (50, 4, "active", 4, 0.0),
+        (50, 4, "semi-honest", 4, 0.1),
+        (50, 100_000, "active", 4, 0.1),
+        (150, 1000, "semi-honest", 3, 0.0),
+        (10, 1_000_000, "semi-honest", 3, 0.0),
+    ],
+)
+def test_processor_time_is_within_a_factor_of_two(
+    parties: int, dimension: int, mode: str, rounds: int, dropout: float
+) -> None:
+    """Of all parties and the server, beyond what the same rounds take in the clear."""
+    asked = Setting(
+        parties=parties, dimension=dimension, mode=Mode(mode), rounds=rounds, dropout=dropout
+    )
+    asked, units = stated(asked), calibrated()
+    measured(asked, masked=False)  # loads what is compiled
+    (_, masked), (_, clear) = measured(asked), measured(asked, masked=False)
+    predicted = parties * party_work(asked).seconds(units) + server_work(asked).seconds(units)
+    assert 0.5 < (masked - clear) / predicted < 2
