@@ -215,12 +215,12 @@ def _print(predictions: list[Prediction], machine: str) -> None:
             f"{setting.holders:,}, {setting.threshold:,}",
             f"{one.exchanges / setting.rounds:.3g}",
         ]
-        for side in (one.party, one.server):
+        for cost in (one.party, one.server):
             cells += [
-                _bytes(side.sent / setting.rounds),
-                _bytes(side.received / setting.rounds),
-                _time(side.seconds / setting.rounds),
-                _bytes(side.memory),
+                _bytes(cost.sent / setting.rounds),
+                _bytes(cost.received / setting.rounds),
+                _time(cost.seconds / setting.rounds),
+                _bytes(cost.memory),
             ]
         table.add_row(*cells, style="dim" if setting.limit else None)
         notes |= {setting.limit} - {""}

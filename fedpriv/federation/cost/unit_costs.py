@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 from time import process_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -157,7 +157,7 @@ def _handled(channel: X25519PrivateKey, identity: Ed25519PrivateKey) -> Callable
     from fedpriv.federation.party.memory import Memory
     from fedpriv.federation.protocol.wire import Announce, Reply, Request
 
-    here = {"run": bytes(RUN_BYTES), "round": 1, "party": 0}
+    here: dict[str, Any] = {"run": bytes(RUN_BYTES), "round": 1, "party": 0}
     parameters = Parameters.plan(mode=Mode.SEMI_HONEST, parties=_COHORT)
     cohort = tuple(range(_COHORT))
     roster = (identity.public_key().public_bytes_raw(), *(bytes([i]) * 32 for i in cohort[1:]))
