@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fedpriv.federation.cost.prediction import predict
+from fedpriv.federation.cost.setting import Setting
+from fedpriv.federation.cost.unit_costs import RECORDED_COSTS
+from fedpriv.secagg import Mode
+from fedpriv.simulations.commands.plan_cost import _bytes, _time
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 FILE = """
 [data]
@@ -104,3 +109,22 @@ def test_bad_input_is_one_message(
     done = fedpriv("plan-cost", *arguments)
     assert done.code == 2
     assert message in done.message
+
+
+def test_the_table_of_the_page_is_what_the_command_says() -> None:
+    """The page is docs/scale.md; a row of it per round, as people read it."""
+    page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if "-honest" in line]
+    rows += [line.strip("| ").split(" | ") for line in page.splitlines() if "| active" in line]
+    rows = [row for row in rows if len(row) == 9]
+    assert len(rows) == 12
+    for parties, mode, graph, sends, receives, computes, sent, works, holds in rows:
+        kind, _, star = mode.partition(" ")
+        setting = Setting(parties=int(parties.replace(",", "")), dimension=10_000, mode=Mode(kind))
+        found = predict(setting, RECORDED_COSTS)
+        assert bool(setting.limit) == (star == "*")
+        assert graph == f"{setting.holders:,}, {setting.threshold:,}"
+        party, server = found.party, found.server
+        assert [_bytes(one / 10) for one in (party.sent, party.received)] == [sends, receives]
+        assert [_time(one.seconds / 10) for one in (party, server)] == [computes, works]
+        assert [_bytes(server.sent / 10), _bytes(server.memory)] == [sent, holds]
