@@ -1,15 +1,20 @@
 """Scale: private rounds of up to a million parties, mapped from a store, in threads or in workers.
 
-Run with ``python -m benchmarks.scale [--quick] [--largest] [--folder DIR] [--json]``. The work: a
-logistic model of 100 coordinates, 20 records per party, gradient perturbation on all records, every
-gradient clipped and every party rounded to the grid; whole rounds with guard, exact noise,
-accounting and metrics on 1000 test records. A store is made for every size and removed after it;
-the largest, a million parties, needs 9 GB of disk, and is made with ``--largest`` alone.
+Run with ``python -m benchmarks.scale [--quick] [--largest] [--peers] [--only-peers] [--folder DIR]
+[--json]``. The work: a logistic model of 100 coordinates, 20 records per party, gradient
+perturbation on all records, every gradient clipped and every party rounded to the grid; whole
+rounds with guard, exact noise, accounting and metrics on 1000 test records. A store is made for
+every size and removed after it; the largest, a million parties, needs 9 GB of disk, and is made
+with ``--largest`` alone.
 
 Figures are medians over rounds after the first, which opens the records, in fresh processes, and
 those of the first round beside them. Memory is that of all processes together, mapped pages counted
 once (PSS); what is beside the mapped records is told apart. Time of all processors is printed too:
-on a busy machine it says more.
+on a busy machine it says more. At a gigabyte the model of one, two and three workers, of two of
+which one is killed, and of two threads must be the same to the bit.
+
+With ``--peers``: 1000 parties of 20 records and 784 coordinates, beside Flower on Ray and
+pfl-research, as in `benchmarks.rounds`.
 """
 
 from __future__ import annotations
@@ -17,8 +22,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
 from tempfile import mkdtemp
@@ -26,6 +33,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from benchmarks.rounds import theirs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,20 +47,24 @@ LARGEST = 1_000_000
 GIGABYTE = 125_000  # parties of 20 × 100 float32
 MOST_SECONDS, MOST_GIGABYTES = 6.0, 12.0  # of a round of a million parties
 LEAST_SPEED_UP, MOST_BEHIND = 1.6, 1.15  # two workers against one, and against two threads
+MOST_GROWTH = 1.5  # of the time for a record, from 10,000 parties on
+PEERS, PEER_PARTIES, PEER_WIDTH = ("Flower Ray", "pfl-research"), 1000, 784
+MOST_BEHIND_PEERS = 2.0  # ratios to peers, of `vectorized` against `sharded`
+KILLED_IN = 3  # the round after which a worker is killed
 
 
-def records() -> NDArray[np.float32]:
+def records(width: int) -> NDArray[np.float32]:
     """A block of features of norm below 1; a store repeats it."""
-    X = np.random.default_rng(0).standard_normal((BLOCK, WIDTH), np.float32)
+    X = np.random.default_rng(0).standard_normal((BLOCK, width), np.float32)
     X /= 1.0001 * np.linalg.norm(X, axis=1, keepdims=True)
     return X
 
 
-def make_store(folder: Path, parties: int) -> None:
+def make_store(folder: Path, parties: int, width: int = WIDTH) -> None:
     """A store of so many parties, as `fedpriv data shard` writes them."""
     from fedpriv.data.store.writer import StoreWriter
 
-    count, block = parties * SIZE, records()
+    count, block = parties * SIZE, records(width)
 
     def rows() -> Iterator[NDArray[np.float32]]:
         for first in range(0, count, BLOCK):
@@ -67,16 +80,16 @@ def make_store(folder: Path, parties: int) -> None:
         "scaling": "clip",
     }
     with StoreWriter(folder) as writer:
-        writer.array("train_X", np.float32, (count, WIDTH), rows())
+        writer.array("train_X", np.float32, (count, width), rows())
         writer.array("train_y", np.float32, (count,), [labels])
         party = np.repeat(np.arange(parties, dtype=np.int32), SIZE)
         writer.array("train_party", np.int32, (count,), [party])
-        writer.array("test_X", np.float32, (TESTED, WIDTH), [block[:TESTED]])
+        writer.array("test_X", np.float32, (TESTED, width), [block[:TESTED]])
         writer.array("test_y", np.float32, (TESTED,), [np.resize(labels, TESTED)])
         writer.array("offsets", np.int64, (parties + 1,), [np.arange(parties + 1) * SIZE])
         writer.array("order", np.int64, (count,), [np.arange(count)])
         writer.array("sizes", np.int64, (parties,), [np.full(parties, SIZE)])
-        names = [f"x{i}" for i in range(WIDTH - 1)]
+        names = [f"x{i}" for i in range(width - 1)]
         writer.finish(
             dataset={
                 "name": "benchmark",
@@ -103,8 +116,8 @@ def make_store(folder: Path, parties: int) -> None:
         )
 
 
-def measure(folder: str, engine: str, workers: int, rounds: int) -> dict[str, float]:
-    """Seconds of rounds, and memory, in this fresh process."""
+def measure(folder: str, engine: str, workers: int, rounds: int, kill: int = 0) -> dict[str, float]:
+    """Seconds of rounds, and memory, in this fresh process; a worker is killed on the way."""
     from fedpriv.federation.engines.sharded import ShardedFederation
     from fedpriv.simulations.experiment.file import read_experiment
     from fedpriv.simulations.run.history import Record
@@ -141,6 +154,8 @@ def measure(folder: str, engine: str, workers: int, rounds: int) -> dict[str, fl
         nonlocal began
         record.add(query, answer)
         times.append(perf_counter() - began)
+        if kill and len(times) == KILLED_IN:
+            os.kill(processes.pop(), signal.SIGKILL)
         work.append(worked(processes))
         began = perf_counter()
         return True
@@ -155,7 +170,7 @@ def measure(folder: str, engine: str, workers: int, rounds: int) -> dict[str, fl
         "processors": (work[-1] - work[1]) / (len(times) - 1),
         "gigabytes": memory[0],
         "beside": memory[1],
-        "digest": float(np.abs(strategy.theta).sum()),
+        "digest": float(int(sha256(strategy.theta.tobytes()).hexdigest()[:13], 16)),
     }
 
 
@@ -179,10 +194,12 @@ def held(processes: list[int]) -> tuple[float, float]:
     return whole / 1e6, own / 1e6
 
 
-def fresh(folder: Path, engine: str, workers: int, rounds: int) -> dict[str, float]:
+def fresh(
+    folder: Path, engine: str, workers: int, rounds: int, *, kill: bool = False
+) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.scale", "--measure"]
     done = subprocess.run(
-        [*command, str(folder), engine, str(workers), str(rounds)],
+        [*command, str(folder), engine, str(workers), str(rounds), str(int(kill))],
         capture_output=True,
         text=True,
         check=False,
@@ -202,7 +219,9 @@ def main(arguments: list[str]) -> int:
     quick = "--quick" in arguments
     parties = [*GROWTH[: 2 if quick else None], *([LARGEST] if "--largest" in arguments else [])]
     where = arguments[arguments.index("--folder") + 1] if "--folder" in arguments else None
-    table: dict[str, Any] = {"growth": {}, "gigabyte": {}, "missed": []}
+    table: dict[str, Any] = {"growth": {}, "gigabyte": {}, "peers": {}, "skipped": {}}
+    if only_peers := "--only-peers" in arguments:
+        parties = []
     home = Path(mkdtemp(prefix="fedpriv-scale-", dir=where))
     try:
         for count in parties:
@@ -213,14 +232,21 @@ def main(arguments: list[str]) -> int:
                 engine: fresh(store, engine, 2, rounds) for engine in ("vectorized", "sharded")
             }
             shutil.rmtree(store)
-        if not quick:
+        if not quick and not only_peers:
             make_store(home / "gigabyte", GIGABYTE)
             for name, engine, workers in (
                 ("one worker", "sharded", 1),
                 ("two workers", "sharded", 2),
                 ("two threads", "vectorized", 2),
+                ("three workers", "sharded", 3),
+                ("one of two killed", "sharded", 2),
             ):
-                table["gigabyte"][name] = fresh(home / "gigabyte", engine, workers, 12)
+                table["gigabyte"][name] = fresh(
+                    home / "gigabyte", engine, workers, 12, kill="killed" in name
+                )
+            shutil.rmtree(home / "gigabyte")
+        if only_peers or "--peers" in arguments:
+            table["peers"], table["skipped"] = beside_peers(home / "peers", quick=quick)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     table["missed"] = misses(table)
@@ -229,6 +255,29 @@ def main(arguments: list[str]) -> int:
     else:
         report(table)
     return bool(table["missed"])
+
+
+def beside_peers(store: Path, *, quick: bool) -> tuple[dict[str, float], dict[str, str]]:
+    """Milliseconds of a round, ours and theirs, and who could not be measured."""
+    make_store(store, PEER_PARTIES, PEER_WIDTH)
+    rounds = 6 if quick else 60
+    times = {
+        engine: 1e3 * fresh(store, engine, 2, rounds)["round"]
+        for engine in ("vectorized", "sharded")
+    }
+    skipped = {}
+    for peer in () if quick else PEERS:
+        milliseconds, reason = theirs(peer, PEER_PARTIES, SIZE)
+        if milliseconds is None:
+            skipped[peer] = reason
+        else:
+            times[peer] = milliseconds
+    return times, skipped
+
+
+def per_record(count: int, row: dict[str, float]) -> float:
+    """Microseconds of a round for each record."""
+    return 1e6 * row["round"] / (count * SIZE)
 
 
 def misses(table: dict[str, Any]) -> list[str]:
@@ -242,8 +291,19 @@ def misses(table: dict[str, Any]) -> list[str]:
             )
     models = [{row["digest"] for row in rows.values()} for rows in table["growth"].values()]
     models.append({row["digest"] for row in table["gigabyte"].values()})
-    if max(map(len, models)) > 1:
+    if max(map(len, models), default=0) > 1:
         found.append("the models differ")
+    for engine in ("vectorized", "sharded"):
+        flat = [per_record(n, row[engine]) for n, row in table["growth"].items() if n >= GROWTH[2]]
+        if flat and max(flat) > MOST_GROWTH * flat[0]:
+            found.append(f"{engine}: time for a record grows from {flat[0]:.3f} to {max(flat):.3f}")
+    if times := table["peers"]:
+        behind = times["sharded"] / times["vectorized"]
+        if behind > MOST_BEHIND_PEERS:
+            found.append(
+                f"beside peers 'sharded' is {behind:.2f} times 'vectorized', not "
+                f"{MOST_BEHIND_PEERS}"
+            )
     if rows := table["gigabyte"]:
         one, two, threads = (
             rows[name]["round"] for name in ("one worker", "two workers", "two threads")
@@ -259,18 +319,25 @@ def misses(table: dict[str, Any]) -> list[str]:
 
 def report(table: dict[str, Any]) -> None:
     rows = [
-        (f"{count} parties, {e}", row)
+        (f"{count} parties, {e}", count, row)
         for count, r in table["growth"].items()
         for e, row in r.items()
     ]
-    rows += [(f"1 GB, {name}", row) for name, row in table["gigabyte"].items()]
-    for name, row in rows:
+    rows += [(f"1 GB, {name}", GIGABYTE, row) for name, row in table["gigabyte"].items()]
+    for name, count, row in rows:
         print(
-            f"{name:>28}: {1e3 * row['round']:9.1f} ms a round, of processors "
+            f"{name:>28}: {1e3 * row['round']:9.1f} ms a round, {per_record(count, row):.3f} us a "
+            f"record, of processors "
             f"{1e3 * row['processors']:9.1f}, first {row['first']:7.2f} s, "
             f"opened in {row['opening']:6.1f} s, {row['gigabytes']:5.2f} GB, "
             f"{row['beside']:.2f} unmapped"
         )
+    for whom, milliseconds in table["peers"].items():
+        print(f"{whom:>28}: {milliseconds:9.1f} ms a round of {PEER_PARTIES} parties", end="")
+        ratios = [milliseconds / table["peers"][engine] for engine in ("vectorized", "sharded")]
+        print(f", {ratios[0]:.3g} times vectorized, {ratios[1]:.3g} times sharded")
+    for peer, reason in table["skipped"].items():
+        print(f"skipped {peer}: {reason}")
     for line in table["missed"]:
         print(f"missed: {line}")
 

@@ -30,6 +30,7 @@ from fedpriv.simulations.commands import (
     fit,
     ledger,
     listing,
+    plan_cost,
     predict,
     protector,
     report,
@@ -70,6 +71,7 @@ attack.register(app)
 check.register(app)
 describe.register(app)
 data.register(app)
+plan_cost.register(app)
 predict.register(app)
 report.register(app)
 dashboard.register(app)

@@ -101,6 +101,17 @@ class RecordBatch:
     def __repr__(self) -> str:
         return f"RecordBatch({len(self)} records × {self.features.shape[1]} features)"
 
+    def on(self, device: str) -> RecordBatch:
+        """These records on another device; itself, if they are there."""
+        if self.features.device == torch.device(device):
+            return self
+        return _trusted(
+            features=self.features.to(device),
+            labels=self.labels.to(device),
+            squares=self.squares.to(device),
+            segments=self.segments.on(device),
+        )
+
     def select(self, indices: Tensor) -> RecordBatch:
         """The records at strictly increasing ``indices``, each still with its party."""
         if bool((indices.diff() <= 0).any()):

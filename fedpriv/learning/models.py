@@ -65,6 +65,11 @@ class Model(ABC):
     def dimension(self) -> int:
         """The number d of parameters."""
 
+    @property
+    def device(self) -> str:
+        """Where gradients are computed and clipped: a name of PyTorch's."""
+        return "cpu"
+
     @abstractmethod
     def initial(self, rng: np.random.Generator) -> Tensor:
         """Parameters to start from, float64 (d,); they depend on nothing but the generator."""

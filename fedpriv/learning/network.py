@@ -70,11 +70,14 @@ class NetworkModel(Model):
             and copied; only copies compute.
         input_shape: The shape of one record; features arrive flattened.
         classes: Scores a record.
+        device: Where scores and clipped gradients are computed, of records and parameters that
+            come from the memory of the processor and go back to it. Local training stays there.
     """
 
     module: nn.Module
     input_shape: tuple[int, ...]
     classes: int = 1
+    device: str = "cpu"
     _working: int = field(init=False)
     _multiple: int = field(init=False, repr=False)
     _copies: Replicas[tuple[nn.Module, LayerPlan | None]] = field(init=False, repr=False)
@@ -142,9 +145,10 @@ class NetworkModel(Model):
 
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
         """The module's output at the parameters ``theta``."""
+        here = features.to(self.device)
         with self._copies.one() as (module, _):
-            scores = self._forward(module, theta.to(features.dtype), self._filled(features))
-        scores = scores[: len(features)]
+            scores = self._forward(module, theta.to(here), self._filled(here))
+        scores = scores[: len(features)].to(features.device)
         return scores.squeeze(1) if self.classes == 1 else scores
 
     @contextmanager
@@ -155,7 +159,7 @@ class NetworkModel(Model):
 
     def gradient_factors(self, theta: Tensor, batch: RecordBatch, loss: Loss) -> tuple[Factor, ...]:
         """Layer by layer where that was shown to be right, else by vectorised autograd."""
-        theta, count = theta.to(batch.features.dtype), len(batch)
+        theta, count = theta.to(batch.features), len(batch)
 
         def errors_at(scores: Tensor) -> Tensor:
             return self._filled(filled_slopes(loss, scores[:count], batch.labels))
@@ -185,9 +189,9 @@ class NetworkModel(Model):
         return _trainable(self.module)
 
     def _state(self, module: nn.Module, theta: Tensor) -> dict[str, Tensor]:
-        """Everything a copy of the module computes with, θ in its place, in the precision of θ."""
+        """Everything a copy of the module computes with, θ in its place, where and as θ is."""
         state = {
-            name: value.to(theta.dtype) if value.is_floating_point() else value
+            name: value.to(theta) if value.is_floating_point() else value.to(theta.device)
             for name, value in (*module.named_parameters(), *module.named_buffers())
             if not value.requires_grad
         }

@@ -43,6 +43,11 @@ class _Stack:
     places: Tensor | slice
     filling: Tensor
 
+    def on(self, device: str) -> _Stack:
+        """The same on another device."""
+        places = self.places if isinstance(self.places, slice) else self.places.to(device)
+        return _Stack(blocks=self.blocks.to(device), places=places, filling=self.filling.to(device))
+
     def of(self, rows: Tensor) -> Tensor:
         """The rows of the blocks, (b, h, p), always stored alike."""
         if isinstance(self.places, slice):
@@ -115,6 +120,19 @@ class Segments:
         """0 … records - 1."""
         return torch.arange(self.records)
 
+    def on(self, device: str) -> Segments:
+        """The same segments for tensors of another device; places are found here, and copied."""
+        moved = Segments(offsets=self.offsets.to(device))
+        vars(moved).update(
+            records=self.records,
+            parties=self.parties,
+            owners=self.owners.to(device),
+            blocks=self.blocks.to(device),
+            order=self.order.to(device),
+            stacks=[stack.on(device) for stack in self.stacks],
+        )
+        return moved
+
     def weighted_sums(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Σ wᵢ·rowᵢ of every party, (m, d): one pass over the rows, any party sizes."""
         return self._fold(_bag_sums(rows, self.order, self.blocks, weights))
@@ -153,7 +171,8 @@ class Segments:
         """
         if len(blocks) == self.parties:
             return blocks
-        return _bag_sums(blocks.double(), torch.arange(len(blocks)), self.owners, None)
+        places = torch.arange(len(blocks), device=blocks.device)
+        return _bag_sums(blocks.double(), places, self.owners, None)
 
 
 def _bag_sums(rows: Tensor, order: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:

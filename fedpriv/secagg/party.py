@@ -41,13 +41,13 @@ from fedpriv.secagg.primitives.codec import Vector
 from fedpriv.secagg.primitives.keys import (
     KEY_BYTES,
     SALT_BYTES,
-    agree,
     derive,
     public_key,
     seal,
     unseal,
 )
 from fedpriv.secagg.primitives.masks import apply_masks
+from fedpriv.secagg.primitives.public_keys import PublicKeys
 from fedpriv.secagg.primitives.shamir import LIMBS, SHARE_BYTES
 from fedpriv.secagg.thresholds import Mode
 
@@ -72,12 +72,14 @@ class Party:
         announced: The round, with the roster and the parameters that this party trusts.
         identity: The private Ed25519 key that the roster pins for this party.
         channel_key: A private X25519 key, which may live for a run.
+        public_keys: What agrees on secrets and verifies signatures.
     """
 
     number: int
     announced: Round
     identity: Ed25519PrivateKey = field(repr=False)
     channel_key: X25519PrivateKey = field(repr=False)
+    public_keys: PublicKeys = field(default_factory=PublicKeys, repr=False)
 
     def __post_init__(self) -> None:
         if self.number not in self.announced.cohort:
@@ -107,10 +109,11 @@ class Party:
         """Step 1: agree on secrets with all partners, and give the holders their shares."""
         state, inbox = self._expect(state, Advertised), self._expect(inbox, KeyList)
         own = self._public_keys(state.mask_key)
-        rules.require_keys(self.announced, self.number, own, inbox.keys)
+        rules.require_keys(self.announced, self.number, own, inbox.keys, self.public_keys)
         present = {*inbox.keys, self.number} & set(state.holders)
         rules.require_threshold(self.announced, present)
         mask_key = X25519PrivateKey.from_private_bytes(state.mask_key)
+        agree = self.public_keys.agree
         links = {
             peer: agree(self.channel_key, keys[:KEY_BYTES])
             + agree(mask_key, keys[KEY_BYTES : 2 * KEY_BYTES])
@@ -147,9 +150,10 @@ class Party:
         state, inbox = self._expect(state, Shared), self._expect(inbox, Delivery)
         rules.require_delivery(self.announced, state, inbox)
         masked = Vector().checked(answer).copy()
+        question = binding.question(about)  # once: a query may be long
         pairs = {
             peer: binding.pair_mask(
-                self.announced, self.number, peer, state.links[peer][KEY_BYTES:], about
+                self.announced, self.number, peer, state.links[peer][KEY_BYTES:], question
             )
             for peer in state.links.keys() & set(inbox.sharers)
         }
@@ -188,7 +192,8 @@ class Party:
         """
         if self.announced.parameters.mode is Mode.ACTIVE:
             confirmed = self._expect(state, Confirmed)
-            rules.require_consent(self.announced, confirmed, self._expect(inbox, Confirmations))
+            signed = self._expect(inbox, Confirmations)
+            rules.require_consent(self.announced, confirmed, signed, self.public_keys)
             survivors = confirmed.survivors
         else:
             listed = self._expect(inbox, Survivors)

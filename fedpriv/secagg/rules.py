@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from fedpriv.secagg.errors import BadKey, BadList, OutOfOrder, TooFewParties, WrongRound
 from fedpriv.secagg.primitives import binding
-from fedpriv.secagg.primitives.keys import KEY_BYTES, require_signature
+from fedpriv.secagg.primitives.keys import KEY_BYTES
 from fedpriv.secagg.round import Bound
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from fedpriv.secagg.messages import Confirmations, Delivery, Survivors
     from fedpriv.secagg.party_state import Answered, Confirmed, PartyState, Shared
+    from fedpriv.secagg.primitives.public_keys import PublicKeys
     from fedpriv.secagg.round import Round
 
 Kind = TypeVar("Kind", bound=Bound)
@@ -36,14 +37,20 @@ def require_new(announced: Round, party: int, last: PartyState) -> None:
         raise WrongRound(f"Round {announced.number} is not after round {last.round}.")
 
 
-def require_keys(announced: Round, party: int, own: bytes, listed: Mapping[int, bytes]) -> None:
+def require_keys(
+    announced: Round,
+    party: int,
+    own: bytes,
+    listed: Mapping[int, bytes],
+    public_keys: PublicKeys,
+) -> None:
     """Keys come from the announced cohort, signed for this round, and no key occurs twice."""
     if party in listed or not set(listed) <= set(announced.cohort):
         raise BadList("The list of keys has a stranger in it, or its receiver.")
     for peer, signed in listed.items():
         keys, signature = signed[: 2 * KEY_BYTES], signed[2 * KEY_BYTES :]
         content = binding.advertisement(announced, peer, keys)
-        require_signature(announced.roster[peer], signature, content, signer=peer)
+        public_keys.require_signature(announced.roster[peer], signature, content, signer=peer)
     everyone = [own, *listed.values()]
     seen = {keys[start : start + KEY_BYTES] for keys in everyone for start in (0, KEY_BYTES)}
     if len(seen) != 2 * len(everyone):
@@ -70,14 +77,16 @@ def require_survivors(announced: Round, state: Answered, inbox: Survivors) -> No
     require_enough(announced, state.holders, survivors)
 
 
-def require_consent(announced: Round, state: Confirmed, inbox: Confirmations) -> None:
+def require_consent(
+    announced: Round, state: Confirmed, inbox: Confirmations, public_keys: PublicKeys
+) -> None:
     """At least ``threshold`` holders signed the set that this party signed; every one verifies."""
     signers = set(inbox.signatures)
     if not signers <= set(state.holders) & set(state.survivors):
         raise BadList("A signature is from a party that is no holder or has not survived.")
     for signer, signature in inbox.signatures.items():
         content = binding.consent(announced, signer, state.survivors)
-        require_signature(announced.roster[signer], signature, content, signer=signer)
+        public_keys.require_signature(announced.roster[signer], signature, content, signer=signer)
     require_threshold(announced, signers)
 
 

@@ -243,11 +243,12 @@ class Server:
         add: list[bytes] = []
         subtract = [binding.self_mask(self.announced, party, secrets[party]) for party in survivors]
         linked = partners(shares.holders, shares.keys.keys())
+        question = binding.question(answers.about)
         for gone in secrets.keys() - survivors:
             private = X25519PrivateKey.from_private_bytes(secrets[gone])
             for party in linked[gone] & survivors:
                 secret = agree(private, _mask_key(shares, party))
-                key = binding.pair_mask(self.announced, party, gone, secret, answers.about)
+                key = binding.pair_mask(self.announced, party, gone, secret, question)
                 (subtract if party < gone else add).append(key)
         vector = answers.masked.copy()
         apply_masks(vector, add=add, subtract=subtract)

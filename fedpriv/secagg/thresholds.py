@@ -199,24 +199,16 @@ class Parameters:
                 f"active mode is for at most {MOST_ACTIVE} parties, got {roster}: it needs shares "
                 "of everybody at everybody. Use semi-honest mode."
             )
-        bad, gone = colluders_of(corrupt, roster), count_of(dropout, roster)
-        if mode is Mode.ACTIVE:
-            holders, threshold = parties, (roster + bad) // 2 + 1
-        elif parties <= COMPLETE:
-            holders, threshold = parties, max(parties // 2, bad) + 1
-        else:
-            left = max(0, gone - (roster - parties))
-            holders, threshold = _search(parties, min(bad, parties - 1), left, security, liveness)
-        least = max(threshold, bad + 2)
-        if gone == 0 and dropout > 0 and least < roster:
-            gone = 1
-        if holders == 0 or least > roster - gone:
-            raise ValueError(
-                f"no threshold is secure with {bad} of {roster} parties colluding and live with "
-                f"{gone} missing in {mode.value} mode: it takes sums of {least} or more. Allow "
-                "fewer of either."
-            )
-        minimum = roster - gone if minimum is None else minimum
+        sizes = graph_sizes(
+            mode=mode,
+            parties=parties,
+            roster=roster,
+            corrupt=corrupt,
+            dropout=dropout,
+            security=security,
+            liveness=liveness,
+        )
+        minimum = roster - sizes.missing if minimum is None else minimum
         if minimum > parties:
             raise ValueError(
                 f"{parties} of {roster} parties are too few for a sum of at least {minimum}."
@@ -224,12 +216,59 @@ class Parameters:
         return cls(
             mode=mode,
             roster=roster,
-            colluders=bad,
+            colluders=sizes.colluders,
             parties=parties,
-            holders=holders,
-            threshold=threshold,
+            holders=sizes.holders,
+            threshold=sizes.threshold,
             minimum=minimum,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSizes:
+    """The sizes of a round's communication graph: c, d, k and t of the text above."""
+
+    colluders: int
+    missing: int
+    holders: int
+    threshold: int
+
+
+def graph_sizes(
+    *,
+    mode: Mode,
+    parties: int,
+    roster: int,
+    corrupt: float,
+    dropout: float,
+    security: float = 40.0,
+    liveness: float = 20.0,
+) -> GraphSizes:
+    """The fewest holders, and the smallest threshold with them: see `Parameters.plan`.
+
+    The rule alone, for any number of parties: how many the protocol takes, `Parameters` says.
+
+    Raises:
+        ValueError: If no threshold meets the conditions.
+    """
+    bad, gone = colluders_of(corrupt, roster), count_of(dropout, roster)
+    if mode is Mode.ACTIVE:
+        holders, threshold = parties, (roster + bad) // 2 + 1
+    elif parties <= COMPLETE:
+        holders, threshold = parties, max(parties // 2, bad) + 1
+    else:
+        left = max(0, gone - (roster - parties))
+        holders, threshold = _search(parties, min(bad, parties - 1), left, security, liveness)
+    least = max(threshold, bad + 2)
+    if gone == 0 and dropout > 0 and least < roster:
+        gone = 1
+    if holders == 0 or least > roster - gone:
+        raise ValueError(
+            f"no threshold is secure with {bad} of {roster} parties colluding and live with "
+            f"{gone} missing in {mode.value} mode: it takes sums of {least} or more. Allow "
+            "fewer of either."
+        )
+    return GraphSizes(colluders=bad, missing=gone, holders=holders, threshold=threshold)
 
 
 def _search(n: int, bad: int, gone: int, security: float, liveness: float) -> tuple[int, int]:
@@ -257,5 +296,5 @@ def _disconnected(n: int, outside: int, k: int) -> float:
     """
     honest = n - outside
     s = np.arange(1, honest // 2 + 1)
-    inside = log_tails(population=n - 1, marked=outside + s - 1, drawn=k)[:, k]
+    inside = np.minimum(log_choose(outside + s - 1, k) - log_choose(n - 1, k), 0.0)  # ln P[X = k]
     return float(np.exp(np.minimum(log_choose(honest, s) + s * inside, 0.0)).sum())

@@ -23,6 +23,7 @@ from fedpriv.federation.party.host import PartyHost
 from fedpriv.federation.party.party import Party
 from fedpriv.federation.party.stack import unit_counts
 from fedpriv.federation.protocol.level import Protection
+from fedpriv.secagg.primitives.public_keys import SharedPublicKeys
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.run.streams import streams
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from fedpriv.federation.engines.courier import Clock
+    from fedpriv.secagg.primitives.public_keys import PublicKeys
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.prepare import Prepared
 
@@ -70,7 +72,12 @@ def roster(prepared: Prepared) -> tuple[bytes, ...]:
 
 
 def party_host(
-    prepared: Prepared, number: int, *, run: str, identities: tuple[bytes, ...]
+    prepared: Prepared,
+    number: int,
+    *,
+    run: str,
+    identities: tuple[bytes, ...],
+    operations: PublicKeys | None = None,
 ) -> PartyHost:
     """One simulated party, with its own records and its own part of the random numbers."""
     task, seed = prepared.task, prepared.experiment.run.seed
@@ -91,7 +98,9 @@ def party_host(
         number=number,
         party=party,
         protection=protection(prepared.experiment),
-        keys=simulated_keys(seed, number, identities) if identities else None,
+        keys=simulated_keys(seed, number, identities, operations=operations)
+        if identities
+        else None,
     )
 
 
@@ -133,11 +142,14 @@ def local_federation(prepared: Prepared, *, run: str, rounds: int, done: int = 0
     """Engine `local`: the ClientApp of every party, in this process."""
     identities = roster(prepared)
     hosts: dict[int, PartyHost] = {}
+    operations = SharedPublicKeys()
 
     def open_party(context: Context) -> PartyHost:
         number = int(context.node_config["partition-id"])
         if number not in hosts:
-            hosts[number] = party_host(prepared, number, run=run, identities=identities)
+            hosts[number] = party_host(
+                prepared, number, run=run, identities=identities, operations=operations
+            )
         return replace(hosts[number], store=ContextStore(context.state))
 
     grid = LocalGrid(client_app(open_party), prepared.task.parties)

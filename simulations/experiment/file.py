@@ -244,6 +244,8 @@ class Experiment(Section):
             values["engine"] = "vectorized"
             if not self.run.dropout:
                 del values["dropout"]
+            if self.run.device == "cpu":
+                del values["device"]
         return values
 
     def with_strategy(self, strategy: Mapping[str, Any]) -> Experiment:

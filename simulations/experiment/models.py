@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from inspect import signature
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from fedpriv.learning.device import resolve_device
 from fedpriv.learning.loss_checks import require_not_refuted
 from fedpriv.learning.losses import (
     HuberHinge,
@@ -89,6 +91,35 @@ def _model(
         _require_width(shape, dataset)
         return small_cnn(shape=shape, classes=outputs)
     return _own_model(section, dataset, outputs, seed, pins)
+
+
+def placed(model: Model, device: str, *, trains: bool) -> Model:
+    """The model, whose clipped gradients are computed on ``device`` if it is a module.
+
+    Args:
+        model: Of the experiment.
+        device: A name of PyTorch's, or "auto": a GPU if there is one and it is of use.
+        trains: Whether parties train it, step by step, and send no gradients.
+
+    Raises:
+        ValueError: The device is not there, or of no use here.
+    """
+    of_use = isinstance(model, NetworkModel) and not trains
+    if device == "cpu" or (device == "auto" and not of_use):
+        return model
+    if trains:
+        raise ValueError(
+            f"run.device must be 'cpu' or 'auto' where parties train the model, got {device!r}: "
+            "local training is computed by the processor. A device is for clipped gradients."
+        )
+    if not isinstance(model, NetworkModel):
+        raise ValueError(
+            f"run.device must be 'cpu' or 'auto' for a {type(model).__name__}, got {device!r}: its "
+            "kernels are compiled for the processor. A device is for networks that are modules: "
+            "'cnn', and your own."
+        )
+    chosen = resolve_device(device)
+    return model if chosen == "cpu" else replace(model, device=chosen)
 
 
 def _own_model(

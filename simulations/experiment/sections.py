@@ -213,6 +213,9 @@ class RunSection(Section):
             given. No number of a run depends on it.
         ray_address: of a Ray cluster for ``sharded``, such as "auto" or "10.0.0.5:6379"; processes
             of this machine if not given.
+        device: where clipped gradients of a network that is a module are computed: ``cpu``; a GPU
+            as PyTorch calls it, such as ``cuda``; ``auto``, a GPU where there is one. Simulations
+            in one process only.
         secure_aggregation: how answers are protected on the way to the sum; if not given,
             ``semi-honest`` for ``local`` and ``ray`` and ``active`` for ``deployment``.
             ``vectorized`` and ``sharded`` compute the ideal sum.
@@ -230,6 +233,7 @@ class RunSection(Section):
     engine: Literal["vectorized", "local", "sharded", "ray", "deployment"] = "vectorized"
     workers: Count | None = None
     ray_address: str | None = None
+    device: Annotated[str, Field(pattern=r"^[a-z]+(:[0-9]+)?$")] = "cpu"
     secure_aggregation: Literal["off", "semi-honest", "active"] | None = None
     least_parties: Count | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -263,6 +267,15 @@ class RunSection(Section):
         if self.workers is not None and not self.ideal:
             raise ValueError(
                 f"workers is for engine = 'vectorized' or 'sharded', got {self.engine!r}."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _device_of_this_process(self) -> Self:
+        if self.device != "cpu" and self.engine not in ("vectorized", "local"):
+            raise ValueError(
+                f"device must be 'cpu' for engine = {self.engine!r}, got {self.device!r}: an "
+                "accelerator is used by simulations in one process, 'vectorized' and 'local'."
             )
         return self
 

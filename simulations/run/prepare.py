@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.federation.engines.ideal import IdealFederation
 from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.queries.kinds import LocalTrainingQuery
 from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.federation.task import HEADROOM, PersonBounds, Task
 from fedpriv.privacy.adjacency import Adjacency
@@ -15,7 +16,7 @@ from fedpriv.privacy.planning.fixed_plan import FixedPlan
 from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE, checked, strategy_info
-from fedpriv.simulations.experiment.models import learner
+from fedpriv.simulations.experiment.models import learner, placed
 from fedpriv.simulations.experiment.named_files.guest_code import blamed_while_it_runs
 from fedpriv.simulations.experiment.records.data import party_records
 from fedpriv.simulations.run.metrics.evaluation import Evaluator
@@ -103,6 +104,8 @@ def prepare(
         pins=resolved.guests,
     )
     begun = beginning(resolved, model, data.dataset)
+    trains = LocalTrainingQuery.kind in info.asks
+    begun = replace(begun, model=placed(begun.model, resolved.run.device, trains=trains))
     task = Task(
         model=begun.model,
         loss=loss,

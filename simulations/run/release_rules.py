@@ -73,6 +73,11 @@ def _require_one_place(experiment: Experiment) -> None:
             f"and dropout = {run.dropout:g}: the other engines simulate parties, with keys that "
             "follow from the seed."
         )
+    if run.device != "cpu":
+        raise ValueError(
+            f"--release needs run.device = 'cpu', got {run.device!r}: how an accelerator rounds, "
+            "and whether one record can change the last digits of another, was not examined."
+        )
     if experiment.privacy.noise_at == "parties":
         raise ValueError(
             "--release needs privacy.noise_at = 'server': here one process holds all records and "

@@ -205,3 +205,20 @@ def test_an_answer_costs_four_bytes_a_coordinate() -> None:
     bound: dict[str, Any] = {"run": bytes(32), "round": 1, "party": 0}
     answer = MaskedAnswer(**bound, vector=np.zeros(10**6, np.uint32))
     assert len(answer.to_bytes()) == 4 * 10**6 + 45
+
+
+@pytest.mark.parametrize("kind", MESSAGES + STATES)
+@given(data=st.data())
+def test_every_value_is_as_wide_as_its_layout_says(kind: type[Packed], data: st.DataObject) -> None:
+    value = data.draw(packed(kind))
+    sizes = {
+        name: content.nbytes if isinstance(wire, Vector) else len(content)
+        for name, wire in kind.wires().items()
+        if isinstance(wire, Ids | Table | Vector) and (content := getattr(value, name)) is not None
+    }
+    assert kind.width(**sizes) == len(value.to_bytes())
+
+
+def test_a_width_of_a_field_that_is_not_there_is_refused() -> None:
+    with pytest.raises(TypeError, match="has no fields"):
+        Survivors.width(holders=3)

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedpriv.federation.party.host import Keys
 from fedpriv.privacy.randomness import RandomStream
+from fedpriv.secagg.primitives.public_keys import PublicKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +29,14 @@ def simulated_roster(seed: int, parties: int) -> tuple[bytes, ...]:
     )
 
 
-def simulated_keys(seed: int, party: int, roster: tuple[bytes, ...]) -> Keys:
-    """The keys of one party."""
+def simulated_keys(
+    seed: int, party: int, roster: tuple[bytes, ...], *, operations: PublicKeys | None = None
+) -> Keys:
+    """The keys of one party; parties of one process may have their operations in common."""
     return Keys(
         identity=Ed25519PrivateKey.from_private_bytes(_secret(seed, "identity", party)),
         roster=roster,
+        operations=operations or PublicKeys(),
     )
 
 

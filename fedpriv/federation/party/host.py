@@ -34,6 +34,7 @@ from fedpriv.secagg import Party as MaskingParty
 from fedpriv.secagg.errors import MalformedMessage, OutOfOrder, WrongRound
 from fedpriv.secagg.messages import Confirmations, Delivery, KeyList, Reveal, Survivors
 from fedpriv.secagg.party_state import Advertised, Answered, Confirmed, Shared
+from fedpriv.secagg.primitives.public_keys import PublicKeys
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -55,10 +56,12 @@ class Keys:
     Attributes:
         identity: The private Ed25519 key that the roster pins for this party.
         roster: Every party's identity key, exchanged out of band; a party is its position.
+        operations: What agrees on secrets and verifies signatures.
     """
 
     identity: Ed25519PrivateKey = field(repr=False)
     roster: tuple[bytes, ...] = field(repr=False)
+    operations: PublicKeys = field(default_factory=PublicKeys, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -262,6 +265,7 @@ class PartyHost:
                 ),
                 identity=self.keys.identity,
                 channel_key=X25519PrivateKey.from_private_bytes(memory.channel),
+                public_keys=self.keys.operations,
             )
         except ValueError as error:
             raise WrongRound(f"The round as announced is impossible: {error}") from None

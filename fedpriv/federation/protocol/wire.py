@@ -27,6 +27,7 @@ MOST_PLAN = 1 << 20
 """Bytes of a plan: some eight thousand different releases."""
 _MOST_MESSAGES = 64
 _REFUSAL_BYTES = 500
+_LENGTH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -147,16 +148,23 @@ class Reply:
 
 def pack(parts: Iterable[bytes]) -> bytes:
     """Byte strings as one: each after its length."""
-    return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))
+    return b"".join(
+        piece for part in parts for piece in (len(part).to_bytes(_LENGTH_BYTES, "big"), part)
+    )
+
+
+def packed_width(first: float, *messages: float) -> float:
+    """Bytes of a `Request` or a `Reply`, from those of its first part and of its messages."""
+    return sum(_LENGTH_BYTES + part for part in (first, *messages))
 
 
 def unpack(data: bytes) -> list[bytes]:
     """What `pack` was given; `MalformedMessage` for anything that it cannot have written."""
     reader, parts, left = Reader(data), [], len(data)
     while left:
-        size = reader.number(8)
+        size = reader.number(_LENGTH_BYTES)
         parts.append(bytes(reader.take(size)))
-        left -= 8 + size
+        left -= _LENGTH_BYTES + size
     return parts
 
 

@@ -38,6 +38,7 @@ from fedpriv.learning.clipping.factors import Factor, Rows
 from fedpriv.learning.clipping.linear import clipped_linear_sums, in_one_pass
 from fedpriv.learning.clipping.norms import LARGEST_SQUARE, NORM_SLACK, require_clip
 from fedpriv.learning.crew import Crew
+from fedpriv.learning.device import require_exact_products
 from fedpriv.learning.models import LinearModel, Model
 
 if TYPE_CHECKING:
@@ -107,9 +108,9 @@ class Clipping:
             return factors
         rows = torch.cat([factor.rows() for factor in factors], dim=1)
         if self.centre is not None:
-            rows = rows - self.centre.to(rows.dtype)
+            rows = rows - self.centre.to(rows)
         if self.scale is not None:
-            rows = rows / self.scale.to(rows.dtype)
+            rows = rows / self.scale.to(rows)
         return (Rows(rows),)
 
 
@@ -222,9 +223,13 @@ class ClippedGradient:
         if self._closed_form:
             sums, slopes = clipped_linear_sums(theta, part, self.loss, threshold, self._crew)
             return sums, (slopes, slopes, part.squares)
-        factors = self.model.gradient_factors(theta, part, self.loss)
+        here = part.on(self.model.device)
+        if here is not part:
+            require_exact_products()
+        factors = self.model.gradient_factors(theta.to(here.features), here, self.loss)
         clip = _clip_in_l1 if self.clipping.norm == "l1" else _clip_factors
-        return clip(self.clipping.in_coordinates(factors), part, threshold)
+        sums, measures = clip(self.clipping.in_coordinates(factors), here, threshold)
+        return sums.cpu(), tuple(measure.cpu() for measure in measures)
 
     @cached_property
     def _closed_form(self) -> bool:
@@ -253,7 +258,7 @@ def _clip_factors(
 ) -> tuple[Tensor, tuple[Tensor]]:
     """Measure, clip and add up gradients of any form."""
     squares = _total([factor.squares() for factor in factors])
-    if not (batch.all_usable and float(squares.max()) <= LARGEST_SQUARE):
+    if _doubtful(squares, batch):
         # Only doubtful records: one of them must not touch the last bits of all the others.
         careful = _total([factor.careful_squares() for factor in factors])
         squares = torch.where(squares <= LARGEST_SQUARE, squares, careful)
@@ -263,6 +268,11 @@ def _clip_factors(
     weights = squares.clamp(min=threshold**2).rsqrt_().mul_(threshold).to(batch.features.dtype)
     pieces = [sums for factor in factors for sums in factor.weighted_sums(weights, batch.segments)]
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1), (squares,)
+
+
+def _doubtful(squares: Tensor, batch: RecordBatch) -> bool:
+    """Whether a record may have no gradient of a finite length."""
+    return not (batch.all_usable and float(squares.max()) <= LARGEST_SQUARE)
 
 
 def _clip_in_l1(

@@ -146,7 +146,8 @@ def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
     vertical, horizontal = cast("tuple[int, int]", layer.padding)
     if vertical or horizontal:
         inputs = pad(inputs, (horizontal, horizontal, vertical, vertical))
-    image = torch.arange(inputs[0].numel(), dtype=torch.float64).view(1, *inputs.shape[1:])
+    numbers = torch.arange(inputs[0].numel(), dtype=torch.float64, device=inputs.device)
+    image = numbers.view(1, *inputs.shape[1:])
     indices = unfold(image, layer.kernel_size, layer.dilation, 0, layer.stride)[0].T.long()
     return inputs.flatten(1).index_select(1, indices.flatten()).view(-1, *indices.shape)
 

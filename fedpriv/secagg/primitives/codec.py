@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from fedpriv.secagg.numbers.fixed_point import Ring
 
 VERSION = 1
+_HEAD_BYTES = 2  # version and kind
+_COUNT_BYTES, _ID_BYTES = 4, 2
 _RINGS: dict[int, np.dtype[np.unsignedinteger[Any]]] = {4: np.dtype("<u4"), 8: np.dtype("<u8")}
 
 
@@ -63,6 +64,12 @@ class Wire(Protocol):
     def read(self, reader: Reader) -> Any:
         """A value, not yet checked."""
 
+    def width(self, size: float) -> float:
+        """Bytes of what `write` returns for ``size`` parties, or so many bytes of content.
+
+        It may be a mean number: then the width is a mean, too.
+        """
+
 
 Layout = Mapping[str, Wire]
 """The fields that a class of packed values adds to those of its base, in the order of writing."""
@@ -88,6 +95,11 @@ class Number:
         """Big-endian."""
         return reader.number(self.size)
 
+    def width(self, size: float) -> float:
+        """The same for every number."""
+        del size
+        return self.size
+
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
@@ -109,6 +121,11 @@ class Fixed:
         """As it is."""
         return bytes(reader.take(self.size))
 
+    def width(self, size: float) -> float:
+        """The same for every value."""
+        del size
+        return self.size
+
 
 @dataclass(frozen=True, slots=True)
 class Blob:
@@ -124,11 +141,15 @@ class Blob:
 
     def write(self, value: bytes) -> bytes:
         """The count, then the bytes."""
-        return len(value).to_bytes(4, "big") + value
+        return len(value).to_bytes(_COUNT_BYTES, "big") + value
 
     def read(self, reader: Reader) -> bytes:
         """The count, then the bytes."""
-        return bytes(reader.take(reader.number(4)))
+        return bytes(reader.take(reader.number(_COUNT_BYTES)))
+
+    def width(self, size: float) -> float:
+        """The count, then the bytes."""
+        return _COUNT_BYTES + size
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +159,7 @@ class Ids:
     def checked(self, value: tuple[int, ...]) -> tuple[int, ...]:
         """Refuse repeated, unordered or impossible numbers."""
         ids = tuple(value)
-        if any(a >= b for a, b in pairwise(ids)):
+        if list(ids) != sorted(set(ids)):
             raise MalformedMessage("Party numbers must increase: one is repeated or out of order.")
         if ids and not 0 <= ids[0] <= ids[-1] < 1 << 16:
             raise MalformedMessage("A party number does not fit two bytes.")
@@ -146,12 +167,16 @@ class Ids:
 
     def write(self, value: tuple[int, ...]) -> bytes:
         """The count, then the numbers."""
-        return len(value).to_bytes(4, "big") + np.asarray(value, dtype=">u2").tobytes()
+        return len(value).to_bytes(_COUNT_BYTES, "big") + np.asarray(value, dtype=">u2").tobytes()
 
     def read(self, reader: Reader) -> tuple[int, ...]:
         """The count, then the numbers."""
-        count = reader.number(4)
-        return tuple(np.frombuffer(reader.take(2 * count), dtype=">u2").tolist())
+        count = reader.number(_COUNT_BYTES)
+        return tuple(np.frombuffer(reader.take(_ID_BYTES * count), dtype=">u2").tolist())
+
+    def width(self, size: float) -> float:
+        """The count, then the numbers."""
+        return _COUNT_BYTES + _ID_BYTES * size
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +187,11 @@ class Table:
 
     def checked(self, value: Mapping[int, bytes]) -> Mapping[int, bytes]:
         """A read-only copy, ordered by party; refuses other lengths."""
-        row = Fixed(self.size)
         ids = Ids().checked(tuple(sorted(value)))
-        return MappingProxyType({party: row.checked(value[party]) for party in ids})
+        rows = {party: bytes(value[party]) for party in ids}
+        for other in set(map(len, rows.values())) - {self.size}:
+            raise MalformedMessage(f"A field of {self.size} bytes has {other}.")
+        return MappingProxyType(rows)
 
     def write(self, value: Mapping[int, bytes]) -> bytes:
         """The parties, then their rows."""
@@ -175,6 +202,10 @@ class Table:
         ids = Ids().checked(Ids().read(reader))
         rows = bytes(reader.take(self.size * len(ids)))
         return {party: rows[i * self.size : (i + 1) * self.size] for i, party in enumerate(ids)}
+
+    def width(self, size: float) -> float:
+        """The parties, then their rows."""
+        return Ids().width(size) + self.size * size
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +222,7 @@ class Vector:
 
     def write(self, value: Ring) -> bytes:
         """Little-endian elements, as in memory."""
-        head = value.itemsize.to_bytes(1, "big") + value.size.to_bytes(4, "big")
+        head = value.itemsize.to_bytes(1, "big") + value.size.to_bytes(_COUNT_BYTES, "big")
         return head + value.tobytes()
 
     def read(self, reader: Reader) -> Ring:
@@ -199,7 +230,13 @@ class Vector:
         dtype = _RINGS.get(reader.number(1))
         if dtype is None:
             raise MalformedMessage("A vector's elements must have 4 or 8 bytes.")
-        return np.frombuffer(reader.take(reader.number(4) * dtype.itemsize), dtype=dtype).copy()
+        return np.frombuffer(
+            reader.take(reader.number(_COUNT_BYTES) * dtype.itemsize), dtype=dtype
+        ).copy()
+
+    def width(self, size: float) -> float:
+        """The head, then so many bytes of elements."""
+        return 1 + _COUNT_BYTES + size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +260,14 @@ class Packed:
         """The value as bytes; `from_bytes` of its class inverts it."""
         parts = [wire.write(getattr(self, name)) for name, wire in self.wires().items()]
         return b"".join([bytes([VERSION, self.kind]), *parts])
+
+    @classmethod
+    def width(cls, **sizes: float) -> float:
+        """Bytes of a value whose fields have these sizes, as `Wire.width` takes them."""
+        wires = cls.wires()
+        if unknown := sizes.keys() - wires.keys():
+            raise TypeError(f"{cls.__name__} has no fields {sorted(unknown)}.")
+        return _HEAD_BYTES + sum(wire.width(sizes.get(name, 0)) for name, wire in wires.items())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:

@@ -131,11 +131,11 @@ def unmasked_candidates(
         if isinstance(m, MaskedAnswer) and (m.round, m.party) == (number, victim)
     )
     announced = cohort.announced(number)
-    candidates = []
+    candidates, asked = [], binding.question(b"")
     for key in keys[victim]:
         private = X25519PrivateKey.from_private_bytes(key)
         pairs = {
-            peer: binding.pair_mask(announced, victim, peer, agree(private, public[peer]), b"")
+            peer: binding.pair_mask(announced, victim, peer, agree(private, public[peer]), asked)
             for peer in set(cohort.numbers) - {victim}
         }
         for seed in seeds:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedpriv.simulations.experiment.file import parse_experiment
 
-GRADIENT = {"name": "gradient-perturbation", "rounds": 5}
+GRADIENT: dict[str, Any] = {"name": "gradient-perturbation", "rounds": 5}
 
 
 def experiment(

@@ -12,6 +12,7 @@ from fedpriv.federation.engines.dropouts import Dropouts
 from fedpriv.federation.engines.local import LocalGrid
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.ledger import Ledger
+from fedpriv.secagg.primitives import public_keys
 from fedpriv.simulations.client_app import app
 from fedpriv.simulations.engines.parties import (
     grid_experiment,
@@ -128,6 +129,20 @@ def test_masked_sums_survive_the_drop_outs_that_were_planned_for(level: str, noi
     assert np.isfinite(theta).all()
     assert {len(present) for present in sizes} <= {6, 7, 8}
     assert min(len(present) for present in sizes) < 8
+
+
+def test_parties_of_one_process_verify_a_signature_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 8 parties in active mode: keys of all set-ups, and consents of all rounds."""
+    calls: list[bytes] = []
+    verify = vars(public_keys)["require_signature"]
+
+    def counted(identity: bytes, signature: bytes, content: bytes, *, signer: int) -> None:
+        calls.append(signature)
+        verify(identity, signature, content, signer=signer)
+
+    monkeypatch.setattr(public_keys, "require_signature", counted)
+    trained(prepare(experiment(GRADIENT, engine="local", secure_aggregation="active")))
+    assert len(calls) == len(set(calls)) == 8 * (GRADIENT["rounds"] + 1) + 8 * GRADIENT["rounds"]
 
 
 def test_a_joint_fit_refuses_drop_outs_before_anything_is_asked() -> None:
