@@ -83,7 +83,7 @@ def test_a_true_claim_is_shown_and_not_contradicted(name: str) -> None:
     mu = found.claimed.mu
     assert mu is not None
     if share is not None:
-        assert found.method == "student"
+        assert found.method == "shift"
         assert found.reach is not None
         assert share * mu < found.reach < 1.001 * mu
         assert found.mu > 0.1 * mu
@@ -108,7 +108,7 @@ def test_whoever_sees_the_model_alone_sees_less() -> None:
 
 def test_what_is_found_follows_from_the_seed() -> None:
     one, same, other = (
-        audit_experiment(study(OUTPUT), runs=20, seed=seed).student for seed in (0, 0, 1)
+        audit_experiment(study(OUTPUT), runs=20, seed=seed).shift for seed in (0, 0, 1)
     )
     assert one == same != other
 
@@ -146,7 +146,7 @@ def test_inference_is_audited_by_its_random_term() -> None:
     scene = minimiser_scene(own.task.dimension - 1, 1000, length=0.03, angle=10.0)
     pair = neighbours(own, scene, party=0, spread=True)
     dice = Dice(seed=0)
-    sides = [Side(each, dice=dice, name="side") for each in (pair.first, pair.second)]
+    sides = [Side(each, dice=dice) for each in (pair.first, pair.second)]
     claim = claim_of(sides[0].plan, sides[0].pristine.task)
     assert claim.mu is not None
     apart, known = exact_shift(pair)
@@ -166,7 +166,7 @@ def test_what_one_repetition_asks_is_not_answered_by_another(changes: dict[str, 
     """Sums of losses at points that differ from run to run were those of the first run."""
     prepared = prepare(study(changes))
     dice = Dice(seed=3)
-    both, second = (Side(prepared, dice=dice, name="side") for _ in range(2))
+    both, second = (Side(prepared, dice=dice) for _ in range(2))
     both.run(0, lambda _seen: None)
     model = second.run(1, lambda _seen: None)
     np.testing.assert_array_equal(both.run(1, lambda _seen: None), model)
