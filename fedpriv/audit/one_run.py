@@ -122,24 +122,29 @@ def points_inverse(points: Iterable[tuple[float, float]]) -> Inverse:
 
 
 def best_guesses(canaries: int, *, mu: float, confidence: float) -> int:
-    """r: with how many guesses a release with this μ would show the most, in the mean.
+    """r: with how many guesses most would be shown, of a release with this μ and of one with 2μ.
 
-    A score is taken to be N(μ/2, 1) or N(-μ/2, 1) by the coin. Nothing that was measured is in it.
+    Few guesses are the surest, and show the most of a true claim; but where they are right anyway,
+    they cannot contradict it. A score is taken to be N(μ/2, 1) or N(-μ/2, 1) by the coin. Nothing
+    that was measured is in it.
     """
     require_count(canaries=canaries)
     require_positive(mu=mu)
+
+    def shown(guesses: int, true: float) -> float:
+        right = int(guesses * _accuracy(guesses / canaries, true))
+        return mu_lower_bound(right, guesses, canaries, confidence=confidence)
+
+    sizes = sorted({max(1, round(float(share) * canaries)) for share in _SHARES})
+    return max(sizes, key=lambda guesses: shown(guesses, mu) + shown(guesses, 2 * mu))
+
+
+def _accuracy(share: float, mu: float) -> float:
+    """How many of the surest guesses are right, if they are this share of all."""
     level = np.linspace(0, mu / 2 + 8, 4000)
     heads, tails = ndtr(mu / 2 - level), ndtr(-mu / 2 - level)  # beyond a level, right and wrong
-    best, most = 1, -1.0
-    for share in _SHARES:
-        guesses = max(1, round(share * canaries))
-        place = int(np.argmin(np.abs(heads + tails - guesses / canaries)))
-        accuracy = heads[place] / (heads[place] + tails[place])
-        right = int(guesses * accuracy)
-        shown = mu_lower_bound(right, guesses, canaries, confidence=confidence)
-        if shown > most:
-            best, most = guesses, shown
-    return best
+    place = int(np.argmin(np.abs(heads + tails - share)))
+    return float(heads[place] / (heads[place] + tails[place]))
 
 
 def _largest(contradicted: Callable[[float], bool], most: float) -> float:

@@ -33,7 +33,7 @@ def audit(
         int,
         typer.Option(
             help="On each of two neighbours, in pairs with equal noise. 119 show 80 % of μ in "
-            "nineteen audits of twenty, whatever μ is, if neighbours reach it; 412 if they reach "
+            "nineteen audits of twenty, whatever μ is, if neighbours reach it; 419 if they reach "
             "90 % of it."
         ),
     ] = 500,
@@ -71,8 +71,8 @@ def audit(
     The strategy runs as in a release: test split, bounds, parties, fixed point, secure aggregation
     where the engine has it (--engine local), drop-outs, noise at the server or at the parties. The
     records are crafted, the worst that are known for the strategy; sizes, model and all settings
-    are the experiment's own. Nothing of your records is released, and nothing is spent. Networks are
-    run once, with a thousand canaries.
+    are the experiment's own. Nothing of your records is released, and nothing is spent. Networks
+    are run once, with a thousand canaries.
 
     What is measured is a lower bound. Above the claim it proves a violation, and the exit status is
     1; below, it proves nothing, but that this adversary could not do better. audit.json has it all.
