@@ -65,7 +65,7 @@ class Shadow:
         evaluator = self._evaluator(records)
         scores = evaluator.model.scores(torch.from_numpy(self.theta), evaluator.features)
         loss = evaluator.loss.value(scores, evaluator.labels).double().numpy()
-        return np.nan_to_num(loss, nan=700.0, posinf=700.0)
+        return np.asarray(np.nan_to_num(loss, nan=700.0, posinf=700.0), dtype=np.float64)
 
     def wrong(self, records: Records) -> NDArray[np.float64] | None:
         """Which it gets wrong; None for a regression."""
