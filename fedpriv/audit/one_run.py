@@ -79,7 +79,7 @@ def mu_lower_bound(right: int, guesses: int, canaries: int, *, confidence: float
     """The μ below which no μ-GDP release lets so many guesses be right, except with 1 - confidence.
 
     >>> round(mu_lower_bound(90, 100, 1000, confidence=0.95), 2)
-    0.61
+    0.6
     """
     return _largest(
         lambda mu: contradicts(
