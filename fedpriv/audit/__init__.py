@@ -2,7 +2,8 @@
 
 Pure statistics and records, no runs: `fedpriv.simulations.audit` repeats an experiment and asks
 them. Start with `gaussian_shift` (μ, where the noise is Gaussian) and `threshold` (μ and ε, where
-nothing is assumed); `likelihood_ratio` audits a mechanism alone. `canaries` has the records that
-move a release the most, `membership` and `inversion` the attacks. `claims` judges settings of other
-systems. May import everything of the library.
+nothing is assumed); `one_run` counts the right guesses of a single run, `likelihood_ratio` audits a
+mechanism alone. `canaries` has the records that move a release the most, `membership` and
+`inversion` the attacks. `claims` judges settings of other systems. May import everything of the
+library.
 """

@@ -9,7 +9,8 @@ exact shift of each (`fedpriv.simulations.audit`), without noise, before any run
 opposite, and each is clipped to C, so that the sum moves by 2C, or by C if one of them is absent.
 Where the model learns, one of the two soon fits it, and its gradient is shorter than C: then
 canaries that no model fits are worse, the nearly opposite ones below. Second moments see x and -x
-alike, and are moved by a record across instead.
+alike, and are moved most by a record across. Where they are released with gradients, nearly
+opposite records at 10° to 30° move both: moments by √2·sin 2a, gradients by 2·cos a.
 
 **Minimisers.** 2G/(nλ) is reached by two records whose gradients are opposite *and* whose losses
 are steep at the minimiser: both on the wrong side of it. So the others pull the minimiser along e₁,

@@ -99,13 +99,19 @@ def lira_scores(losses: NDArray[np.float64], members: NDArray[np.bool_]) -> NDAr
         two other models are on either side. One variance a side, over all records, as for few
         shadows.
     """
-    scores = confidence_scores(losses)
+    return likelihood_scores(confidence_scores(losses), members)
+
+
+def likelihood_scores(
+    scores: NDArray[np.float64], inside: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """`lira_scores` for scores that are normal by themselves, and any two sides of a record."""
     result = np.full(scores.shape, np.nan)
     for model in range(len(scores)):
         rest = np.arange(len(scores)) != model
-        shown, inside = scores[rest], members[rest]
+        shown, there = scores[rest], inside[rest]
         means, spreads = [], []
-        for side in (inside, ~inside):
+        for side in (there, ~there):
             count = side.sum(axis=0)
             mean = np.where(side, shown, 0).sum(axis=0) / np.maximum(count, 1)
             errors = np.where(side, shown - mean, 0.0)

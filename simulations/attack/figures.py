@@ -16,30 +16,36 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+    from fedpriv.audit.membership import Roc
     from fedpriv.simulations.attack.attack import Attacks
 
+    Curves = dict[tuple[str, str], Roc]
+
 _STYLES = {
-    ("none", "loss"): ("C3", "--", "loss threshold, no noise"),
+    ("none", "loss"): ("C3", "--", "loss, no noise"),
     ("none", "lira"): ("C3", "-", "LiRA, no noise"),
-    ("planned", "loss"): ("C0", "--", "loss threshold, noise of the plan"),
+    ("planned", "loss"): ("C0", "--", "loss, noise of the plan"),
     ("planned", "lira"): ("C0", "-", "LiRA, noise of the plan"),
 }
 _LEAST = 1e-3
 
 
 def save_figures(found: Attacks, directory: Path) -> list[Path]:
-    """Write membership and, if there is any, inversion, as PNG and SVG."""
-    figure = new_figure(width=10, height=4.8)
-    linear, logarithmic = figure.subplots(1, 2)
-    _curves(linear, found)
-    _curves(logarithmic, found)
-    logarithmic.set(xscale="log", yscale="log", xlim=(_LEAST, 1), ylim=(_LEAST, 1))
-    linear.legend(loc="lower right", fontsize=8)
-    figure.suptitle(
-        f"membership inference, {found.membership.records} records a model: "
-        f"ε = {found.epsilon:.3g}, δ = {found.delta:g}"
-    )
-    figures = {"membership": figure}
+    """Write membership, attribute and, if there is any, inversion, as PNG and SVG."""
+    terms = f"ε = {found.epsilon:.3g}, δ = {found.delta:g}"
+    member, told = found.membership, found.attribute
+    figures = {
+        "membership": _pair(
+            f"membership inference, {member.records} records a model: {terms}",
+            member.curves,
+            found.bound,
+        ),
+        "attribute": _pair(
+            f"attribute inference of {told.feature!r}, {told.records} records a model: {terms}",
+            told.curves,
+            found.attribute_bound,
+        ),
+    }
     if isinstance(found.inversion, Inversion):
         figures["inversion"] = _inversion(found.inversion)
     paths = []
@@ -51,8 +57,20 @@ def save_figures(found: Attacks, directory: Path) -> list[Path]:
     return paths
 
 
-def _curves(axes: Axes, found: Attacks) -> None:
-    if (bound := found.bound) is not None:
+def _pair(title: str, curves: Curves, bound: Roc | None) -> Figure:
+    """Curves with linear axes, and with logarithmic ones."""
+    figure = new_figure(width=10, height=4.8)
+    linear, logarithmic = figure.subplots(1, 2)
+    for axes in (linear, logarithmic):
+        _curves(axes, curves, bound)
+    logarithmic.set(xscale="log", yscale="log", xlim=(_LEAST, 1), ylim=(_LEAST, 1))
+    linear.legend(loc="lower right", fontsize=8)
+    figure.suptitle(title)
+    return figure
+
+
+def _curves(axes: Axes, curves: Curves, bound: Roc | None) -> None:
+    if bound is not None:
         axes.fill_between(
             bound.false_positives,
             bound.true_positives,
@@ -62,7 +80,7 @@ def _curves(axes: Axes, found: Attacks) -> None:
         )
         axes.plot(bound.false_positives, bound.true_positives, color="0.4", lw=1)
     axes.plot([_LEAST / 10, 1], [_LEAST / 10, 1], color="0.7", lw=1, ls=":", label="guessing")
-    for key, curve in found.membership.curves.items():
+    for key, curve in curves.items():
         color, dash, label = _STYLES[key]
         axes.plot(
             curve.false_positives,

@@ -12,28 +12,22 @@ drawn before; with a fixed size there would be two steps from one to the other, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import inf
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from fedpriv.audit.membership import Roc, lira_scores, roc
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.simulations.attack.shadows import drawn_pool, for_records, trained, unprotected
 from fedpriv.simulations.experiment.records.data import every_record
-from fedpriv.simulations.experiment.records.stand_in import StandIn
-from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from fedpriv.data import Dataset
     from fedpriv.simulations.experiment.file import Experiment
-
-_PER_PARTY = 10  # records, at the least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,16 +58,16 @@ def infer_membership(
 ) -> Membership:
     """Train ``models`` on random halves of 2·``records`` records, for each kind of protection."""
     rng = np.random.default_rng(seed)
-    pool = _pool(every_record(experiment), 2 * records, rng)
+    pool = drawn_pool(every_record(experiment), 2 * records, rng)
     size = len(pool.train) // 2
     exchanged = experiment.privacy.adjacency == Adjacency.REPLACE_ONE.value
     members = np.array([_members(len(pool.train), rng, exchanged) for _ in range(models)])
     curves, accuracy = {}, {}
-    for kind, wanted in (("none", _unprotected(experiment)), ("planned", experiment)):
+    for kind, wanted in (("none", unprotected(experiment)), ("planned", experiment)):
         losses, right = [], []
         for number in range(models):
-            each = _with_records(wanted, size, seed + number)
-            loss, wrong = _losses(each, pool, members[number], rng)
+            shadow = trained(for_records(wanted, size, seed + number), pool, members[number], rng)
+            loss, wrong = shadow.losses(pool.train), shadow.wrong(pool.train)
             losses.append(loss)
             right.append(None if wrong is None else 1 - wrong[~members[number]].mean())
             on_model(number + 1 + (models if kind == "planned" else 0), 2 * models)
@@ -90,66 +84,3 @@ def infer_membership(
 def _members(pool: int, rng: np.random.Generator, exchanged: bool) -> NDArray[np.bool_]:
     """A random half: of a fixed size if records are exchanged, else by a coin for each."""
     return rng.permutation(pool) < pool // 2 if exchanged else rng.random(pool) < 0.5
-
-
-def _unprotected(experiment: Experiment) -> Experiment:
-    return experiment.replaced(privacy={"epsilon": inf, "noise_at": None})
-
-
-def _with_records(experiment: Experiment, records: int, seed: int) -> Experiment:
-    """The experiment for so many records; where it declares a number, for that one."""
-    declared = {"records": records} if experiment.data.records is not None else {}
-    return experiment.replaced(
-        run={"seed": seed, "engine": "vectorized", "dropout": None}, data=declared
-    )
-
-
-def _pool(dataset: Dataset, records: int, rng: np.random.Generator) -> Dataset:
-    whole = dataset.train
-    if len(whole) < records:
-        raise ValueError(
-            f"records must be at most {len(whole) // 2}, half of those that there are, got "
-            f"{records // 2}."
-        )
-    chosen = np.sort(rng.permutation(len(whole))[:records])
-    return replace(dataset, train=whole.take(chosen))
-
-
-def _losses(
-    experiment: Experiment,
-    pool: Dataset,
-    members: NDArray[np.bool_],
-    rng: np.random.Generator,
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Of every record of the pool: its loss under a model of the members, and if it is wrong."""
-    train_on = pool.train.take(members)
-    parties = _parties(experiment, len(pool.train) // 2)
-    if experiment.privacy.adjacency == Adjacency.REPLACE_ONE.value:
-        dealt = rng.permutation(np.arange(len(train_on)) % parties)
-    else:
-        dealt = rng.permutation(np.arange(len(pool.train)) % parties)[members]
-    hashed = experiment.data.partition == "hashed"
-    dataset = replace(
-        pool,
-        train=replace(train_on, party=None if hashed else dealt),
-        test=pool.train.take(slice(0, 0)),
-        party_names=() if hashed else tuple(map(str, range(parties))),
-    )
-    prepared = prepare(experiment, stand_in=StandIn(dataset=dataset, by_hash=False))
-    strategy = build_strategy(prepared, run=prepared.run)
-    federation = build_federation(prepared, run=prepared.run, rounds=strategy.rounds)
-    train(strategy, federation, lambda _query, _answer: True)
-    path: Any = prepared.data.dataset.preprocessing
-    everyone = replace(pool.train, X=path.bounded(pool.train.X), party=None)
-    evaluator = prepared.evaluator.on(everyone)
-    scores = evaluator.model.scores(torch.from_numpy(strategy.theta.copy()), evaluator.features)
-    loss = evaluator.loss.value(scores, evaluator.labels).double().numpy()
-    wrong = evaluator.wrong(strategy.theta) if evaluator.majority() is not None else None
-    return np.nan_to_num(loss, nan=700.0, posinf=700.0), wrong
-
-
-def _parties(experiment: Experiment, records: int) -> int:
-    """As many as the experiment has, if there are ten records for each."""
-    declared = experiment.data.parties
-    most = max(1, records // _PER_PARTY)
-    return min(most, declared or most)

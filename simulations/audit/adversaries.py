@@ -11,7 +11,7 @@ tables can compute it:
 - of a **perturbed objective**: a minimiser tells b, up to the solver's tolerance, since the
   gradient vanishes there. The Jacobian is left out: its part is at most ln(1 + β/(nΛ)).
 - of the **model** alone: its inner product with the direction in which the canary moves it, which
-  is found by pairs of runs with equal noise on both tables, apart from those that count. It sees
+  is found by pairs of runs with equal noise, apart from those that count. It sees
   what a user of model.npz sees, and is all there is for strategies of which no more is known here.
 """
 
@@ -151,7 +151,7 @@ class OfModel:
 
     def __init__(self, first: Side, second: Side) -> None:
         moved = [
-            first.run(number, _blind, name="pilot") - second.run(number, _blind, name="pilot")
+            first.run(number, _blind, stage="pilot") - second.run(number, _blind, stage="pilot")
             for number in range(_PILOTS)
         ]
         self._direction = np.mean(moved, axis=0)

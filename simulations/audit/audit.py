@@ -10,6 +10,7 @@ import numpy as np
 from fedpriv._validate import require_count, require_open_unit
 from fedpriv.simulations.audit.adversaries import adversary
 from fedpriv.simulations.audit.claim import claim_of
+from fedpriv.simulations.audit.one_run import CANARIES, audit_in_one_run, why_not_in_one_run
 from fedpriv.simulations.audit.repetition import Dice, Side
 from fedpriv.simulations.audit.result import judged
 from fedpriv.simulations.audit.search import exact_shift, worst_neighbours
@@ -35,17 +36,22 @@ def audit_experiment(
     confidence: float = CONFIDENCE,
     seed: int = 0,
     model_only: bool = False,
+    one_run: bool | None = None,
+    canaries: int = CANARIES,
     on_run: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Audit:
-    """Run an experiment ``runs`` times on each of two neighbours, and bound its μ and ε from below.
+    """Run an experiment ``runs`` times on either neighbour, and bound its μ and ε from below.
 
     Args:
         experiment: What to audit.
-        runs: On each side.
-        confidence: Of the bounds. Of audits of a true claim that is reached, one in 1/(1 -
+        runs: On each side, in pairs with equal noise.
+        confidence: Of the bounds. Of audits of a true claim that is reached, at most one in 1/(1 -
             confidence) raises a false alarm.
         seed: Of the noise: another one, other runs.
         model_only: Whether the adversary sees the last model alone.
+        one_run: Whether to run it once instead, with many canaries; None for networks alone, where
+            it can be done.
+        canaries: How many, in one run.
         on_run: Told of every run, and of how many there are.
     """
     require_count(runs=runs)
@@ -55,12 +61,16 @@ def audit_experiment(
     began = perf_counter()
     require_auditable(checked(experiment))
     own = prepare(tuned(experiment))
+    if one_run is None:
+        one_run = not (own.task.convex or model_only or why_not_in_one_run(own))
+    if one_run:
+        if model_only:
+            raise ValueError("one_run must be False for who sees the model alone.")
+        on_run(0, 1)
+        return audit_in_one_run(own, canaries=canaries, confidence=confidence, seed=seed)
     pair = worst_neighbours(own)
     dice = Dice(seed=seed)
-    sides = tuple(
-        Side(prepared, dice=dice, name=name)
-        for prepared, name in ((pair.first, "first"), (pair.second, "second"))
-    )
+    sides = tuple(Side(prepared, dice=dice) for prepared in (pair.first, pair.second))
     claim = claim_of(sides[0].plan, sides[0].pristine.task)
     attacker = adversary(*sides, model_only=model_only)
     found = np.empty((2, runs))

@@ -10,14 +10,15 @@ sizes, which stay those of the experiment, however many records there really are
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.data import Persons, Records, hold_out
+from fedpriv.data import hold_out
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.audit.crafted import crafted, raw_rows
 from fedpriv.simulations.experiment.records.stand_in import StandIn
 from fedpriv.simulations.run.prepare import prepare
 
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedpriv.audit.canaries import Scene
-    from fedpriv.data import Dataset
     from fedpriv.simulations.run.prepare import Prepared
 
-_LONG = 1e4  # of a raw row, in units of the intercept and of B: bounds then leave no intercept
 _ROWS_OF_A_PARTY = 20
 _ATTEMPTS = 200
 _CANARY = "~canary"  # sorted last: the persons of samples stand in the order of their names
@@ -137,8 +136,13 @@ class _Table:
         own = np.tile(x, (len(places), 1))
         none = slice(0, 0) if alone else slice(None)
         blocks = [
-            (self._raw(own, mark), np.full(len(places), label), places, _CANARY),
-            (self._raw(self._rows[none]), self._positive[none], self._held[none], "other"),
+            (raw_rows(self._own, own, mark), np.full(len(places), label), places, _CANARY),
+            (
+                raw_rows(self._own, self._rows[none]),
+                self._positive[none],
+                self._held[none],
+                "other",
+            ),
         ]
         if self._last:
             blocks.reverse()
@@ -148,54 +152,9 @@ class _Table:
             for _, _, parties, who in blocks
             for number in range(len(parties))
         ]
-        return self._as_dataset(rows, labels, held, names)
-
-    def _as_dataset(
-        self, rows: Any, labels: NDArray[np.bool_], held: Any, names: list[str]
-    ) -> Dataset:
-        source = self._own.data.dataset
-        hashed = self._own.experiment.data.partition == "hashed"
-        wide = source.feature_names[: rows.shape[1]]
-        records = Records(
-            X=rows.astype(np.float32),
-            y=self._labels(labels),
-            party=None if hashed else held,
-            person=Persons.of(names) if self._unit is Unit.PERSON else None,
+        return crafted(
+            self._own, rows, labels, held, persons=names if self._unit is Unit.PERSON else None
         )
-        path = source.preprocessing
-        return replace(
-            source,
-            train=records,
-            test=records.take(slice(0, 0)),
-            feature_names=wide,
-            max_norm=source.max_norm if path is None else path.max_norm,
-            party_names=() if hashed else tuple(map(str, range(self._own.task.parties))),
-            preprocessing=None,
-        )
-
-    def _labels(self, positive: NDArray[np.bool_]) -> Any:
-        if self._own.data.dataset.task == "multiclass":
-            return positive.astype(np.int64)
-        return np.where(positive, np.float32(1), np.float32(-1))
-
-    def _raw(self, rows: NDArray[np.float64], mark: int = 0) -> NDArray[np.float64]:
-        """Rows that the bounds of the experiment turn into ``rows``, times B, and an intercept.
-
-        The ``mark`` changes the last digits of a long one, and with them its hash.
-        """
-        section, path = self._own.experiment.data, self._own.data.dataset.preprocessing
-        norm, constant = section.feature_norm, abs(section.intercept)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        if section.scaling == "divide" and path is not None:
-            short = lengths * float(np.hypot(path.max_norm, constant))
-        elif constant >= norm:  # every row is scaled to B: the proportions decide
-            short = constant * lengths / np.sqrt(np.maximum(1 - lengths**2, 1 / _LONG**2))
-        else:
-            short = norm * lengths
-        long = _LONG * max(norm, constant, 1.0) * (1 + mark / 1000)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            unit = np.where(lengths > 0, rows / lengths, 0.0)
-        return unit * np.where(lengths > 1 - 1e-9, long, short)
 
     def _trained_on(self) -> int:
         """A mark with which no hash tests on the canary, nor on what stands in its place."""

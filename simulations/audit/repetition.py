@@ -3,8 +3,8 @@
 What a run is built from is built once: tables, parties, plan. Every repetition is a strategy in the
 state of the first question, which asks the parties of its table and learns from their sums as in
 any run: fixed point, secure aggregation where the engine has it, drop-outs, noise at the server or
-at the parties. Only the streams of random numbers differ, by a seed, the side and the number of the
-repetition.
+at the parties. Only the streams of random numbers differ, by a seed and the number of the
+repetition. Both neighbours have the same in a repetition: `fedpriv.audit.gaussian_shift` says why.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ class Dice:
 
     Attributes:
         seed: Of the audit.
-        side: On which table it runs.
+        stage: What the run is for: runs that count have numbers of their own.
         repetition: Which run it is.
     """
 
     seed: int
-    side: str = ""
+    stage: str = ""
     repetition: int = 0
 
     def streams(self, purpose: str) -> Callable[[int], RandomStream]:
         """A stream for each round."""
         return lambda round_: RandomStream.seeded(
-            self.seed, "audit", purpose, self.side, self.repetition, round_
+            self.seed, "audit", purpose, self.stage, self.repetition, round_
         )
 
 
@@ -83,11 +83,10 @@ class Side:
     Args:
         prepared: The experiment on this table.
         dice: Shared by both sides.
-        name: Of the side.
     """
 
-    def __init__(self, prepared: Prepared, *, dice: Dice, name: str) -> None:
-        self.prepared, self._dice, self._name = prepared, dice, name
+    def __init__(self, prepared: Prepared, *, dice: Dice) -> None:
+        self.prepared, self._dice = prepared, dice
         strategy = check(prepared)
         if strategy is None or strategy.plan is None:
             raise ValueError(
@@ -107,9 +106,9 @@ class Side:
             raise ValueError("the strategy asks nothing.")
         return query
 
-    def run(self, repetition: int, watch: Watching, *, name: str | None = None) -> Vector:
-        """The model at the end of one repetition; ``name``: with random numbers of that name."""
-        self._dice.side, self._dice.repetition = name or self._name, repetition
+    def run(self, repetition: int, watch: Watching, *, stage: str = "runs") -> Vector:
+        """The model at the end of one repetition; ``stage``: with random numbers of that name."""
+        self._dice.stage, self._dice.repetition = stage, repetition
         strategy = self._fresh()
         federation = self._parties(strategy)
         while (query := strategy.ask()) is not None:
@@ -152,7 +151,7 @@ class Side:
         """The parties of a run: the ideal sum again, unless they remember or leave."""
         section, dice = self.prepared.experiment.run, self._dice
         if section.engine == "local":
-            run = f"{self.prepared.run}/{dice.seed}/{dice.side}/{dice.repetition}"
+            run = f"{self.prepared.run}/{dice.seed}/{dice.stage}/{dice.repetition}"
             return local_federation(self.prepared, run=run, rounds=strategy.rounds)
         return self._ideal if not section.dropout else self._federation(leaving=True)
 

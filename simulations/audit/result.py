@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedpriv import __version__
-from fedpriv.audit.gaussian_shift import draws_for, normality, shift_lower_bound
+from fedpriv.audit.gaussian_shift import normality, pairs_for, shift_lower_bound
+from fedpriv.audit.one_run import (
+    contradicts,
+    epsilon_lower_bound,
+    gaussian_inverse,
+    mu_lower_bound,
+    points_inverse,
+)
 from fedpriv.audit.threshold import operating_point
 from fedpriv.privacy.gaussian import gdp_epsilon
 
@@ -39,16 +46,20 @@ class Audit:
         reach: The μ of these neighbours by the plan's own noise, which is all that any number of
             runs would show if the noise is as planned; None if it is not known.
         sees: What the adversary sees.
-        runs: On each of the two.
+        runs: On each of the two, in pairs with equal noise; one, with many canaries.
         confidence: Of the lower bounds.
         seed: Of all random numbers.
-        method: "student", which assumes normal statistics, or "threshold", which assumes nothing.
+        method: "shift", which assumes normal statistics, "threshold", which assumes nothing, or
+            "one-run", which assumes nothing either.
         mu: The lower bound on μ by that method.
         epsilon: The same as ε at the claim's δ: by the profile of a Gaussian release, if the method
-            is "student"; else without any assumption.
-        student: The lower bound on μ by Student's law.
+            is "shift", or "one-run" of a plan that states μ; else without any assumption.
+        shift: The lower bound on μ by the shift of normal statistics.
         normal: A p-value of its assumption.
         threshold: That without assumptions, on half of the runs.
+        canaries: In one run, how many.
+        guesses: How many of their coins were guessed, fixed before the run.
+        right: How many guesses were right.
         problem: What was found without any statistics; empty if nothing was.
         passed: Whether nothing contradicts the claim.
         seconds: How long it took.
@@ -67,12 +78,15 @@ class Audit:
     runs: int
     confidence: float
     seed: int
-    method: Literal["student", "threshold"]
+    method: Literal["shift", "threshold", "one-run"]
     mu: float
     epsilon: float
-    student: float
-    normal: float
-    threshold: float
+    shift: float | None = None
+    normal: float | None = None
+    threshold: float | None = None
+    canaries: int | None = None
+    guesses: int | None = None
+    right: int | None = None
     problem: str
     passed: bool
     seconds: float
@@ -102,43 +116,89 @@ def judged(
 ) -> Audit:
     """The statistics of all runs, (2, runs), against the claim."""
     first, second = found
-    problem = pair.public_facts_differ
-    student = shift_lower_bound(first, second, confidence=confidence)
+    shift = shift_lower_bound(first, second, confidence=confidence)
     normal = normality(first, second)
     point = operating_point(first, second, confidence=confidence)
-    by_student = claim.gaussian and normal >= _NORMAL
-    mu = student if by_student else point.mu
+    by_shift = claim.gaussian and normal >= _NORMAL
+    mu = shift if by_shift else point.mu
     direct = point.epsilon(claim.delta)
-    epsilon = _as_epsilon(mu, claim.delta) if by_student else direct
+    epsilon = _as_epsilon(mu, claim.delta) if by_shift else direct
     allowed = claim.allows(
         true_positives=point.true_positives, false_positives=point.false_positives
     )
-    broken = mu > claim.limit if by_student else not allowed
-    experiment = own.experiment
+    broken = mu > claim.limit if by_shift else not allowed
     return Audit(
-        experiment=experiment.name,
-        config_hash=experiment.config_hash,
-        fedpriv=__version__,
-        strategy=own.info.name,
-        unit=experiment.privacy.unit,
-        adjacency=experiment.privacy.adjacency,
-        claimed=claim,
+        **_facts(own, claim, broken=broken, problem=pair.public_facts_differ),
         neighbours=pair.name,
         reach=reach[0] if reach[1] else None,
         sees=sees,
         runs=first.size,
         confidence=confidence,
         seed=seed,
-        method="student" if by_student else "threshold",
+        method="shift" if by_shift else "threshold",
         mu=mu,
         epsilon=epsilon,
-        student=student,
+        shift=shift,
         normal=normal,
         threshold=point.mu,
-        problem=problem,
-        passed=not (broken or problem),
         seconds=seconds,
     )
+
+
+def judged_in_one_run(
+    own: Prepared,
+    claim: Claim,
+    *,
+    canaries: int,
+    guesses: int,
+    right: int,
+    reach: float | None,
+    confidence: float,
+    seed: int,
+    seconds: float,
+) -> Audit:
+    """The right guesses of one run against the claim."""
+    mu = mu_lower_bound(right, guesses, canaries, confidence=confidence)
+    curve = gaussian_inverse(claim.limit) if claim.exact else points_inverse(claim.points)
+    broken = contradicts(right, guesses, canaries, inverse=curve, failure=1 - confidence)
+    return Audit(
+        **_facts(own, claim, broken=broken),
+        neighbours=f"{canaries} planted gradients",
+        reach=reach,
+        sees="every release",
+        runs=1,
+        confidence=confidence,
+        seed=seed,
+        method="one-run",
+        mu=mu,
+        epsilon=(
+            _as_epsilon(mu, claim.delta)
+            if claim.exact
+            else epsilon_lower_bound(
+                right, guesses, canaries, delta=claim.delta, confidence=confidence
+            )
+        ),
+        canaries=canaries,
+        guesses=guesses,
+        right=right,
+        seconds=seconds,
+    )
+
+
+def _facts(own: Prepared, claim: Claim, *, broken: bool, problem: str = "") -> dict[str, Any]:
+    """What every audit states of its experiment, and whether it passed."""
+    experiment = own.experiment
+    return {
+        "experiment": experiment.name,
+        "config_hash": experiment.config_hash,
+        "fedpriv": __version__,
+        "strategy": own.info.name,
+        "unit": experiment.privacy.unit,
+        "adjacency": experiment.privacy.adjacency,
+        "claimed": claim,
+        "problem": problem,
+        "passed": not (broken or problem),
+    }
 
 
 def _as_epsilon(mu: float, delta: float) -> float:
@@ -155,7 +215,10 @@ def in_words(audit: Audit) -> list[str]:
     shown = "" if claim.mu is None else f" (μ ≥ {audit.mu:.3g}, {audit.mu / claim.mu:.0%} of it)"
     percent = f"{100 * audit.confidence:g} %"
     reach = "" if audit.reach is None else _REACH.format(audit.reach)
-    measured = f"ε ≥ {audit.epsilon:.3g}{shown} with {percent} confidence, 2 × {audit.runs} runs"
+    runs = f"2 × {audit.runs} runs"
+    if audit.method == "one-run":
+        runs = f"1 run, {audit.right} of {audit.guesses} guesses right ({audit.canaries} canaries)"
+    measured = f"ε ≥ {audit.epsilon:.3g}{shown} with {percent} confidence, {runs}"
     lines = [
         f"claimed ε = {claim.epsilon:.4g} at δ = {claim.delta:g}{mu}; measured at least {measured}",
         f"{audit.strategy}; unit: {audit.unit}; {audit.adjacency}; seen: {audit.sees}",
@@ -171,15 +234,27 @@ def in_words(audit: Audit) -> list[str]:
         "Nothing contradicts the claim. That proves nothing more: a bound below it may be a weak "
         "audit as well as a strong guarantee."
     )
-    if claim.mu is not None and audit.mu < 0.8 * claim.mu:
-        wanted = draws_for(claim.mu, confidence=audit.confidence)
-        if wanted > audit.runs:
-            lines.append(f"To show 80 % of μ = {claim.mu:.3g} takes about --runs {wanted}.")
+    if wanted := _more_runs(audit):
+        lines.append(f"Nineteen audits in twenty with --runs {wanted} show {_ENOUGH:.0%} of μ.")
     return lines
 
 
+def _more_runs(audit: Audit) -> int | None:
+    """How many runs would show enough of μ; None if these do, or if no number of runs would."""
+    mu, reach = audit.claimed.mu, audit.reach
+    if mu is None or reach is None or audit.method != "shift" or audit.mu >= _ENOUGH * mu:
+        return None
+    if reach <= _ENOUGH * mu:
+        return None
+    wanted = pairs_for(_ENOUGH * mu / reach, confidence=audit.confidence)
+    return wanted if wanted is not None and audit.runs < wanted <= _MOST_RUNS else None
+
+
+_ENOUGH = 0.8
+_MOST_RUNS = 100_000
 _REACH = "; by the plan's noise they are μ = {:.3g} apart"
 _METHODS = {
-    "student": "Student's exact bound, for the normal statistics of Gaussian noise",
+    "shift": "the shift of normal statistics, from pairs of runs with equal noise",
     "threshold": "a threshold chosen on half of the runs, Clopper-Pearson limits on the others",
+    "one-run": "right guesses of one run, whose number is fixed by the claim; nothing is assumed",
 }

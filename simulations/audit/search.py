@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedpriv.audit.canaries import ANGLES, LENGTHS, clipped_scenes, minimiser_scene
+from fedpriv.federation.queries.kinds import MomentsQuery
 from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.simulations.audit.adversaries import (
     noise_of,
@@ -37,8 +38,10 @@ _OTHERS = 256  # random records around a canary among clipped ones
 _MORE = 1.01  # a later candidate, which may be slower, has to be worth it
 _SOME_ANGLE = 25.0
 _SMALL_ANGLES = (8.0, 16.0)
+_MOMENTS_ANGLES = (8.0, 16.0, 24.0, 32.0)  # seen by second moments, unlike opposite records
 _LEARNING = 20  # rounds in which a model may come to fit a canary
 _PULLING = 4000  # records that pull a joint minimiser, at most
+_STAGE = "search"
 
 
 def worst_neighbours(own: Prepared) -> Neighbours:
@@ -51,14 +54,16 @@ def worst_neighbours(own: Prepared) -> Neighbours:
     sampled = strategy.plan.least_rate < 1
     place = own.task.parties - 1 if sampled else 0
     features, records = _features(own), own.task.records
+    curved = isinstance(strategy.ask(), MomentsQuery)
+    angles, length = (_MOMENTS_ANGLES, 0.06) if curved else (_SMALL_ANGLES, 0.5)
     pulled = (
-        minimiser_scene(features, min(_PULLING, records), length=0.5, angle=angle)
-        for angle in _SMALL_ANGLES
+        minimiser_scene(features, min(_PULLING, records), length=length, angle=angle)
+        for angle in angles
     )
-    pulling = own.task.convex and not sampled and strategy.plan.rounds >= _LEARNING
+    learnt = curved or strategy.plan.rounds >= _LEARNING
     scenes = [
         *clipped_scenes(features, min(_OTHERS, records)),
-        *(pulled if pulling else ()),
+        *(pulled if own.task.convex and not sampled and learnt else ()),
     ]
     return _worst(
         neighbours(own, scene, party=place, spread=True, last=sampled) for scene in scenes
@@ -110,9 +115,7 @@ def exact_shift(pair: Neighbours) -> tuple[float, bool]:
     exceed on these neighbours, if the noise is as planned.
     """
     dice = Dice(seed=0)
-    first, second = (
-        Side(prepared, dice=dice, name="search") for prepared in (pair.first, pair.second)
-    )
+    first, second = (Side(prepared, dice=dice) for prepared in (pair.first, pair.second))
     task, plan = first.pristine.task, first.plan
     if perturbs_the_objective(first):  # at a minimiser, with some b
         at = risk_gradients(_model(second), task, first)
@@ -130,7 +133,7 @@ def exact_shift(pair: Neighbours) -> tuple[float, bool]:
         noise = noise_of(plan.mechanisms[query.round], task)
         total += (_apart(first, second, query) / noise) ** 2
 
-    second.run(0, watch)
+    second.run(0, watch, stage=_STAGE)
     return float(np.sqrt(total)), plan.least_rate == 1
 
 
@@ -139,4 +142,4 @@ def _apart(first: Side, second: Side, query: Query) -> float:
 
 
 def _model(side: Side) -> NDArray[np.float64]:
-    return side.run(0, lambda _seen: None)
+    return side.run(0, lambda _seen: None, stage=_STAGE)

@@ -32,15 +32,23 @@ def attack(
     models: Annotated[
         int, typer.Option(help="Shadow models with noise, and as many without.")
     ] = 16,
-    seed: Annotated[int, typer.Option(help="Of members and noise.")] = 0,
+    feature: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose value is told, by name; if none is named the one whose two values, "
+            "or medians of its two halves, vary most."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of members, values and noise.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Attack an experiment, in a simulation: membership inference and gradient inversion.
+    """Attack an experiment, in a simulation: membership, attributes, records off gradients.
 
     Membership inference asks whether a record was trained on, by its loss, and by the likelihood
     ratio of shadow models (LiRA). Gradient inversion reads a record off the gradient that a party
-    would send. Each is tried without noise and with it; attacks.json and two pictures have the
-    curves, beside the one that no attack can exceed if the guarantee holds.
+    would send. Attribute inference tells one feature of a record that is known but for it, from
+    models and from gradients. Each is tried without noise and with it; attacks.json and pictures
+    have the curves, beside the one that no attack can exceed if the guarantee holds.
 
     An attack that fails proves nothing: another may succeed. `fedpriv audit` tests a claim itself.
 
@@ -61,6 +69,7 @@ def attack(
                 wanted,
                 records=records,
                 models=models,
+                feature=feature,
                 seed=seed,
                 on_model=lambda done, total: show(done, "", total=total),
             )

@@ -159,10 +159,13 @@ def audit_sentence(evidence: Evidence, audit: Mapping[str, Any]) -> str:
     same = audit["config_hash"] == evidence.result["config_hash"]
     settings = "the settings of this run" if same else "OTHER settings of the same strategy"
     version = "" if audit["fedpriv"] == evidence.statement["fedpriv"] else " of another version"
+    runs = f"2 × {audit['runs']} runs on crafted neighbours"
+    if canaries := audit.get("canaries"):
+        runs = f"1 run with {canaries} canaries"
     return (
         f"An audit{version} of {settings} measured at least {measured} where ε = {claimed:.4g} is "
-        f"claimed, with {100 * audit['confidence']:g} % confidence, from 2 × {audit['runs']} runs "
-        f"on crafted neighbours; the adversary saw {audit['sees']}. {verdict}."
+        f"claimed, with {100 * audit['confidence']:g} % confidence, from {runs}; "
+        f"the adversary saw {audit['sees']}. {verdict}."
     )
 
 

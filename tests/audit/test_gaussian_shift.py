@@ -1,4 +1,4 @@
-"""Student's bound on μ: an oracle by quadrature, its coverage and power, and what it catches."""
+"""The bound on μ from pairs: an oracle by quadrature, its coverage, power, and what it catches."""
 
 from __future__ import annotations
 
@@ -6,66 +6,109 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf, quad
 
-from fedpriv.audit.gaussian_shift import draws_for, normality, shift_lower_bound
+from fedpriv.audit.gaussian_shift import normality, pairs_for, shift_lower_bound
 
 RNG = np.random.default_rng(7)
 
 
-def _noncentral_cdf(t: float, freedom: int, shift: float) -> float:
-    """P((Z + shift)/√(χ²/k) ≤ t), integrated over the law of √(χ²/k): no code of scipy's."""
+def _chi_squared_cdf(x: float, freedom: int) -> float:
+    """Integrated over the density, in the root of χ²: no code of scipy's."""
     k = mpf(freedom)
-
-    def density(s: mpf) -> mpf:
-        return 2 * (k / 2) ** (k / 2) / mp.gamma(k / 2) * s ** (k - 1) * mp.exp(-k * s**2 / 2)
-
-    return float(quad(lambda s: mp.ncdf(t * s - shift) * density(s), [0, 0.5, 1, 1.5, 4]))
+    scale = 2 / (2 ** (k / 2) * mp.gamma(k / 2))
+    return float(quad(lambda s: scale * s ** (k - 1) * mp.exp(-(s**2) / 2), [0, mp.sqrt(x)]))
 
 
-@pytest.mark.parametrize("shift", [0.3, 1.0, 2.5])
-def test_the_bound_is_the_shift_at_which_what_was_seen_is_rare(shift: float) -> None:
-    n, m, confidence = 12, 9, 0.95
-    first, second = RNG.normal(shift, 2, n), RNG.normal(0, 2, m)
-    bound = shift_lower_bound(first, second, confidence=confidence)
-    spread = np.sqrt(((first - first.mean()) ** 2).sum() + ((second - second.mean()) ** 2).sum())
-    scale = np.sqrt(1 / n + 1 / m)
-    t = (first.mean() - second.mean()) / (spread / np.sqrt(n + m - 2) * scale)
-    if bound == 0:
-        assert _noncentral_cdf(t, n + m - 2, 0.0) <= confidence
-    else:
-        assert _noncentral_cdf(t, n + m - 2, bound / scale) == pytest.approx(confidence, abs=1e-7)
+def _student_cdf(t: float, freedom: int) -> float:
+    k = mpf(freedom)
+    scale = mp.gamma((k + 1) / 2) / (mp.sqrt(k * mp.pi) * mp.gamma(k / 2))
+    return float(0.5 + quad(lambda x: scale * (1 + x**2 / k) ** (-(k + 1) / 2), [0, t]))
 
 
-def _bounds(mu: float, n: int, repetitions: int, confidence: float = 0.95) -> np.ndarray:
+def test_with_equal_noise_the_bound_is_where_so_small_a_spread_is_rare() -> None:
+    """s² is at most what makes a sample variance as small as this one have a probability of 4 %."""
+    noise = RNG.normal(0, 3, 12)
+    bound = shift_lower_bound(noise + 2, noise, confidence=0.95)
+    most = 2 / bound
+    seen = ((noise - noise.mean()) ** 2).sum()
+    assert _chi_squared_cdf(seen / most**2, 11) == pytest.approx(0.04, abs=1e-9)
+
+
+def test_differences_that_vary_cost_two_shares_of_the_failure() -> None:
+    first, second = RNG.normal(1, 1, (2, 20)) * 0.2 + RNG.normal(size=20)
+    first += 2
+    bound = shift_lower_bound(first, second, confidence=0.9)
+    apart, together = first - second, first + second
+    limits = []
+    for values, failure in ((apart, 0.01), (together, 0.08)):
+        seen = ((values - values.mean()) ** 2).sum()
+        low, high = mpf(0.01), mpf(100)
+        for _ in range(60):
+            middle = (low + high) / 2
+            if _chi_squared_cdf(middle, 19) < failure:
+                low = middle
+            else:
+                high = middle
+        limits.append(float(seen / low))
+    t = (apart.mean() - bound * np.sqrt(sum(limits)) / 2) / (apart.std(ddof=1) / np.sqrt(20))
+    assert _student_cdf(t, 19) == pytest.approx(0.99, abs=1e-7)
+
+
+def _bounds(
+    mu: float, n: int, audits: int, *, common: float = 1.0, confidence: float = 0.95
+) -> np.ndarray:
+    """Audits of a shift; ``common``: the correlation of the two runs of a pair."""
     rng = np.random.default_rng(1)
-    return np.array(
-        [
-            shift_lower_bound(rng.normal(mu, 1, n), rng.normal(0, 1, n), confidence=confidence)
-            for _ in range(repetitions)
-        ]
-    )
+    found = []
+    for _ in range(audits):
+        noise, own = rng.normal(size=(2, n))
+        first = mu + common * noise + np.sqrt(1 - common**2) * own
+        found.append(shift_lower_bound(first, noise, confidence=confidence))
+    return np.array(found)
 
 
 def test_it_is_true_as_often_as_it_says() -> None:
-    """2,000 audits of a claim that is just true: one in twenty cries wolf.
+    """4,000 audits of a claim that is just true: one in twenty-five cries wolf.
 
-    The number of false alarms is Bin(2000, 0.05), beyond 100 ± 40 with a probability of 4e-5.
+    The number of false alarms is Bin(4000, 0.04), beyond 160 ± 50 with a probability of 6e-5.
     """
-    alarms = int((_bounds(1.0, 30, 2000) > 1.0).sum())
-    assert 60 < alarms < 140
+    alarms = int((_bounds(1.0, 30, 4000) > 1.0).sum())
+    assert 110 < alarms < 210
 
 
-def test_half_the_noise_is_caught_and_the_whole_is_shown() -> None:
-    """μ = 1 claimed, 482 runs each: 80 % of it are shown nine times in ten, 2 is caught always."""
-    assert (_bounds(2.0, 482, 100) > 1.0).all()
-    shown = (_bounds(1.0, 482, 300) > 0.8).mean()
-    assert 0.83 < shown < 0.97  # 0.91; a false failure has a probability of 1e-5
+@pytest.mark.parametrize("common", [0.999, 0.9, 0.0, -0.9])
+def test_whatever_pairs_have_in_common_it_is_true_often_enough(common: float) -> None:
+    """At most Bin(1000, 0.05) false alarms, beyond 85 with a probability of 2e-6."""
+    assert (_bounds(1.0, 30, 1000, common=common) > 1.0).sum() <= 85
 
 
-def test_the_number_of_draws_is_that_of_the_median() -> None:
-    n = draws_for(1.0, confidence=0.95)
-    assert n == 153
-    assert 0.38 < (_bounds(1.0, n, 400) > 0.8).mean() < 0.62  # a half, ± 5 standard deviations
-    assert draws_for(0.25, confidence=0.95) == pytest.approx(2182, rel=0.01)
+def test_spreads_that_differ_are_one_in_the_mean_of_their_squares() -> None:
+    """Equal noise of which one side has twice as much: D varies with S, and nothing rests on it."""
+    rng = np.random.default_rng(2)
+    root = np.sqrt((1 + 4) / 2)
+    alarms = 0
+    for _ in range(1000):
+        noise = rng.normal(size=30)
+        alarms += shift_lower_bound(root + 2 * noise, noise, confidence=0.95) > 1
+    assert alarms <= 85
+
+
+def test_a_tenth_less_noise_is_caught_and_the_whole_is_shown() -> None:
+    """μ = 1 claimed, 500 pairs: never less than 80 % shown; 1/0.9 instead is caught nearly always.
+
+    The spread has a relative error of 3.2 %, and the bound lies 1.75 times that below it.
+    """
+    assert (_bounds(1 / 0.9, 500, 200) > 1.0).mean() > 0.9
+    assert (_bounds(1.0, 500, 200) > 0.8).all()
+
+
+def test_the_number_of_pairs_is_that_of_nineteen_audits_in_twenty() -> None:
+    n = pairs_for(0.8, confidence=0.95)
+    assert n == 119
+    shown = int((_bounds(0.3, n, 2000) > 0.8 * 0.3).sum())
+    assert 1850 < shown < 1945  # Bin(2000, 0.95), 1900 ± 45: beyond with a probability of 7e-6
+    fewer = int((_bounds(0.3, n // 2, 2000) > 0.8 * 0.3).sum())
+    assert fewer < 1700
+    assert pairs_for(1 - 1e-9, confidence=0.95) is None
 
 
 def test_normality_is_doubted_where_it_should_be() -> None:
@@ -73,12 +116,22 @@ def test_normality_is_doubted_where_it_should_be() -> None:
     assert normality(*normal) > 1e-3
     heavy = RNG.standard_t(2, size=(2, 500))
     assert normality(*heavy) < 1e-3
+    assert normality(4 * normal[0], normal[1]) < 1e-3  # one side has less noise
+
+
+def test_pairs_that_say_the_same_twice_are_not_doubted_more_often() -> None:
+    """The test is conservative, and 1,000 normal samples have no p-value below 1e-3."""
+    rng = np.random.default_rng(3)
+    assert min(normality(noise, noise) for noise in rng.normal(size=(1000, 200))) > 1e-3
 
 
 def test_without_noise_everything_is_shown_and_little_is_refused() -> None:
     assert shift_lower_bound(np.ones(5), np.zeros(5), confidence=0.9) == np.inf
     assert shift_lower_bound(np.zeros(5), np.zeros(5), confidence=0.9) == 0
-    with pytest.raises(ValueError, match="2 draws"):
-        shift_lower_bound(np.ones(1), np.zeros(5), confidence=0.9)
+    assert shift_lower_bound(np.zeros(5), np.ones(5), confidence=0.9) == 0
+    with pytest.raises(ValueError, match="2 pairs"):
+        shift_lower_bound(np.ones(1), np.zeros(1), confidence=0.9)
+    with pytest.raises(ValueError, match="2 pairs"):
+        shift_lower_bound(np.ones(4), np.zeros(5), confidence=0.9)
     with pytest.raises(ValueError, match="finite"):
         shift_lower_bound(np.full(5, np.nan), np.zeros(5), confidence=0.9)

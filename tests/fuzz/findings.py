@@ -43,6 +43,7 @@ FINDINGS: tuple[tuple[str, bytes], ...] = (
     ("model", _written("model", {**MODEL, "guests": _DEEP.decode()})),
     ("model", _written("model", {**MODEL, "schema": _DEEP.decode()})),
     ("model", _written("model", {**MODEL, "seed": float("inf")})),
+    ("ledger", READERS["ledger"].seeds[0].replace(b"CREATE TABLE", b"CREATE \xe3ABLE", 1)),
     ("csv", b"y,x,c\na,0.5,u\nb,0.2\xff\n"),
 )
 """Readers by name, and bytes."""

@@ -96,7 +96,7 @@ def test_models_with_a_record_and_without_are_trained_on_neighbours(
         trained.append(tuple(np.diff(prepared.data.offsets).tolist()))
         return prepared
 
-    monkeypatch.setattr("fedpriv.simulations.attack.membership.prepare", watched)
+    monkeypatch.setattr("fedpriv.simulations.attack.shadows.prepare", watched)
     declared = {"data": {**STUDY["data"], "records": 4000}}
     private = {"privacy": {**STUDY["privacy"], "adjacency": adjacency.value}}
     own = {} if adjacency is Adjacency.REPLACE_ONE else declared
@@ -120,7 +120,8 @@ def test_no_bound_on_a_record_is_drawn_for_another_unit(tmp_path: Path) -> None:
     assert found.bound is None
     assert found.to_dict()["membership"]["bound"] is None
     assert not any("allows" in line for line in in_words(found))
-    assert len(save_figures(found, tmp_path)) == 2
+    assert found.attribute_bound is None
+    assert len(save_figures(found, tmp_path)) == 4
 
 
 def test_the_command_writes_numbers_and_pictures(fedpriv: Command, tmp_path: Path) -> None:
@@ -135,7 +136,9 @@ def test_the_command_writes_numbers_and_pictures(fedpriv: Command, tmp_path: Pat
     assert set(written["inversion"]) == set(STAGES)
     names = {each.name for each in out.iterdir()}
     assert {
-        f"{name}.{end}" for name in ("membership", "inversion") for end in ("png", "svg")
+        f"{name}.{end}"
+        for name in ("membership", "inversion", "attribute")
+        for end in ("png", "svg")
     } < names
 
 

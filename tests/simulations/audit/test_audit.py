@@ -41,7 +41,10 @@ TUNED: dict[str, dict[str, Any]] = {
         "grid": {"strategy.clip": [0.1, 0.5]},
     }
 }
+ALONE: dict[str, dict[str, Any]] = {"data": {"parties": 1}}
+HUBER: dict[str, dict[str, Any]] = {"model": {"name": "huber-svm", "l2": 0.01}}
 INFERENCE: dict[str, dict[str, Any]] = {"strategy": {"name": "inference"}}
+SECOND: dict[str, dict[str, Any]] = {"strategy": {"name": "second-order"}}
 SHARES = {"privacy": {"noise_at": "parties"}}
 PURE = {"privacy": {"delta": 0.0}}
 LOCAL = {"run": {"engine": "local"}, "strategy": {"rounds": 1, "clip": 0.1}}
@@ -57,9 +60,11 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], float | None]] = {
     "persons": ((PERSONS,), 0.99),
     "parties": ((PARTIES,), 0.99),
     "output": ((OUTPUT,), 0.85),
-    "output, huber": ((OUTPUT, {"model": {"name": "huber-svm", "l2": 0.01}}), 0.95),
+    "second-order": ((SECOND,), 0.85),
+    "output, huber": ((OUTPUT, HUBER), 0.95),
 }
 SLOW: dict[str, tuple[tuple[dict[str, Any], ...], float | None]] = {
+    "second-order, add-remove": ((SECOND, ADD_REMOVE), 0.95),
     "objective": ((OBJECTIVE,), 0.75),
     "objective, add-remove": ((OBJECTIVE, ADD_REMOVE), 0.9),
     "joint output, add-remove": (
@@ -83,12 +88,22 @@ def test_a_true_claim_is_shown_and_not_contradicted(name: str) -> None:
     mu = found.claimed.mu
     assert mu is not None
     if share is not None:
-        assert found.method == "student"
+        assert found.method == "shift"
         assert found.reach is not None
         assert share * mu < found.reach < 1.001 * mu
-        assert found.mu > 0.1 * mu
-    if share is not None and STRESS:
-        assert found.mu > (share - 0.25) * mu
+        assert found.mu > (0.8 * share if STRESS else 0.2) * mu
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("changes", [(), (OUTPUT, ALONE), (OUTPUT, HUBER), (OBJECTIVE, HUBER)])
+def test_four_fifths_of_a_claim_are_shown_by_the_runs_that_are_made_unasked(
+    changes: tuple[dict[str, Any], ...],
+) -> None:
+    """At ε = 4 (μ = 0.925), 95 % confidence: the mean is 88 % or more, the spread 3 %."""
+    found = audit_experiment(study(*changes, {"privacy": {"epsilon": 4.0}}))
+    assert found.passed
+    assert found.claimed.mu is not None
+    assert found.mu > 0.8 * found.claimed.mu
 
 
 def test_pure_claims_are_audited_without_any_assumption() -> None:
@@ -108,7 +123,7 @@ def test_whoever_sees_the_model_alone_sees_less() -> None:
 
 def test_what_is_found_follows_from_the_seed() -> None:
     one, same, other = (
-        audit_experiment(study(OUTPUT), runs=20, seed=seed).student for seed in (0, 0, 1)
+        audit_experiment(study(OUTPUT), runs=20, seed=seed).shift for seed in (0, 0, 1)
     )
     assert one == same != other
 
@@ -146,7 +161,7 @@ def test_inference_is_audited_by_its_random_term() -> None:
     scene = minimiser_scene(own.task.dimension - 1, 1000, length=0.03, angle=10.0)
     pair = neighbours(own, scene, party=0, spread=True)
     dice = Dice(seed=0)
-    sides = [Side(each, dice=dice, name="side") for each in (pair.first, pair.second)]
+    sides = [Side(each, dice=dice) for each in (pair.first, pair.second)]
     claim = claim_of(sides[0].plan, sides[0].pristine.task)
     assert claim.mu is not None
     apart, known = exact_shift(pair)
@@ -166,7 +181,7 @@ def test_what_one_repetition_asks_is_not_answered_by_another(changes: dict[str, 
     """Sums of losses at points that differ from run to run were those of the first run."""
     prepared = prepare(study(changes))
     dice = Dice(seed=3)
-    both, second = (Side(prepared, dice=dice, name="side") for _ in range(2))
+    both, second = (Side(prepared, dice=dice) for _ in range(2))
     both.run(0, lambda _seen: None)
     model = second.run(1, lambda _seen: None)
     np.testing.assert_array_equal(both.run(1, lambda _seen: None), model)
@@ -216,5 +231,6 @@ def test_without_normal_statistics_no_epsilon_rests_on_them(
     monkeypatch.setattr("fedpriv.simulations.audit.result.normality", lambda *_: 0.0)
     found = audit_experiment(study(OUTPUT), runs=200, confidence=0.95)
     assert (found.method, found.claimed.gaussian) == ("threshold", True)
+    assert found.threshold is not None
     assert found.mu == found.threshold > 0
     assert 0 < found.epsilon < gdp_epsilon(mu=found.mu, delta=1e-5)

@@ -98,10 +98,7 @@ def test_a_true_claim_is_rarely_contradicted() -> None:
     audits, runs = (400, 30) if STRESS else (20, 20)
     pair = worst_neighbours(prepare(study({"strategy": {"rounds": 1, "clip": 0.1}})))
     dice = Dice(seed=11)
-    sides = (
-        Side(pair.first, dice=dice, name="first"),
-        Side(pair.second, dice=dice, name="second"),
-    )
+    sides = (Side(pair.first, dice=dice), Side(pair.second, dice=dice))
     claimed = sides[0].plan.gdp_mu
     assert claimed is not None
     attacker = adversary(*sides)

@@ -16,19 +16,12 @@ import fedpriv
 from fedpriv._toml import to_toml
 from fedpriv.data import parse_schema
 from fedpriv.data.tables.magnitudes import EDGES
-from fedpriv.federation.queries.kinds import StatisticsQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.cli import app
-from fedpriv.simulations.describe.estimates import statistics_of
-from fedpriv.simulations.describe.experiment import read_description
 from fedpriv.simulations.describe.pictures import write_pictures
 from fedpriv.simulations.describe.suggested import schema_lines
-from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare
 from fedpriv.simulations.run.release_outcome import DESCRIBED_FILES
-from fedpriv.strategies.common.describing import DescribeOptions
-from fedpriv.strategies.description import Description
 from tests.simulations.describe.scenes import SCHEMA, study, written
 
 if TYPE_CHECKING:
@@ -82,35 +75,6 @@ def test_covariances_are_those_of_complete_records(frame: pd.DataFrame, tmp_path
     assert found["mean"] == pytest.approx(complete.mean().to_list(), abs=1e-3)
 
 
-def test_errors_of_correlations_are_those_of_the_noise(tmp_path: Path) -> None:
-    # 100 runs: the mean of squared standardised errors is within 5·√(2/100) of 1, and 4 is not.
-    frame = study(3000)
-    experiment = written(tmp_path, frame)
-    experiment["describe"] = {"columns": [], "correlation": ["weight", "time"]}
-    known, scores = frame[["weight", "time"]].cov().to_numpy(), []
-    prepared = prepare(read_description(experiment, ["privacy.epsilon=8.0"]))
-    options = DescribeOptions.model_validate(prepared.experiment.strategy.options)
-    for run in map(str, range(100)):
-        strategy = build_strategy(prepared, run=run)
-        query = strategy.ask()
-        assert isinstance(strategy, Description)
-        assert isinstance(query, StatisticsQuery)
-        strategy.learn(build_federation(prepared, run=run).sum(query))
-        found = statistics_of(strategy, options, unit=Unit.RECORD, adjacency=ADJACENCY)
-        crossed = found["correlation"]
-        scores.append(
-            [
-                (crossed["covariance"][1][1] - known[1, 1]) / crossed["covariance_error"][1][1],
-                (crossed["correlation"][0][1] - frame["weight"].corr(frame["time"]))
-                / crossed["correlation_error"][0][1],
-                (crossed["mean"][0] - frame["weight"].mean()) / crossed["mean_error"][0],
-            ]
-        )
-    squares = np.mean(np.square(scores), axis=0)
-    assert (np.abs(squares - 1) < 5 * sqrt(2 / 100)).all(), squares
-    assert (np.abs(4 * squares - 1) > 5 * sqrt(2 / 100)).all(), squares  # teeth
-
-
 def test_survival_is_the_actuarial_estimate(frame: pd.DataFrame, tmp_path: Path) -> None:
     experiment = written(tmp_path, frame, privacy=EXACT)
     by_group = {**experiment["describe"]["survival"], "by": "smoker"}
@@ -142,49 +106,6 @@ def test_every_engine_releases_the_same_sums(engine: str, noise_at: str, tmp_pat
     if noise_at == "server":  # its noise follows from seed, run and round: the same everywhere
         twin = fedpriv.describe(experiment, describe={"bins": 8}, run={"engine": "vectorized"})
         assert found.statistics == twin.statistics
-
-
-def test_errors_are_those_of_the_noise(tmp_path: Path) -> None:
-    # 25 seeds; every standardised error is normal: |mean of squares − 1| < 5·√(2/n).
-    frame = study(1500)
-    experiment = written(tmp_path, frame)
-    experiment["describe"] = {"bins": 16, "columns": ["age", "weight", "died"]}
-    scores: dict[str, list[float]] = {"mean": [], "variance": [], "missing": [], "count": []}
-    for seed in range(25):
-        found = fedpriv.describe(experiment, privacy={"epsilon": 3.0}, run={"seed": seed})
-        for name in ("age", "weight"):
-            column, known = found.columns[name], frame[name].dropna()
-            scores["mean"].append((column["mean"] - known.mean()) / column["mean_error"])
-            scores["variance"].append((column["variance"] - known.var()) / column["variance_error"])
-        absent = found.columns["age"]["missing"]
-        scores["missing"].append((absent["count"] - frame["age"].isna().sum()) / absent["noise"])
-        died = found.columns["died"]
-        scores["count"].append((died["noisy"][1] - (frame["died"] == "yes").sum()) / died["noise"])
-    for name, values in scores.items():
-        squares = np.mean(np.square(values))
-        assert abs(squares - 1) < 5 * sqrt(2 / len(values)), name
-        assert abs(np.mean(np.square(values)) * 4 - 1) > 5 * sqrt(2 / len(values)), name  # teeth
-
-
-def test_noise_is_of_the_planned_law_on_every_number(tmp_path: Path) -> None:
-    # About 12,000 numbers: |mean of squares − 1| < 5·√(2/n) but for 6e-7.
-    experiment = written(tmp_path, study(200))
-    prepared = prepare(read_description(experiment, ["describe.bins=2048"]))
-    strategy = build_strategy(prepared, run="noise")
-    federation = build_federation(prepared, run="noise")
-    query = strategy.ask()
-    assert isinstance(strategy, Description)
-    assert isinstance(query, StatisticsQuery)
-    answer = federation.sum(query)
-    strategy.learn(answer)
-    assert strategy.sums is not None
-    noise = (strategy.sums - answer.value) / strategy.noise_stddev
-    assert abs(np.mean(noise**2) - 1) < 5 * sqrt(2 / len(noise))
-    assert abs(np.mean((noise / 2) ** 2) - 1) > 5 * sqrt(2 / len(noise))  # teeth
-    moved = query.sensitivity(prepared.task, sizes=prepared.task.sizes, adjacency=ADJACENCY)
-    assert moved is not None
-    assert strategy.noise_stddev * MU == pytest.approx(moved, rel=2e-3)
-    assert strategy.noise_stddev * MU >= moved * (1 - 1e-9)
 
 
 def test_who_dropped_out_is_not_counted(tmp_path: Path) -> None:
@@ -341,14 +262,6 @@ def test_pictures_follow_from_the_statistics_alone(tmp_path: Path) -> None:
     again = write_pictures(tmp_path, json.loads((out / "statistics.json").read_text()))
     assert again.read_bytes() == (out / "statistics.svg").read_bytes()
     assert b"survival" in again.read_bytes()
-
-
-def test_a_table_alone_has_the_noise_of_its_sensitivity(tmp_path: Path) -> None:
-    # √2/μ for ε = 1, δ = 1e-6, replace-one: 5.97460, and a thousandth for the grid.
-    experiment = written(tmp_path, study(100))
-    experiment["describe"] = {"columns": [], "tables": [["smoker", "died"]]}
-    (table,) = fedpriv.describe(experiment).statistics["tables"]
-    assert 5.97460 <= table["noise"] <= 5.97460 * 1.001
 
 
 def test_built_in_data_have_no_schema() -> None:

@@ -153,6 +153,8 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise translate(error, path) from error
+    except UnicodeDecodeError:  # SQLite says what is damaged in the words of the file
+        raise LedgerCorrupt(f"the ledger {str(path)!r} is damaged.") from None
 
 
 def _connect(path: Path, mode: str, timeout: float) -> sqlite3.Connection:

@@ -8,7 +8,6 @@ ledger, but for those that list it.
 from __future__ import annotations
 
 import os
-import sqlite3
 from contextlib import contextmanager
 from hashlib import sha256
 from threading import RLock
@@ -31,11 +30,11 @@ from fedpriv.privacy.ledger.storage.database import (
     create_database,
     open_database,
     require_same,
-    translate,
     translated,
 )
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
@@ -253,11 +252,8 @@ class Store:
 
     def _all(self, query: str, *parameters: str | int | bytes) -> list[Any]:
         self._require_own_process()
-        try:
-            with self._lock:
-                return self._connection.execute(query, parameters).fetchall()
-        except sqlite3.Error as error:
-            raise translate(error, self.path) from error
+        with self._lock, translated(self.path):
+            return self._connection.execute(query, parameters).fetchall()
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
