@@ -6,4 +6,6 @@ cost; `party`, `host` and `signed` add their own), `policy` (``party.toml``) and
 must not forget); `stated_plan` and `paying` are for runs whose plan is signed beforehand. What
 comes after a run: `errands` (it is cancelled, its model is handed over), and in `statements` when a
 party signs one, and whether a signed one holds.
+
+A few more modules than elsewhere: an answer passes most of them, so they are read together.
 """
