@@ -297,7 +297,7 @@ def test_marks_that_fall_together_stand_side_by_side() -> None:
 
 
 def test_lines_that_fall_together_take_turns() -> None:
-    rows = [EXACT, row("party-alone", EXACT.values), row("good", GOOD, epsilon=1.0)]
+    rows = [EXACT, row("party-alone", list(EXACT.values)), row("good", GOOD, epsilon=1.0)]
     lines = text_plot(panel(rows)).splitlines()
     (drawn,) = (line for line in lines if "─┄─┄" in line)
     assert "┤" in drawn
