@@ -5,6 +5,7 @@ of an answer, each step durable before the next), `guard` (the policy's rules on
 cost; `party`, `host` and `signed` add their own), `policy` (``party.toml``) and `journal` (what it
 must not forget); `stated_plan` and `paying` are for runs whose plan is signed beforehand. What
 comes after a run: `errands` (it is cancelled, its model is handed over), and in `statements` when a
-party signs one, and whether a signed one holds. One module more than elsewhere: each is one thing
-that a party keeps, or one rule by which it answers.
+party signs one, and whether a signed one holds.
+
+A few more modules than elsewhere: an answer passes most of them, so they are read together.
 """

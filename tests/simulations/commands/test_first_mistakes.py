@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +16,6 @@ from fedpriv.simulations.compare.intervals import Interval
 from fedpriv.simulations.compare.words import points
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.simulations.conftest import Command
 
 SCHEMA = """
@@ -117,6 +116,12 @@ def test_a_run_that_nobody_signed_is_told_from_one_that_cannot_be_read(
     assert refused.code == 2
     assert "no party signed this one" in " ".join(refused.message.split())
     assert "fedpriv dossier done --new-key FILE" in " ".join(refused.message.split())
+    Path("officer.pem").write_text("mine")
+    again = fedpriv("dossier", "done", "--new-key", "officer.pem", "--out", "dossier")
+    assert "'officer.pem' exists. If it is your key, sign with it by --key" in again.message
+    assert not Path("dossier").exists()
+    unknown = fedpriv("predict", "nowhere", "visits.csv", "--out", "predicted.csv")
+    assert "Name the directory of a finished run" in " ".join(unknown.message.split())
 
 
 def test_how_parties_are_served_is_told_in_percent_and_not_of_one_party(
@@ -216,6 +221,7 @@ def test_a_full_disk_is_no_trace(
     done = fedpriv("run", study, "--out", "somewhere")
     assert done.code == 2
     assert "'model.npz': No space left on device." in done.message
+    assert "Free some space, or write to another disk" in " ".join(done.message.split())
 
 
 def test_a_guarantee_for_records_of_people_who_have_several_is_warned_of(
