@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.prepare import Prepared
 
 
+_WEAK = 10.0
+"""The largest ε of a run that is not warned of on the screen: e^10 is 22,000."""
+
+
 def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str, Any]:
     """One of many runs on the same data, without writing anything down; its result."""
     prepared = prepare(experiment, keep=True)
@@ -284,6 +288,11 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
         )
         if warning := large_delta(result["delta"], result["records"]):
             lines.append(f"warning: {warning}")
+        if result["epsilon"] > _WEAK:
+            lines.append(
+                f"warning: epsilon = {result['epsilon']:.4g} promises little: what is seen of a "
+                "run may be e^epsilon times as likely with one data set as with its neighbour"
+            )
     if result["loss"] is None:
         lines.append("metrics: none; there are no test records that are declared public")
         if drawn_test:

@@ -94,6 +94,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("data.schema=misspelt.toml", "unknown key 'pozitive'"),
         ("data.schema=case.toml", "positive must be one of the values in [columns.ill]"),
         ("data.name=chem97", "of your own; got both, with name = 'chem97'."),
+        ('data={name="chem79"}', "data.name must be one of chem97,"),
         ("compare.strategies=[pathak]", "must be a list, got '[pathak]'. Texts in a list need"),
     ],
 )
@@ -209,6 +210,12 @@ def test_a_large_delta_is_warned_of_on_the_screen(fedpriv: Command, study: Path)
     assert "warning" not in fedpriv("run", study).out
     warned = fedpriv("run", study, "--set", "privacy.delta=0.01").out
     assert "warning: delta = 0.01 is not small against 1/N" in warned
+
+
+def test_a_large_epsilon_is_warned_of_on_the_screen(fedpriv: Command, study: Path) -> None:
+    assert "promises little" not in fedpriv("run", study, "--set", "privacy.epsilon=10").out
+    warned = fedpriv("run", study, "--set", "privacy.epsilon=1e9").out
+    assert "warning: epsilon = 1e+09 promises little" in warned
 
 
 def test_a_full_disk_is_no_trace(
