@@ -124,8 +124,8 @@ def of_a_person_column(schema: Schema | None, experiment: Experiment) -> tuple[s
         return ()
     sentence = (
         f"the column {schema.person!r} of the table says whose a record is, and the guarantee is "
-        "for one record: somebody with k of them is protected as by about k times epsilon. "
-        "privacy.unit = 'person' protects all records of a person together"
+        "for one record: somebody with k of them is protected as by about k times epsilon, at a "
+        "larger delta. privacy.unit = 'person' protects all records of a person together"
     )
     return (sentence,)
 
