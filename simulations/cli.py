@@ -114,7 +114,13 @@ def main() -> None:
         if error.errno not in _STORAGE:
             raise
         name = "" if error.filename is None else f"{str(error.filename)!r}: "
-        _fail(f"{name}{error.strerror}. Nothing that was written before is lost.")
+        _fail(f"{name}{error.strerror}.{_remedy(error)} Nothing that was written before is lost.")
+
+
+def _remedy(error: OSError) -> str:
+    """What to do about it, where the reason alone does not say that."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return " Free some space, or write to another disk with --out." if full else ""
 
 
 def _fail(message: str) -> None:

@@ -151,10 +151,11 @@ class _Search:
             " Declare what bounds it; if nothing does, let the slope level off, as Huber's does."
         )
         self._require(lipschitz, found, loss.lipschitz, worst, "the size of slope", level)
+        steep = " Declare what bounds the second derivative at every score."
         found, worst = self._climb(self._secant)
-        self._require(smooth, found, loss.smoothness, worst, "a quotient of slopes")
+        self._require(smooth, found, loss.smoothness, worst, "a quotient of slopes", steep)
         found, worst = self._climb(lambda p: self._eigenvalues(p)[:, -1])
-        self._require(smooth, found, loss.smoothness, worst, "the curvature")
+        self._require(smooth, found, loss.smoothness, worst, "the curvature", steep)
         found, worst = self._climb(lambda p: -self._monotone(p))
         self._require(convex, found, 1e-9 * loss.smoothness, worst, "minus a quotient of slopes")
         if loss.one_sided:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.commands.output import print_json, warn_of_persons
 from fedpriv.simulations.commands.run import (
     CUT_SHORT,
     INTERRUPTED,
@@ -105,6 +105,7 @@ def describe(
     else:
         for line in in_words(result, found):
             typer.echo(line)
+        warn_of_persons(session.prepared)
         typer.echo(f"results: {session.directory}")
     if result.get("cut_short"):
         raise typer.Exit(CUT_SHORT)

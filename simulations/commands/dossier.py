@@ -68,6 +68,11 @@ def dossier(
         raise ValueError(
             "a dossier is signed by one key: give --key FILE, or --new-key FILE to make one there."
         )
+    if new_key is not None and new_key.exists():
+        raise ValueError(
+            f"--new-key {str(new_key)!r} exists. If it is your key, sign with it by --key; else "
+            "choose another name: whoever knows the public half knows this one."
+        )
     with refusals():
         evidence = Evidence.of_run(run, audit=audit)
         folder = _folder(run, out)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.commands.output import print_json, warn_of_persons
 from fedpriv.simulations.commands.run import (
     INTERRUPTED,
     AsJson,
@@ -99,6 +99,7 @@ def fit(
     else:
         for line in in_words(result):
             typer.echo(line)
+        warn_of_persons(session.prepared)
         typer.echo(f"results: {session.directory}")
     if result["coefficients"]["refusal"] is not None:
         raise typer.Exit(NO_INTERVALS)

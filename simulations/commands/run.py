@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedpriv.simulations.commands.output import print_json
+from fedpriv.simulations.commands.output import print_json, warn_of_persons
 from fedpriv.simulations.commands.progress import progress
 from fedpriv.simulations.commands.settings import WithSettings
 from fedpriv.simulations.refusals import refusals
@@ -162,6 +162,7 @@ def run(
         if read.loading and read.schema and result["simulated"]:  # counts, which no release tells
             for line in read.loading.in_words(read.schema):
                 typer.echo(line)
+        warn_of_persons(session.prepared)
         if (page := session.directory / PAGE).exists():
             typer.echo(f"page: {page}")
         typer.echo(f"results: {session.directory}")

@@ -26,6 +26,7 @@ from fedpriv.simulations.compare.words import (
     percent,
     points,
 )
+from fedpriv.simulations.counted import parties_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +70,9 @@ def findings(
                 *against_paper(study, published or {}),
                 *against_curves(study, curves or {}),
             ]
-        everything += [f"With {parties} parties: {s}" if several else s for s in sentences]
+        everything += [
+            f"With {parties_in_words(parties)}: {s}" if several else s for s in sentences
+        ]
     return everything
 
 

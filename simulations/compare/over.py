@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fedpriv.simulations.compare.axes import in_words
 from fedpriv.simulations.compare.intervals import paired_difference
 from fedpriv.simulations.compare.words import below, percent, points
+from fedpriv.simulations.counted import parties_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ def _curve(row: Row) -> tuple[str, str, int]:
 def _best(curve: Sequence[Row], *, several: bool) -> str:
     label, epsilon, parties = _curve(curve[0])
     where = [f"ε = {epsilon}"] if epsilon else []
-    where += [f"{parties} parties"] if several and parties else []
+    where += [parties_in_words(parties)] if several and parties else []
     best = max(curve, key=lambda row: row.interval.mean)
     others = [(row, paired_difference(row.values, best.values)) for row in curve if row is not best]
     lower = [(row, gap) for row, gap in others if below(gap, 0)]

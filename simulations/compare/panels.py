@@ -11,6 +11,7 @@ from math import inf, sqrt
 from typing import TYPE_CHECKING
 
 from fedpriv.simulations.compare.axes import swept_keys, text_of
+from fedpriv.simulations.counted import parties_in_words
 from fedpriv.simulations.experiment.budgets import shown
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def panels(rows: Sequence[Row], experiment: Experiment) -> list[Panel]:
     made = []
     for parties in sorted({int(row["parties"]) for row in rows}):
         chosen = [row for row in rows if row["parties"] == parties]
-        title = f"{experiment.data.title}, {parties} parties, {delta}"
-        name, words = f"{parties}-parties", f", {parties} parties"
+        title = f"{experiment.data.title}, {parties_in_words(parties)}, {delta}"
+        name, words = f"{parties}-parties", f", {parties_in_words(parties)}"
         made.append(panel(chosen, keys, title=title, name=name, words=words))
     return made
 

@@ -62,8 +62,11 @@ def text_plot(panel: Panel, *, key: str | None = None, width: int = 64) -> str:
 
     spots = {tick: 2 + round(share * (width - 5)) for tick, share in _shares(panel).items()}
     lines = [(mean, name) for mean, name, tick in known if tick is None]
+    dashes: dict[int, str] = {}
     for (mean, _), dash in zip(lines, _DASHES, strict=False):
-        grid[line(mean)] = [dash] * width
+        dashes[line(mean)] = dashes.get(line(mean), "") + dash
+    for row, several in dashes.items():  # lines that fall together take turns
+        grid[row] = [several[i % len(several)] for i in range(width)]
     taken: set[tuple[int, int]] = set()
     for mean, name, tick in placed:
         row, column = line(mean), spots[tick]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.counted import parties_in_words
 from fedpriv.simulations.describe.suggested import schema_lines
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ def in_words(result: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     counted = found["counted"]
     lines = [
         (
-            f"{result['data']}: {result['parties']} parties, {_count_of(found)} {counted}, "
+            f"{result['data']}: {parties_in_words(result['parties'])}, "
+            f"{_count_of(found)} {counted}, "
             f"{'simulated' if result['simulated'] else 'released'}"
         ),
         _price(result),

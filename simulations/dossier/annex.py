@@ -14,6 +14,8 @@ from fedpriv.simulations.dossier import facts_of_claim as claim
 from fedpriv.simulations.dossier import facts_of_run as run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedpriv.simulations.dossier.evidence import Evidence
 
 TO_FILL = (
@@ -76,5 +78,13 @@ def _left(evidence: Evidence) -> list[str]:
     return [
         f"who guesses between two equally likely neighbours is right at most {right} of the time",
         f"right accusations are more frequent than false ones by at most {rounded_up(advantage)}",
-        f"for a person, (ε, δ) = {pair}",
+        f"for a person{_with(told)}, (ε, δ) = {pair}",
     ]
+
+
+def _with(told: Mapping[str, Any]) -> str:
+    """What a number for a person takes for granted, where the unit is another one."""
+    most = told["records_per_person"]
+    if told["unit"] == Unit.PERSON:
+        return ""
+    return f" with {'one record' if most == 1 else f'at most {most} records'}"

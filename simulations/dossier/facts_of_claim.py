@@ -46,7 +46,7 @@ def person(evidence: Evidence) -> str:
     most = told["records_per_person"]
     step = "as for a record" if most == 1 else "by group privacy"
     count = "one record" if most == 1 else f"{most} records"
-    return f"{pair}, {step}, if nobody has more than {count}. That was declared and not checked."
+    return f"{pair}, {step}, if nobody has more than {count}. That is not checked."
 
 
 def variant(evidence: Evidence) -> str:

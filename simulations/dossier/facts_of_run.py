@@ -174,7 +174,7 @@ def assumptions(evidence: Evidence) -> str:
     told = evidence.statement["run"]["assumptions"]
     others = [line for line in evidence.statement["warnings"] if line not in told]
     lines = [*told, *(f"warning: {line}" for line in others)]
-    declared = "the numbers of records of one person, and public numbers of records, as declared"
+    declared = "the numbers of records of one person, and public numbers of records, in config.toml"
     return f"{begun('; '.join([declared, *lines]))}."
 
 

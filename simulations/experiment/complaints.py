@@ -117,6 +117,8 @@ def _nearest(value: Any, rules: list[str]) -> str:
 
 def _rewritten(value: Any, rules: list[str]) -> str:
     """The same value as it may have been meant: in brackets, or without quotes."""
+    if "a list" in rules and isinstance(value, str) and value.startswith("["):
+        return """ Texts in a list need quotes, which a shell keeps within others: '["a", "b"]'."""
     if "a list" in rules and isinstance(value, int | float | str):
         return f" Write [{value!r}]."
     if {"a number", "an integer"} & set(rules) and isinstance(value, str):

@@ -82,7 +82,10 @@ class DataSection(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.name is None) == (self.path is None and self.schema_path is None):
-            raise ValueError("needs either name, a built-in data set, or path, a file of your own.")
+            both = "" if self.name is None else f"; got both, with name = {self.name!r}"
+            raise ValueError(
+                f"needs either name, a built-in data set, or path, a file of your own{both}."
+            )
         if self.path is not None and self.schema_path is None:
             raise ValueError(
                 "path needs a schema beside it, a file that states the public bounds of the table "

@@ -12,6 +12,7 @@ from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import SIMULATED
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.compare.report import METRICS, bytes_text
+from fedpriv.simulations.counted import parties_in_words
 from fedpriv.simulations.report.curves import begun
 from fedpriv.simulations.report.details import (
     audit_section,
@@ -107,8 +108,8 @@ def _question(runs: Sequence[RunFiles]) -> str:
         counted = Unit(result["unit"] or "record").counted
         model = f"a {result['model']} model" if result["model"] else "a model"
         told.append(
-            f"{model} on {result['data']}, of {result['parties']} parties and {result['records']} "
-            f"{counted}, by {run.name}"
+            f"{model} on {result['data']}, of {parties_in_words(result['parties'])} and "
+            f"{result['records']} {counted}, by {run.name}"
         )
     return f"{begun('; '.join(told))}."
 
@@ -197,6 +198,11 @@ def _table(runs: Sequence[RunFiles]) -> Section:
         "seconds": ("seconds", lambda v: f"{v:.2f}"),
         "sent": ("bytes", bytes_text),
     }
+    if all((run.result.get("per_party") or {}).get("metric") != "rmse" for run in runs):
+        keys |= {  # in percent, like the accuracy of all
+            "worst party": ("worst_party", lambda v: f"{100 * v:.2f} %"),
+            "gap": ("fairness_gap", lambda v: f"{100 * v:.2f} points"),
+        }
     for title, (key, said) in keys.items():
         values = [run.result.get(key) for run in runs]
         if any(value is not None for value in values):

@@ -86,7 +86,13 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["unbroken"] = _unbroken
     return environment.get_template("page.html")
+
+
+def _unbroken(sentence: str) -> str:
+    """A sentence in which no line begins with the sign of a number: 95 % stays together."""
+    return sentence.replace(" %", "\u00a0%").replace("± ", "±\u00a0")
 
 
 def _digest(text: str) -> str:

@@ -131,7 +131,10 @@ def read_model(source: str | Path, *, own_code: bool = False) -> ModelFile:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ValueError(f"model {str(path)!r} cannot be read: {error.strerror}.") from None
+        raise ValueError(
+            f"model {str(path)!r} cannot be read: {error.strerror}. Name the directory of a "
+            "finished run, or the model.npz in it."
+        ) from None
     with usable(path):
         return _model(_contents(_arrays(content)), own_code=own_code)
 

@@ -17,6 +17,7 @@ from fedpriv.learning.crew import Crew
 from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.statement.statement import large_delta
 from fedpriv.privacy.unit import Unit
+from fedpriv.simulations.counted import parties_in_words
 from fedpriv.simulations.experiment.budgets import INFINITE
 from fedpriv.simulations.experiment.catalogue import PARTY_ALONE
 from fedpriv.simulations.run.history import Record
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.prepare import Prepared
+
+
+_WEAK = 10.0
+"""The largest ε of a run that is not warned of on the screen: e^10 is 22,000."""
 
 
 def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str, Any]:
@@ -238,10 +243,13 @@ def _further(result: Mapping[str, Any]) -> list[str]:
     if result.get("objective") is not None:
         lines.append(_trained(result))
     worst, each = result.get("worst_party"), result.get("per_party")
-    if worst is not None and each is not None:
+    if worst is not None and each is not None and result["parties"] > 1:
+        least, gap = f"{worst:.4g}", f"{result['fairness_gap']:.4g}"
+        if each["metric"] == "accuracy":  # in percent, like that of all
+            least, gap = f"{100 * worst:.2f} %", f"{100 * result['fairness_gap']:.2f} points"
         lines.append(
-            f"{each['metric']} of each party on its own {each['on']} records: {worst:.4g} at the "
-            f"worst, {result['fairness_gap']:.4g} between worst and best"
+            f"{each['metric']} of each party on its own {each['on']} records: {least} at the "
+            f"worst, {gap} between worst and best"
         )
     return lines
 
@@ -263,11 +271,11 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
 
     ``drawn_test`` says that a hash drew test records, which a release makes no use of.
     """
-    rounds, parties = result["rounds"], result["parties"]
+    rounds = result["rounds"]
     counted = Unit(result["unit"] or "record").counted
     took = f"{result['seconds']:.2f} s (simulated)" if result["simulated"] else "released"
     title = f"{result['label']} on {result['data']}"
-    held = f"{parties} part{'y' if parties == 1 else 'ies'}, {result['records']} {counted}"
+    held = f"{parties_in_words(result['parties'])}, {result['records']} {counted}"
     lines = [f"{title}: {held}, {rounds} round{'' if rounds == 1 else 's'}, {took}"]
     if result["epsilon_budget"] == INFINITE:
         lines.append("no privacy: epsilon = ∞, the run added no noise; for study alone")
@@ -280,6 +288,11 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
         )
         if warning := large_delta(result["delta"], result["records"]):
             lines.append(f"warning: {warning}")
+        if result["epsilon"] > _WEAK:
+            lines.append(
+                f"warning: epsilon = {result['epsilon']:.4g} promises little: what is seen of a "
+                "run may be e^epsilon times as likely with one data set as with its neighbour"
+            )
     if result["loss"] is None:
         lines.append("metrics: none; there are no test records that are declared public")
         if drawn_test:

@@ -88,7 +88,8 @@ class LocalOptions(OptimiserOptions):
             if not task.convex:
                 raise ValueError(
                     "local_learning_rate must be a number for a model that is not linear, got "
-                    "'auto': 1/M is known for convex problems only."
+                    "'auto': 1/M is known for convex problems only. Begin with 0.1, and try others "
+                    "on public data."
                 )
             rate = 1 / task.smoothness
         return LocalSgd(

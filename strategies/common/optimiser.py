@@ -65,7 +65,8 @@ def learning_rate(options: OptimiserOptions, task: Task) -> float:
     if not task.convex:
         raise ValueError(
             "learning_rate must be a number for a model that is not linear, got 'auto': 1/M "
-            "is known for convex problems only."
+            "is known for convex problems only. Begin with learning_rate = 1.0, and try others "
+            "on public data: docs/own-model.md."
         )
     return 1 / task.smoothness
 

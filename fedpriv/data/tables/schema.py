@@ -309,4 +309,5 @@ def _explain(problem: Any) -> str:
         message = f"is missing; {_NEEDED.get(str(place[-1]), 'every schema states it')}"
     end = "" if message.endswith(("?", ".")) else "."
     where = ".".join(str(part) for part in place)
-    return (f"{where}: " if where else "") + message + end
+    joint = " " if message.startswith("is missing") else ": "
+    return (f"{where}{joint}" if where else "") + message + end

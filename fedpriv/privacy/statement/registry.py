@@ -129,7 +129,7 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
         "privacy_unit_details": (
             f"Data sets are adjacent with {neighbours_in_words(plan.unit, plan.adjacency)} "
             f"({_ADJACENT[plan.adjacency]}, counted in that unit). {_of_a_person(statement)}, "
-            "hence for a person (epsilon, delta) = "
+            "and then for a person (epsilon, delta) = "
             f"({rounded_up(person.epsilon)}, {rounded_up(person.delta)})."
         ),
         "privacy_parameters": parameters,
@@ -155,9 +155,9 @@ def _deployment_model(statement: Statement) -> dict[str, Any]:
 
 
 def _of_a_person(statement: Statement) -> str:
-    """How much of the data one person may be, as declared."""
+    """How much of the data one person may be, as far as the guarantee for a person goes."""
     facts = statement.facts
     if statement.plan.unit is not Unit.PERSON:
-        return f"Records of one person: at most {facts.records_per_person}"
+        return f"Records of one person: at most {facts.records_per_person}, which nothing checks"
     most = "any number" if facts.person_records is None else f"at most {facts.person_records}"
     return f"Records of one person: {most} at each of up to {facts.person_parties} parties"

@@ -112,14 +112,18 @@ def _for_a_person(statement: Statement) -> str:
     loss = f"({rounded_up(person.epsilon)}, {rounded_up(person.delta)})"
     match statement.plan.unit:
         case Unit.RECORD:
-            return f"records of one person: at most {most}, as declared; hence for a person {loss}"
+            return f"for a person with {_at_most(most)}, which nothing checks: {loss}"
         case Unit.PERSON:
             return f"for a person {loss}: that is the unit"
         case Unit.PARTY:
             return (
-                f"records of one person: at most {most}, as declared, at no more parties than "
-                f"that; hence for a person {loss}"
+                f"for a person with {_at_most(most)}, at no more parties than that, which nothing "
+                f"checks: {loss}"
             )
+
+
+def _at_most(records: int) -> str:
+    return "one record" if records == 1 else f"at most {records} records"
 
 
 def _accounting(statement: Statement) -> list[str]:

@@ -44,13 +44,15 @@ function runCard(run) {
     gauges.append(gauge(`${run.done} of ${run.total} ${run.unit}${left}`, run.done, run.total));
   }
   if (run.epsilon !== null && run.epsilon_budget !== null) {
-    const left = number(Math.max(0, run.epsilon_budget - run.epsilon));
+    const rest = run.epsilon_budget - run.epsilon;
+    const left = number(rest > 1e-9 * run.epsilon_budget ? rest : 0); // else it was rounded off
     const kind = run.simulated ? " (simulated: none is spent)" : "";
     const words = `ε ${number(run.epsilon)} of ${number(run.epsilon_budget)}, ${left} left${kind}`;
     gauges.append(gauge(words, run.epsilon, run.epsilon_budget));
   }
   if (gauges.childElementCount) card.append(gauges);
-  const facts = Object.entries(run.facts).map(([name, value]) => `${name} ${number(value)}`);
+  const facts = Object.entries(run.facts).map(([name, value]) =>
+    name === "accuracy" ? `${name} ${(100 * value).toFixed(2)} %` : `${name} ${number(value)}`);
   if (facts.length) card.append(element("p", "", facts.join(", ")));
   if (run.failure) card.append(element("p", "failure", run.failure));
   if (run.state === "interrupted") {

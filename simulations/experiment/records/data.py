@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv._validate import require_choice
 from fedpriv.data import (
     Bounds,
     Dataset,
@@ -29,6 +30,7 @@ from fedpriv.data import (
     read_schema,
     read_table,
 )
+from fedpriv.data.builtin.registry import names
 from fedpriv.data.partition import BY_RECORD
 from fedpriv.data.persons import at_few_parties, require_persons
 from fedpriv.data.tables.columns import read_columns
@@ -215,6 +217,7 @@ def _loaded(section: DataSection, pin: str | None) -> Dataset:
     if section.name is not None and pin is not None:
         return own_data(section.name, pin)
     if section.name is not None:
+        require_choice(names(), **{"data.name": section.name.partition(":")[0]})
         return load(section.name, root=section.root)
     _require_there(section)
     # Where a number of records is declared the true one is private: that it is 0, too.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.privacy.planning.tuning.tuning import TuningPlan
 from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.public.probing import is_table
 from fedpriv.simulations.run.prepare import person_bounds
 
@@ -113,6 +114,18 @@ def of_a_test_column(schema: Schema | None) -> tuple[str, ...]:
     sentence = (
         f"which records are tested on, and so how many are trained on, is told by the column "
         f"{schema.test_column!r} of the table, whose values are taken to be public"
+    )
+    return (sentence,)
+
+
+def of_a_person_column(schema: Schema | None, experiment: Experiment) -> tuple[str, ...]:
+    """What a guarantee for one record leaves open where the table says whose records they are."""
+    if schema is None or schema.person is None or Unit(experiment.privacy.unit) is not Unit.RECORD:
+        return ()
+    sentence = (
+        f"the column {schema.person!r} of the table says whose a record is, and the guarantee is "
+        "for one record: somebody with k of them is protected as by about k times epsilon, at a "
+        "larger delta. privacy.unit = 'person' protects all records of a person together"
     )
     return (sentence,)
 

@@ -31,6 +31,7 @@ from fedpriv.simulations.run.release_outcome import (
 )
 from fedpriv.simulations.run.statement.assumptions import (
     assumptions,
+    of_a_person_column,
     of_a_test_column,
     paid_sentence,
     tuning_sentence,
@@ -143,6 +144,7 @@ def _facts(
         assumptions=(
             *assumptions(experiment, prepared.info, loss=prepared.task.loss),
             *(() if untested else of_a_test_column(prepared.data.dataset.schema)),
+            *(() if deployed else of_a_person_column(prepared.data.dataset.schema, experiment)),
         ),
         # A simulation can be repeated to the letter, hence carries no date.
         date=None if simulated else datetime.now(tz=UTC).date().isoformat(),

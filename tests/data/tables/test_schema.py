@@ -73,7 +73,7 @@ def with_label(**column: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "label: is missing; it names the column that is learned"),
+        ({}, "label is missing; it names the column that is learned"),
         (base(positiv=1), "unknown key 'positiv'; known are label, "),
         (base(positiv=1), "Did you mean 'positive'?"),
         (number(maximum=3), "columns.age: unknown key 'maximum'; known are kind, min, max, "),
@@ -141,5 +141,5 @@ def test_a_schema_that_is_not_toml_or_not_there_is_named(tmp_path: Path) -> None
     with pytest.raises(DataError, match=r"bad\.toml' is not TOML: .*line 1"):
         read_schema(tmp_path / "bad.toml")
     (tmp_path / "empty.toml").write_text("")
-    with pytest.raises(DataError, match=r"empty\.toml: label: is missing"):
+    with pytest.raises(DataError, match=r"empty\.toml: label is missing"):
         read_schema(tmp_path / "empty.toml")

@@ -97,7 +97,7 @@ def test_a_directory_is_not_a_ledger(tmp_path: Path) -> None:
 def test_a_text_file_is_not_a_ledger_and_stays_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("dear diary " * 1000)
-    with pytest.raises(LedgerForeign, match="not an SQLite database"):
+    with pytest.raises(LedgerForeign, match="is not a ledger"):
         Ledger.open(path)
     assert path.read_text() == "dear diary " * 1000
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +16,6 @@ from fedpriv.simulations.compare.intervals import Interval
 from fedpriv.simulations.compare.words import points
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.simulations.conftest import Command
 
 SCHEMA = """
@@ -90,10 +90,12 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ('privacy.epsilon="1.0"', "must be a number or 'inf', got '1.0'. Write 1, without quotes."),
         ("compare.epsilons=0.5", "compare.epsilons must be a list, got 0.5. Write [0.5]."),
         ("data.path=semicolons.csv", 'separated otherwise: set delimiter = ";" in the schema.'),
-        ("data.schema=no_label.toml", "no_label.toml: label: is missing; it names the column"),
+        ("data.schema=no_label.toml", "no_label.toml: label is missing; it names the column"),
         ("data.schema=misspelt.toml", "unknown key 'pozitive'"),
         ("data.schema=case.toml", "positive must be one of the values in [columns.ill]"),
-        ("data.name=chem97", "data: needs either name, a built-in data set, or path"),
+        ("data.name=chem97", "of your own; got both, with name = 'chem97'."),
+        ('data={name="chem79"}', "data.name must be one of chem97,"),
+        ("compare.strategies=[pathak]", "must be a list, got '[pathak]'. Texts in a list need"),
     ],
 )
 def test_a_wrong_setting_is_answered_by_a_sentence(
@@ -105,6 +107,34 @@ def test_a_wrong_setting_is_answered_by_a_sentence(
     assert "".join(sentence.split()) in "".join(done.message.split())
     assert "Traceback" not in done.err
     assert "Warning" not in done.err
+
+
+def test_a_run_that_nobody_signed_is_told_from_one_that_cannot_be_read(
+    fedpriv: Command, study: Path
+) -> None:
+    assert fedpriv("run", study, "--out", "done").code == 0
+    refused = fedpriv("verify", "done")
+    assert refused.code == 2
+    assert "no party signed this one" in " ".join(refused.message.split())
+    assert "fedpriv dossier done --new-key FILE" in " ".join(refused.message.split())
+    Path("officer.pem").write_text("mine")
+    again = fedpriv("dossier", "done", "--new-key", "officer.pem", "--out", "dossier")
+    assert "'officer.pem' exists. If it is your key, sign with it by --key" in again.message
+    assert not Path("dossier").exists()
+    unknown = fedpriv("predict", "nowhere", "visits.csv", "--out", "predicted.csv")
+    assert "Name the directory of a finished run" in " ".join(unknown.message.split())
+
+
+def test_how_parties_are_served_is_told_in_percent_and_not_of_one_party(
+    fedpriv: Command, study: Path
+) -> None:
+    told = fedpriv("run", study, "--set", "data.parties=2").out
+    assert re.search(r"records: \d+\.\d\d % at the worst, \d+\.\d\d points between", told)
+    alone = fedpriv("run", study, "--set", "data.parties=1", "--out", "alone").out
+    assert "between worst and best" not in alone
+    page = (study.parent / "alone" / "report.html").read_text()
+    assert "1 parties" not in page
+    assert "of 1 party and" in page
 
 
 def test_a_class_that_is_no_loss_is_told_what_to_derive_from(fedpriv: Command, study: Path) -> None:
@@ -182,6 +212,12 @@ def test_a_large_delta_is_warned_of_on_the_screen(fedpriv: Command, study: Path)
     assert "warning: delta = 0.01 is not small against 1/N" in warned
 
 
+def test_a_large_epsilon_is_warned_of_on_the_screen(fedpriv: Command, study: Path) -> None:
+    assert "promises little" not in fedpriv("run", study, "--set", "privacy.epsilon=10").out
+    warned = fedpriv("run", study, "--set", "privacy.epsilon=1e9").out
+    assert "warning: epsilon = 1e+09 promises little" in warned
+
+
 def test_a_full_disk_is_no_trace(
     fedpriv: Command, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +228,27 @@ def test_a_full_disk_is_no_trace(
     done = fedpriv("run", study, "--out", "somewhere")
     assert done.code == 2
     assert "'model.npz': No space left on device." in done.message
+    assert "Free some space, or write to another disk" in " ".join(done.message.split())
+
+
+def test_a_guarantee_for_records_of_people_who_have_several_is_warned_of(
+    fedpriv: Command, study: Path
+) -> None:
+    rows = [f"{20 + i},{i // 3},{'yes' if i % 3 else 'no'}" for i in range(60)]
+    (study.parent / "visits.csv").write_text("\n".join(["age,patient,ill", *rows]))
+    warning = "the column 'patient' of the table says whose a record is"
+    assert warning not in fedpriv("run", study).out
+    (study.parent / "visits.toml").write_text('person = "patient"\n' + SCHEMA)
+    done = fedpriv("run", study, "--out", study.parent / "warned")
+    assert f"warning: {warning}" in done.out
+    statement = (study.parent / "warned" / "statement.txt").read_text()
+    assert warning in " ".join(statement.split())
+    assert "as declared" not in statement  # nobody declared how many records a person has
+    assert f"warning: {warning}" in fedpriv("describe", study).out
+    persons = ("--set", "privacy.unit=person", "--set", "persons.records=3")
+    assert warning not in fedpriv("run", study, *persons).out
+    twin = fedpriv("run", study, "--set", "privacy.epsilon=inf").out
+    assert warning not in twin
 
 
 @pytest.mark.parametrize(

@@ -296,6 +296,15 @@ def test_marks_that_fall_together_stand_side_by_side() -> None:
     assert sum(line.count("●■▲") for line in area) == 2
 
 
+def test_lines_that_fall_together_take_turns() -> None:
+    rows = [EXACT, row("party-alone", list(EXACT.values)), row("good", GOOD, epsilon=1.0)]
+    lines = text_plot(panel(rows)).splitlines()
+    (drawn,) = (line for line in lines if "─┄─┄" in line)
+    assert "┤" in drawn
+    assert any("─ non-private" in line for line in lines)
+    assert any("┄ party-alone" in line for line in lines)
+
+
 def test_the_same_numbers_make_the_same_pictures(tmp_path: Path) -> None:
     rows = [EXACT, row("good", GOOD, epsilon=0.1), row("bad", NOISY, epsilon=1.0)]
     first = [path.read_bytes() for path in save_plot(panel(rows), tmp_path / "a")]

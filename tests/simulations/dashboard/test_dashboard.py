@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 from dataclasses import asdict
@@ -226,6 +227,8 @@ def test_a_browser_shows_what_goes_on_and_takes_names_as_text(
         assert window.run("return document.title") == "fedpriv dashboard"
         texts = window.run("return document.querySelector('main').innerText")
         assert "1 of 6 rounds" in texts
+        assert re.search(r"accuracy \d+\.\d\d %", texts)
+        assert not re.search(r"e-\d+ left", texts)  # what rounding leaves of a budget is nothing
         assert "Continue with: fedpriv run --resume more/interrupted" in texts
         asked = [each for each in window.requested() if each != "data:,"]  # no icon
         assert {address.startswith(served.address) for address in asked} == {True}, asked

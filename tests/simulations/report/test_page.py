@@ -265,7 +265,9 @@ def test_the_page_is_whole_without_javascript(window: Browser, pages: dict[str, 
     assert "Colours: automatic" not in seen  # what the script would have added
     for row in numbers["sections"][1]["tables"][0]["rows"]:
         assert {cell["text"] for cell in row} <= seen
-    for sentence in numbers["sections"][2]["lists"][0]["items"]:
-        assert sentence in seen
+    sentences = numbers["sections"][2]["lists"][0]["items"]
+    assert any("95 % CI" in sentence for sentence in sentences)
+    for sentence in sentences:  # and no line of it begins with the sign of a number
+        assert sentence.replace(" %", "\u00a0%").replace("± ", "±\u00a0") in seen
     drawn = {curve["name"] for curve in numbers["sections"][0]["figures"][0]["curves"]}
     assert drawn <= seen

@@ -94,7 +94,7 @@ def open_database(
 ) -> tuple[sqlite3.Connection, Place]:
     """A connection to an existing ledger of a version that we know, and which file that is."""
     if not path.exists():
-        raise LedgerMissing(f"there is no ledger at {str(path)!r}. Create one first.")
+        raise LedgerMissing(f"there is no ledger at {str(path)!r}: is that the name?")
     if not path.is_file():
         raise LedgerForeign(f"{str(path)!r} is not a file.")
     path = path.resolve()  # SQLite names the log after the file, not after a link to it
@@ -234,7 +234,7 @@ def translate(error: sqlite3.Error, path: Path) -> LedgerError:
         case sqlite3.SQLITE_FULL:
             return LedgerFull(f"no space is left for the ledger {where}. Free some and try again.")
         case sqlite3.SQLITE_NOTADB:
-            return LedgerForeign(f"{where} is not an SQLite database.")
+            return LedgerForeign(f"{where} is not a ledger, nor any SQLite database.")
         case sqlite3.SQLITE_CORRUPT:
             return LedgerCorrupt(f"the ledger {where} is damaged or cut short ({error}).")
     return LedgerError(f"the ledger {where} cannot be used: {error}.")

@@ -39,6 +39,12 @@ def read_statement(path: Path) -> SignedStatement:
         ValueError: It cannot be read.
         NotCanonical: It can, and is none, or was changed.
     """
+    if (path / "result.json").exists() and not (path / SIGNED).exists():
+        raise ValueError(
+            f"{str(path)!r} has no {SIGNED}: parties sign the statement of a deployed run, and no "
+            "party signed this one. A release in one place, or a simulation, is signed as a whole: "
+            f"make a dossier of it, with `fedpriv dossier {path} --new-key FILE`, and verify that."
+        )
     path = path / SIGNED if path.is_dir() else path
     try:
         return read_signed(path.read_bytes())
