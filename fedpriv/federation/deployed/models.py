@@ -20,6 +20,7 @@ import numpy as np
 
 from fedpriv._durable import OWNER_ONLY, replace_file
 from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.privacy.statement.signed import NotCanonical, read_signed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,19 +55,29 @@ def keep_model(folder: Path, run: str, signed: SignedStatement, model: bytes) ->
         raise QueryRefused("the name of the run must be lower-case letters, digits and '-'.")
     if not _plain(model):
         raise QueryRefused("the model must be plain arrays of numbers and text, not compressed.")
-    place = folder / run
+    place, statement = folder / run, signed.to_text()
     if not place.exists():
-        _require_room(folder, len(model))
+        _require_room(folder, len(model) + len(statement))
     for each in (folder, place):
         each.mkdir(mode=_FOLDER, exist_ok=True)
         each.chmod(_FOLDER)
     known = place / MODEL
     if known.exists() and known.read_bytes() != model:
         raise QueryRefused("this party has another model of this run already.")
-    replace_file(place / STATEMENT, signed.to_text(), mode=OWNER_ONLY, locked=True)
+    replace_file(place / STATEMENT, statement, mode=OWNER_ONLY, locked=True)
     if not known.exists():
         replace_file(known, model, mode=OWNER_ONLY, locked=True)
     return digest
+
+
+def kept_statement(folder: Path, run: str) -> str | None:
+    """The digest of the statement that the model of a run was taken over with, if one was."""
+    if not _RUN.fullmatch(run):
+        return None
+    try:
+        return read_signed((folder / run / STATEMENT).read_bytes()).digest
+    except (OSError, NotCanonical):  # moved away by the owner, or edited
+        return None
 
 
 def _require_room(folder: Path, size: int) -> None:

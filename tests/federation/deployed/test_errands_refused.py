@@ -141,7 +141,7 @@ def test_no_party_signs_for_protection_that_a_run_did_not_have(
     words = done("attest", deployment, out)
     assert all("of another experiment than this party is shown" in said for said in words.values())
     assert set(words) == set(NAMES)
-    status, said = verified(out, "--roster", deployment.server / "roster.toml")
+    status, said = verified(out / SIGNED, "--roster", deployment.server / "roster.toml")
     assert (status, said["missing"]) == (0, list(NAMES))  # the server alone says so
 
 
@@ -235,3 +235,27 @@ def test_a_party_signs_one_statement_of_a_run_and_takes_over_its_model(tmp_path:
     again = Attest(run=RUN, **ROUND, statement=signed.to_text().encode())
     assert handled(deployment, "north", again, config=text).messages
     assert set(done("handover", deployment, out).values()) == {"has it"}
+
+
+def test_a_party_that_was_handed_a_model_signs_for_no_other(tmp_path: Path) -> None:
+    """Before it had signed, a server could have it keep one model, and sign for another."""
+    deployment, out = Deployment(folder=tmp_path, **CLEAR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    assert set(done("attest", deployment, out, "north").values()) == {"signed", "not there"}
+    key, text = read_identity(deployment.server / "identity.key"), (out / "config.toml").read_text()
+    signed, model = read_signed((out / SIGNED).read_bytes()), (out / "model.npz").read_bytes()
+    other = model + b"\0"  # which is an archive still
+    document = {**signed.document, "model": sha256(other).hexdigest()}
+    second = sign_as_server(document, key).to_text().encode()
+    handed = HandOver(run=RUN, **ROUND, statement=second, model=other)
+    assert handled(deployment, "north", handed, config=text).messages
+    for message in (
+        Attest(run=RUN, **ROUND, statement=signed.to_text().encode()),
+        HandOver(run=RUN, **ROUND, statement=signed.to_text().encode(), model=model),
+    ):
+        reply = handled(deployment, "north", message, config=text)
+        assert "has a model of this run under another statement" in reply.refusal
+        assert not reply.messages
+    attest = Attest(run=RUN, **ROUND, statement=second)  # the one that it knows
+    assert handled(deployment, "north", attest, config=text).messages
+    assert handled(deployment, "north", handed, config=text).messages
