@@ -259,3 +259,22 @@ def test_a_party_that_was_handed_a_model_signs_for_no_other(tmp_path: Path) -> N
     attest = Attest(run=RUN, **ROUND, statement=second)  # the one that it knows
     assert handled(deployment, "north", attest, config=text).messages
     assert handled(deployment, "north", handed, config=text).messages
+
+
+def test_a_refusal_that_quotes_a_statement_is_a_short_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every message of a server could leave megabytes there, line breaks and all."""
+    deployment, out = Deployment(folder=tmp_path, **CLEAR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    done("attest", deployment, out, *NAMES)  # the server has signed
+    key, text = read_identity(deployment.server / "identity.key"), (out / "config.toml").read_text()
+    document = read_signed((out / SIGNED).read_bytes()).document
+    long = sign_as_server({**document, "noise_shares": "\x1b[2J" * 100_000}, key)
+    attest = Attest(run=RUN, **ROUND, statement=long.to_text().encode())
+    caplog.clear()
+    assert handled(deployment, "north", attest, config=text).refusal
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "tells of shares of noise for" in line
+    assert len(line) < 1100
+    assert line.isprintable()
