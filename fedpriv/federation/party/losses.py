@@ -35,7 +35,10 @@ def clipped_loss_sums(
     """The answer of every party, (m, k)."""
     points = torch.tensor(query.points)
     width = len(points) if persons is None else _TOTALS // (len(persons) + 1) + 1
-    sums = [_sums(query, task, some, batch, persons) for some in points.split(width)]
+    sums = [
+        _sums(query, task, points[first : first + width], batch, persons)
+        for first in range(0, len(points), width)
+    ]
     return np.concatenate(sums, axis=1) * np.float64(query.grid.step)
 
 
