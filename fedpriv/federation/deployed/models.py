@@ -20,7 +20,6 @@ import numpy as np
 
 from fedpriv._durable import OWNER_ONLY, replace_file
 from fedpriv.federation.party.guard import QueryRefused
-from fedpriv.privacy.statement.signed import NotCanonical, read_signed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,8 +55,8 @@ def keep_model(folder: Path, run: str, signed: SignedStatement, model: bytes) ->
     if not _plain(model):
         raise QueryRefused("the model must be plain arrays of numbers and text, not compressed.")
     place, statement = folder / run, signed.to_text()
-    if not place.exists():
-        _require_room(folder, len(model) + len(statement))
+    taken = sum(path.stat().st_size for path in place.glob("*"))
+    _require_room(folder, len(model) + len(statement) - taken, another=not place.exists())
     for each in (folder, place):
         each.mkdir(mode=_FOLDER, exist_ok=True)
         each.chmod(_FOLDER)
@@ -70,21 +69,21 @@ def keep_model(folder: Path, run: str, signed: SignedStatement, model: bytes) ->
     return digest
 
 
-def kept_statement(folder: Path, run: str) -> str | None:
-    """The digest of the statement that the model of a run was taken over with, if one was."""
+def kept_model(folder: Path, run: str) -> str | None:
+    """The SHA-256 of the model of a run that was taken over, in hexadecimal digits, if one was."""
     if not _RUN.fullmatch(run):
         return None
     try:
-        return read_signed((folder / run / STATEMENT).read_bytes()).digest
-    except (OSError, NotCanonical):  # moved away by the owner, or edited
+        return sha256((folder / run / MODEL).read_bytes()).hexdigest()
+    except OSError:  # moved away by the owner
         return None
 
 
-def _require_room(folder: Path, size: int) -> None:
-    """Refuse another model beside so many, or such large ones, that were handed over before."""
+def _require_room(folder: Path, size: int, *, another: bool) -> None:
+    """Refuse ``size`` more bytes, or a model more, beside those that were handed over before."""
     kept = [path.stat().st_size for path in folder.glob("*/*")]
     runs = sum(1 for _ in folder.glob("*"))
-    if runs >= _MOST_RUNS or sum(kept) + size > _MOST_BYTES:
+    if (another and runs >= _MOST_RUNS) or (size > 0 and sum(kept) + size > _MOST_BYTES):
         raise QueryRefused(
             f"this party keeps {runs} models already, {sum(kept)} bytes of at most {_MOST_BYTES}, "
             f"and {_MOST_RUNS} of them at most: its owner moves away what is not needed there."

@@ -254,7 +254,7 @@ def test_a_party_that_was_handed_a_model_signs_for_no_other(tmp_path: Path) -> N
         HandOver(run=RUN, **ROUND, statement=signed.to_text().encode(), model=model),
     ):
         reply = handled(deployment, "north", message, config=text)
-        assert "has a model of this run under another statement" in reply.refusal
+        assert "has another model of this run" in reply.refusal
         assert not reply.messages
     attest = Attest(run=RUN, **ROUND, statement=second)  # the one that it knows
     assert handled(deployment, "north", attest, config=text).messages
