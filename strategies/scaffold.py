@@ -116,5 +116,6 @@ def build(setup: Setup, options: LocalOptions) -> Scaffold:
             strategy=Scaffold.name,
             clip_norm=clip,
             width=2 * setup.task.dimension,
+            sums="sums of updates and of changes of control variates",
         )
     return Scaffold(task=setup.task, plan=plan, run=setup.run, options=options, clip_norm=clip)

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
-import yaml
-
+from fedpriv._json import parse_json
 from fedpriv._toml import parse_toml
+from fedpriv.privacy.ledger.storage.chain import canonical_json
 from fedpriv.privacy.statement.signed import NotCanonical, SignedStatement, read_signed
 from fedpriv.simulations.run.release_outcome import DESCRIBED_FILES, FILES, RESULT, SIGNED, sift
+from fedpriv.simulations.run.statement.entry import read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,6 @@ _SAID = (
     "sees", "runs", "confidence", "method", "mu", "epsilon", "problem", "passed",
 )  # fmt: skip
 _MOST_BYTES = 1 << 26
-_MOST_YAML = 1 << 20  # which is read slowly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Evidence:
             result=result,
             plan=_json(files, "plan.json"),
             statement=statement,
-            registry=_yaml(files["statement.yaml"]),
+            registry=read_entry(files["statement.yaml"]),
             configuration=parse_toml(_text(files["config.toml"], "config.toml"), "config.toml"),
             signed=_signed(files[SIGNED]) if SIGNED in files else None,
             audit=_json(files, AUDIT) if AUDIT in files else None,
@@ -144,9 +144,10 @@ class Evidence:
         """Refuse files that are not of one and the same run, and an audit of something else."""
         if self.result.get("run") != self.statement["run"]["run"]:
             raise ValueError("result.json and statement.json are of different runs.")
-        if self.plan != self.statement["plan"]:
+        if not _same(self.plan, self.statement["plan"]):
             raise ValueError("plan.json is not the plan of statement.json.")
-        if self.signed is not None and self.signed.document.get("statement") != self.statement:
+        signed = None if self.signed is None else self.signed.document.get("statement")
+        if self.signed is not None and not _same(signed, self.statement):
             raise ValueError(f"{SIGNED} is of another statement than statement.json.")
         if self.signed is not None and self.result.get("engine") != DEPLOYED:
             raise ValueError(f"result.json is of no deployed run, and {SIGNED} is of one.")
@@ -167,6 +168,11 @@ class Evidence:
                     f"the audit is of {name} = {self.audit.get(name)!r}, and the run of {value!r}: "
                     "it says nothing about this run. Audit the experiment of the run."
                 )
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values are written alike: to Python, true and 1 and 1.0 are equal."""
+    return canonical_json(one) == canonical_json(other)
 
 
 def model_hash(directory: Path) -> dict[str, str]:
@@ -216,26 +222,11 @@ def _text(data: bytes, name: str) -> str:
 
 def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     try:
-        values = json.loads(files[name])
-    except (ValueError, RecursionError):
+        values = parse_json(files[name])
+    except ValueError:
         values = None
     if not isinstance(values, dict):
         raise ValueError(f"{name} is not JSON: the file was changed or damaged.")
-    return values
-
-
-def _yaml(data: bytes) -> dict[str, Any]:
-    text = _text(data, "statement.yaml")
-    if len(data) > _MOST_YAML:
-        raise ValueError(f"statement.yaml must have at most {_MOST_YAML} bytes, got {len(data)}.")
-    try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise ValueError("statement.yaml must have no aliases: they may stand for any length.")
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError):
-        values = None
-    if not isinstance(values, dict) or "deployment" not in values:
-        raise ValueError("statement.yaml is no registry entry: the file was changed or damaged.")
     return values
 
 

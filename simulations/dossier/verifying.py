@@ -224,7 +224,7 @@ def _words(evidence: Evidence) -> Iterator[Finding]:
     wording, files = Wording.of(evidence.statement, result=evidence.result), evidence.files
     for check, name, wrong in (
         ("text", "statement.txt", wording.of_text(files["statement.txt"])),
-        ("registry", "statement.yaml", wording.of_entry(evidence.registry)),
+        ("registry", "statement.yaml", wording.of_entry(files["statement.yaml"])),
     ):
         words = f"{name} says what the statement says."
         if wrong:

@@ -28,6 +28,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from fedpriv._durable import replace_file
+from fedpriv._json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +84,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read a file of JSON; one that is missing or damaged is a clear error."""
     try:
-        return json.loads(path.read_text())
+        return parse_json(path.read_text())
     except OSError as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
     except ValueError:

@@ -171,6 +171,7 @@ def plan_updates(
     width: int,
     counted: bool = False,
     count_noise: float | None = None,
+    sums: str = "sum of updates",
 ) -> tuple[FixedPlan, float | None]:
     """T noisy sums of updates, the unit a party; and κ, by which a count is scaled.
 
@@ -182,6 +183,7 @@ def plan_updates(
         width: How many numbers an answer has.
         counted: Whether a count follows the update.
         count_noise: σ_b of the count; None for a twentieth of the parties that train.
+        sums: What has noise in every round, in words.
 
     Raises:
         ValueError: The noise would swamp every update, from public numbers alone; or what is asked
@@ -225,6 +227,7 @@ def plan_updates(
         sampling_rate=options.party_rate,
         accountant=accountant,
         moves=counted,
+        sums=sums,
     )
     if setup.sharing is not None:
         moved = setup.adjacency.sum_sensitivity * norm

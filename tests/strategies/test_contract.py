@@ -183,8 +183,7 @@ def test_a_run_ends_with_a_statement(name: str) -> None:
     assert ("exact sums of gradients" in text) == (name in ("objective-perturbation", "inference"))
     written = json.loads(json.dumps(statement.to_dict(), allow_nan=False))
     require_written(written["plan"])
-    if name != "scaffold":  # which is not deployed
-        require_known_words(written)
+    require_known_words(written)
 
 
 def test_the_statement_of_the_unsound_law_reports_what_it_costs() -> None:

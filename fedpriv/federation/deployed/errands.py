@@ -12,8 +12,9 @@ Nor is a run attested that was left when a backup was put back: what was answere
 is in no ledger, and the signature would tell of fewer releases than there were.
 
 **One statement.** Nothing tells a party that the model whose digest is in a statement is the one
-that was computed. But it signs one statement of a run, and takes no other model over: a server that
-shows two models has two signed statements of one run for nobody.
+that was computed. But it signs one statement of a run, and takes over the model of that one and no
+other, whichever comes first: a server that shows two models has two signed statements of one run
+for nobody.
 
 **One experiment.** The name of a run has a hash of what decides its numbers, and not of all that a
 statement repeats of its experiment: where hyper-parameters came from, which test records are called
@@ -29,7 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedpriv.federation.deployed.models import keep_model
+from fedpriv.federation.deployed.models import keep_model, kept_model
 from fedpriv.federation.deployed.statements.attesting import (
     attest,
     require_by_server,
@@ -144,10 +145,16 @@ class Errands:
         )
 
     def _require_only(self, signed: SignedStatement) -> None:
-        """Refuse another statement of a run than the one that was signed: of another model, say."""
-        known = self.journal.statement(run_of(signed.document))
+        """Refuse another statement of a run than the one that was signed: of another model, say.
+
+        Or, before one was signed, of another model than was taken over: this party believes that.
+        """
+        run = run_of(signed.document)
+        known = self.journal.statement(run)
         if known not in (None, bytes.fromhex(signed.digest)):
             raise QueryRefused("this party has signed another statement of this run.")
+        if kept_model(self.models, run) not in (None, signed.document.get("model")):
+            raise QueryRefused("this party has another model of this run.")
 
     def _require_own(self, signed: SignedStatement) -> None:
         """Refuse what is told of another roster than the run's; of this one, of other people."""

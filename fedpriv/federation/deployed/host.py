@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.federation.deployed.guard import check_engagement
 from fedpriv.federation.deployed.stated_plan import StatedPlan
+from fedpriv.federation.exchange_report import one_line
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.party.host import PartyHost
 from fedpriv.federation.protocol.errands import ERRANDS
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from fedpriv.secagg.round import Bound
 
 _LOG = getLogger("fedpriv.party")
+_LONGEST_LINE = 1000  # characters
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,7 +118,8 @@ class DeployedHost(PartyHost):
 
     def _reply(self, results: tuple[Bound, ...], refusal: str) -> bytes:
         if refusal:
-            _LOG.warning("party %d refused: %s", self.number, refusal)
+            told = one_line(refusal[:_LONGEST_LINE])  # it may quote what the server sent
+            _LOG.warning("party %d refused: %s", self.number, told)
         return super()._reply(results, refusal)
 
     def _masking(self, memory: Memory, announced: Announce) -> MaskingParty:

@@ -213,17 +213,18 @@ class Journal:
     def cancel(self, name: str, seats: Iterable[bytes]) -> None:
         """Leave a run for good: no query of it is answered, its keys, masks and shares are gone.
 
-        Of the latest answer the file is left, empty: that there was one must not be forgotten. Of a
-        run that was never joined nothing is kept: a server must not fill the disk with them.
+        Of the latest answer the file is left, empty: that there was one must not be forgotten. The
+        mark is left for what there is to leave, an answer or an open seat, and for nothing else: a
+        seat can be left once, so that no server fills the disk with names of its own invention.
 
         Args:
             name: The run, as queries call it.
             seats: The runs of the protocol that served it; others are found by the name.
         """
-        closed = {path for seat in seats if (path := self._seats / seat.hex()).exists()}
+        told, closed = {seat.hex() for seat in seats}, set()
         for path in self._seats.glob("[!.]*"):
             data = _read(path)
-            if data and Memory.from_bytes(data).name == name:
+            if data and (path.name in told or Memory.from_bytes(data).name == name):
                 closed.add(path)
         answered = self._answer(name).exists()
         if closed or answered:

@@ -54,26 +54,36 @@ def keep_model(folder: Path, run: str, signed: SignedStatement, model: bytes) ->
         raise QueryRefused("the name of the run must be lower-case letters, digits and '-'.")
     if not _plain(model):
         raise QueryRefused("the model must be plain arrays of numbers and text, not compressed.")
-    place = folder / run
-    if not place.exists():
-        _require_room(folder, len(model))
+    place, statement = folder / run, signed.to_text()
+    taken = sum(path.stat().st_size for path in place.glob("*"))
+    _require_room(folder, len(model) + len(statement) - taken, another=not place.exists())
     for each in (folder, place):
         each.mkdir(mode=_FOLDER, exist_ok=True)
         each.chmod(_FOLDER)
     known = place / MODEL
     if known.exists() and known.read_bytes() != model:
         raise QueryRefused("this party has another model of this run already.")
-    replace_file(place / STATEMENT, signed.to_text(), mode=OWNER_ONLY, locked=True)
+    replace_file(place / STATEMENT, statement, mode=OWNER_ONLY, locked=True)
     if not known.exists():
         replace_file(known, model, mode=OWNER_ONLY, locked=True)
     return digest
 
 
-def _require_room(folder: Path, size: int) -> None:
-    """Refuse another model beside so many, or such large ones, that were handed over before."""
+def kept_model(folder: Path, run: str) -> str | None:
+    """The SHA-256 of the model of a run that was taken over, in hexadecimal digits, if one was."""
+    if not _RUN.fullmatch(run):
+        return None
+    try:
+        return sha256((folder / run / MODEL).read_bytes()).hexdigest()
+    except OSError:  # moved away by the owner
+        return None
+
+
+def _require_room(folder: Path, size: int, *, another: bool) -> None:
+    """Refuse ``size`` more bytes, or a model more, beside those that were handed over before."""
     kept = [path.stat().st_size for path in folder.glob("*/*")]
     runs = sum(1 for _ in folder.glob("*"))
-    if runs >= _MOST_RUNS or sum(kept) + size > _MOST_BYTES:
+    if (another and runs >= _MOST_RUNS) or (size > 0 and sum(kept) + size > _MOST_BYTES):
         raise QueryRefused(
             f"this party keeps {runs} models already, {sum(kept)} bytes of at most {_MOST_BYTES}, "
             f"and {_MOST_RUNS} of them at most: its owner moves away what is not needed there."

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from math import floor
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from fedpriv.federation.party.counting import PersonTotals, party_sums, right_or_wrong
+from fedpriv.federation.party.counting import party_sums, right_or_wrong
+from fedpriv.federation.party.losses import clipped_loss_sums
 from fedpriv.federation.party.moments import second_moments
 from fedpriv.federation.party.statistics import side_by_side, table_sums
 from fedpriv.federation.queries.accuracy import MOST_RECORDS, AccuracyQuery
@@ -34,7 +34,6 @@ from fedpriv.federation.queries.kinds import (
 )
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
-from fedpriv.learning.clipping.dense import filled
 from fedpriv.learning.clipping.norms import SMALLEST_CLIP
 from fedpriv.learning.clipping.one_by_one import sum_one_by_one
 from fedpriv.learning.erm.certificate import ToleranceNotReachedError
@@ -155,20 +154,8 @@ class Holdings:
 
     def clipped_losses(self, query: LossQuery, draws: Draws) -> Answers:
         """`LossQuery`. Sums of integers: every loss in steps of the grid, rounded down."""
-        step, points = query.grid.step, torch.tensor(query.points)
         batch, persons = draws.sampled(self._batch, self._persons)
-        sums = np.zeros((batch.parties, len(points)), np.int64)
-        whose = None if persons is None else PersonTotals(persons, len(points))
-        for parties, part in batch.parts(_WIDE_NUMBERS // len(points) + 1):
-            losses = self._losses(points, part).double().nan_to_num(nan=query.clip)
-            levels = (losses.clamp(0, query.clip) / step).floor().to(torch.int64)
-            if whose is None:
-                sums[parties] += party_sums(levels, part.segments.offsets)
-            else:
-                whose.add(levels)
-        if whose is not None:
-            sums = whose.sums(most=floor(query.clip / step))
-        return Answers(vectors=sums * np.float64(step))
+        return Answers(vectors=clipped_loss_sums(query, self._task, batch, persons))
 
     def right_and_wrong(self, query: AccuracyQuery, _draws: Draws) -> Answers:
         """`AccuracyQuery`. Sums of integers."""
@@ -192,23 +179,6 @@ class Holdings:
         if query.by_party:
             vectors = side_by_side(vectors, first=self._first, parties=self._task.parties)
         return Answers(vectors=vectors)
-
-    def _losses(self, points: Tensor, batch: RecordBatch) -> Tensor:
-        """The loss of every record at every point, (n, k)."""
-        model, loss = self._task.model, self._task.loss
-        if isinstance(model, LinearModel):  # one pass for all points
-            from fedpriv.learning.row_scores import row_scores  # it loads a compiler
-
-            scores = row_scores(batch.features, points.reshape(-1, model.width))
-            labels = batch.labels[:, None].expand(-1, len(points))
-            if model.classes > 1:
-                scores = scores.reshape(len(scores), len(points), model.classes)
-            return filled(loss.value, scores, labels)
-        columns = [
-            filled(loss.value, model.scores(point, batch.features), batch.labels)
-            for point in points
-        ]
-        return torch.stack(columns, dim=1)
 
     def _gradient_sums(self, query: GradientQuery, draws: Draws) -> Measured:
         """Clipped sums in the precision that the sensitivity of the query is stated for."""

@@ -94,6 +94,7 @@ def party_plan(
     sampling_rate: float = 1.0,
     accountant: str = "auto",
     moves: bool = False,
+    sums: str = "sum of updates",
 ) -> FixedPlan:
     """T noisy sums of the parties' clipped updates within a budget, the unit a party.
 
@@ -115,6 +116,7 @@ def party_plan(
         sampling_rate: Poisson rate of the parties; 1 is everybody.
         accountant: name, or "auto".
         moves: whether C follows counts of updates that were not clipped: then no C is the plan's.
+        sums: what has noise in every round, in words.
     """
     relation = Adjacency(adjacency)
     require_sizes(sizes)
@@ -131,7 +133,7 @@ def party_plan(
         strategy=strategy,
         query="what local training made of the model, clipped as a whole, in units of the clip"
         + later,
-        released="every round's noisy sum of updates, hence every model of the run",
+        released=f"every round's noisy {sums}, hence every model of the run",
         budget=budget,
         mechanisms=(mechanism,) * rounds,
         parties=len(sizes),

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 FORMAT = "fedpriv signed statement 1"
 _SERVER, _PARTY = b"fedpriv statement: server\0", b"fedpriv statement: party\0"
 _SIGNATURE_BYTES, _HASH_BYTES = 64, 32
-_MOST_BYTES = 1 << 22
+MOST_BYTES = 1 << 22
+"""Of a document."""
 _MOST_DEPTH = 32  # far more than a document has; Python's own reader gives up at a thousand
 
 
@@ -211,8 +212,8 @@ def read_canonical(data: bytes) -> dict[str, Any]:
     Raises:
         NotCanonical: They are any other bytes.
     """
-    if len(data) > _MOST_BYTES:
-        raise NotCanonical(f"a document must have at most {_MOST_BYTES} bytes, got {len(data)}.")
+    if len(data) > MOST_BYTES:
+        raise NotCanonical(f"a document must have at most {MOST_BYTES} bytes, got {len(data)}.")
     try:
         values = json.loads(data.decode("ascii"))
         _require_shallow(values, _MOST_DEPTH)

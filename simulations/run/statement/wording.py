@@ -4,7 +4,8 @@ What is signed, and computed again, is ``statement.json``. What people read is i
 registry takes is ``statement.yaml``. Both are written again here from the values: whoever hands an
 outcome on, or signs a dossier of it, cannot say in words what no party has signed.
 
-In the entry a person fills in blanks. What stands there is that person's; all else is as it was.
+In the entry a person fills in blanks. What stands there is that person's; all else is as it was, to
+the letter (`entry`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import yaml
-
 from fedpriv import __version__
 from fedpriv.inference.coefficients import CoefficientTable
 from fedpriv.privacy.statement import to_registry_yaml, to_text
 from fedpriv.privacy.statement.reading import read_values
 from fedpriv.privacy.statement.registry import BLANK
+from fedpriv.simulations.run.statement.entry import is_filled_in, read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,11 +65,17 @@ class Wording:
         """What is wrong with ``statement.txt``; empty if nothing is."""
         return "" if to_text(self.statement).encode() == text else "it says else"
 
-    def of_entry(self, entry: Mapping[str, Any]) -> str:
-        """What is wrong with ``statement.yaml``; empty if nothing is."""
-        own = yaml.safe_load(to_registry_yaml(self.statement))
-        place = _departs(own[_DESCRIBED], entry[_DESCRIBED], _DESCRIBED)
-        return f"{place} is another" if place else ""
+    def of_entry(self, text: bytes) -> str:
+        """What is wrong with ``statement.yaml``; empty if nothing is.
+
+        Raises:
+            ValueError: It cannot be read.
+        """
+        written, stated = to_registry_yaml(self.statement), read_entry(text)
+        own = read_entry(written.encode())
+        if place := _departs(own[_DESCRIBED], stated[_DESCRIBED], _DESCRIBED):
+            return f"{place} is another"
+        return "" if is_filled_in(text.decode(), own=written) else "it says more, or less"
 
 
 def _departs(own: Any, stated: Any, place: str) -> str:

@@ -161,6 +161,18 @@ def test_a_cancelled_run_leaves_nothing_of_seats_that_were_not_taken(tmp_path: P
     assert not list((deployment.home("north") / "state").glob("cancelled/*"))
 
 
+def test_a_seat_is_left_once_whatever_the_run_is_called(tmp_path: Path) -> None:
+    """One run that was joined let a server leave a mark for every name that it thought of."""
+    journal = Journal(tmp_path)
+    with journal.held():
+        journal.keep(replace(journal.memory(RUN), run=RUN))
+        for name in ("a-run", *(f"a-run-{index}" for index in range(20))):
+            journal.cancel(name, [RUN])
+            journal.cancel(name, [RUN])
+        assert journal.cancelled("a-run")
+    assert len(list((tmp_path / "cancelled").iterdir())) == 1
+
+
 def test_a_party_joins_only_so_many_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each a name is kept for ever: a server that begins run after run fills no disk."""
     monkeypatch.setattr("fedpriv.federation.deployed.journal._MOST_JOINED", 2)

@@ -235,3 +235,46 @@ def test_a_party_signs_one_statement_of_a_run_and_takes_over_its_model(tmp_path:
     again = Attest(run=RUN, **ROUND, statement=signed.to_text().encode())
     assert handled(deployment, "north", again, config=text).messages
     assert set(done("handover", deployment, out).values()) == {"has it"}
+
+
+def test_a_party_that_was_handed_a_model_signs_for_no_other(tmp_path: Path) -> None:
+    """Before it had signed, a server could have it keep one model, and sign for another."""
+    deployment, out = Deployment(folder=tmp_path, **CLEAR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    assert set(done("attest", deployment, out, "north").values()) == {"signed", "not there"}
+    key, text = read_identity(deployment.server / "identity.key"), (out / "config.toml").read_text()
+    signed, model = read_signed((out / SIGNED).read_bytes()), (out / "model.npz").read_bytes()
+    other = model + b"\0"  # which is an archive still
+    document = {**signed.document, "model": sha256(other).hexdigest()}
+    second = sign_as_server(document, key).to_text().encode()
+    handed = HandOver(run=RUN, **ROUND, statement=second, model=other)
+    assert handled(deployment, "north", handed, config=text).messages
+    for message in (
+        Attest(run=RUN, **ROUND, statement=signed.to_text().encode()),
+        HandOver(run=RUN, **ROUND, statement=signed.to_text().encode(), model=model),
+    ):
+        reply = handled(deployment, "north", message, config=text)
+        assert "has another model of this run" in reply.refusal
+        assert not reply.messages
+    attest = Attest(run=RUN, **ROUND, statement=second)  # the one that it knows
+    assert handled(deployment, "north", attest, config=text).messages
+    assert handled(deployment, "north", handed, config=text).messages
+
+
+def test_a_refusal_that_quotes_a_statement_is_a_short_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every message of a server could leave megabytes there, line breaks and all."""
+    deployment, out = Deployment(folder=tmp_path, **CLEAR), tmp_path / "server" / "runs" / "a"
+    deployment.run(out)
+    done("attest", deployment, out, *NAMES)  # the server has signed
+    key, text = read_identity(deployment.server / "identity.key"), (out / "config.toml").read_text()
+    document = read_signed((out / SIGNED).read_bytes()).document
+    long = sign_as_server({**document, "noise_shares": "\x1b[2J" * 100_000}, key)
+    attest = Attest(run=RUN, **ROUND, statement=long.to_text().encode())
+    caplog.clear()
+    assert handled(deployment, "north", attest, config=text).refusal
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "tells of shares of noise for" in line
+    assert len(line) < 1100
+    assert line.isprintable()

@@ -18,6 +18,7 @@ from fedpriv.learning.training.trainer import LocalTrainer
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.randomness import RandomStream
 from tests.federation.deployed.deployments import FOUR
+from tests.federation.deployed.errands import done, verified
 from tests.federation.deployed.test_deployed_training import (
     answer,
     deployed,
@@ -230,9 +231,17 @@ def test_another_run_has_a_variate_of_its_own(deployment: Deployment) -> None:
 
 
 def test_a_run_for_whole_parties_from_end_to_end(tmp_path: Path) -> None:
+    """Signed, verified and handed over: no party signed the statement of such a run."""
     deployment = deployed(tmp_path, **FOUR, strategy=SCAFFOLD)
     result = deployment.run(tmp_path / "out")
     assert (result["rounds"], result["unit"]) == (3, "party")
+    variates = deployment.home("north") / "state" / "variates"
+    assert list(variates.iterdir())
+    assert set(done("attest", deployment, tmp_path / "out").values()) == {"signed"}
+    assert not list(variates.iterdir())  # it has outlived its use
+    roster = deployment.server / "roster.toml"
+    assert verified(tmp_path / "out", "--roster", roster, "--complete")[0] == 0
+    assert set(done("handover", deployment, tmp_path / "out").values()) == {"has it"}
     with np.load(tmp_path / "out" / "model.npz") as arrays:
         assert np.isfinite(arrays["theta"]).all()
         assert arrays["theta"].any()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import fedpriv.federation.party.answers as answering
 from fedpriv.federation.engines.vectorized import VectorizedFederation
+from fedpriv.federation.party import losses
 from fedpriv.federation.party.counting import PersonTotals, party_sums
 from fedpriv.federation.party.guard import Policy, check_query
 from fedpriv.federation.queries.kinds import LossQuery
@@ -103,8 +103,27 @@ def test_losses_of_a_person_are_added_across_parts_of_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = scores(visits(), linear_task(4), make_query(TWO))
-    monkeypatch.setattr(answering, "_WIDE_NUMBERS", 3)
+    monkeypatch.setattr(losses, "_NUMBERS", 3)
     np.testing.assert_array_equal(scores(visits(), linear_task(4), make_query(TWO)), whole)
+
+
+def test_many_points_take_no_more_memory_than_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server may ask at as many as fit a message: millions, each with a number a person."""
+    whole, sizes = scores(visits(), linear_task(4), make_query(TWO)), []
+    made = PersonTotals.__init__
+
+    def watched(self: PersonTotals, persons: Any, width: int) -> None:
+        sizes.append(width * len(persons))
+        made(self, persons, width)
+
+    monkeypatch.setattr(PersonTotals, "__init__", watched)
+    monkeypatch.setattr(losses, "_TOTALS", most := 2 * len(visits()))
+    np.testing.assert_array_equal(scores(visits(), linear_task(4), make_query(TWO)), whole)
+    many = make_query(TWO, points=np.tile(POINTS, (50, 1)))
+    np.testing.assert_array_equal(scores(visits(), linear_task(4), many), np.tile(whole, 50))
+    assert max(sizes) <= 2 * most
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])

@@ -39,6 +39,9 @@ _RELEASED: dict[str, tuple[str, ...]] = {
     ),
     "agd": (f"noisy sums of gradients and the steps selected, {_MODELS}",),
     "federated-averaging": (f"every round's noisy sum of updates, {_MODELS}",),
+    "scaffold": (
+        f"every round's noisy sums of updates and of changes of control variates, {_MODELS}",
+    ),
     "output-perturbation": (_AVERAGE, _JOINT[0]),
     "inference": ("the second moments of features and label over all parties, with noise", _FIT),
     "describe": ("the sums over all parties, with noise",),

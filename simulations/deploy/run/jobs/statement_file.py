@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
+from hashlib import file_digest
 from typing import TYPE_CHECKING
-
-import yaml
 
 from fedpriv._durable import replace_file
 from fedpriv.federation.deployed.statements.statement_document import Finding, Member
 from fedpriv.federation.deployed.statements.verifying import Pinned
 from fedpriv.privacy.ledger.storage.chain import canonical_json
-from fedpriv.privacy.statement.signed import NotCanonical, read_signed
+from fedpriv.privacy.statement.signed import MOST_BYTES, NotCanonical, read_signed
 from fedpriv.simulations.deploy.members.roster import read_roster
 from fedpriv.simulations.describe.files import STATISTICS_FILE
 from fedpriv.simulations.run.files import read_json
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
 
 TEXT, ENTRY = "statement.txt", "statement.yaml"
+UNSIGNED, RESULT = "statement.json", "result.json"
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -46,8 +45,11 @@ def read_statement(path: Path) -> SignedStatement:
             f"make a dossier of it, with `fedpriv dossier {path} --new-key FILE`, and verify that."
         )
     path = path / SIGNED if path.is_dir() else path
+    if path.exists() and not path.is_file():
+        raise NotCanonical(f"{str(path)!r} is no file.")
     try:
-        return read_signed(path.read_bytes())
+        with path.open("rb") as file:
+            return read_signed(file.read(MOST_BYTES + 2))  # which is too much
     except OSError as error:
         raise ValueError(
             f"signed statement {str(path)!r} cannot be read: {error.strerror}."
@@ -67,11 +69,13 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
         STATISTICS_FILE: document.get("model"),
         "config.toml": document.get("experiment"),
     }
+    looked_at = (*stated, UNSIGNED, TEXT, ENTRY, RESULT)
+    if odd := [n for n in looked_at if (folder / n).exists() and not (folder / n).is_file()]:
+        words = f"{', '.join(odd)} beside it: no file."  # a pipe, say, which might never end
+        return Finding(check="files", passed=False, words=words)
     found = [name for name in stated if (folder / name).exists()]
-    wrong = [
-        name for name in found if sha256((folder / name).read_bytes()).hexdigest() != stated[name]
-    ]
-    unsigned = folder / "statement.json"
+    wrong = [name for name in found if _digest(folder / name) != stated[name]]
+    unsigned = folder / UNSIGNED
     if unsigned.exists():
         found.append(unsigned.name)
         try:
@@ -88,9 +92,15 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
     if not found:
         return Finding(check="files", passed=None, words="there are none beside it.")
     words += "as they were signed."
-    if (folder / TEXT).exists() and TEXT not in found:
-        words += f" {TEXT} was not looked at: another version of fedpriv wrote it."
+    if unseen := [n for n in (TEXT, ENTRY) if (folder / n).exists() and n not in found]:
+        words += f" Not looked at: {', '.join(unseen)}, which another version of fedpriv wrote."
     return Finding(check="files", passed=True, words=words)
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file, however long."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str]:
@@ -99,7 +109,7 @@ def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str]:
     Of another version of fedpriv, which may have other words, they are not looked at.
     """
     there = [folder / name for name in (TEXT, ENTRY) if (folder / name).exists()]
-    result = folder / "result.json"
+    result = folder / RESULT
     try:
         known = read_json(result) if result.exists() else {}
         wording = Wording.of(document["statement"], result=known)
@@ -111,8 +121,8 @@ def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str]:
             if path.name == TEXT:
                 said[TEXT] = wording.of_text(data)
             else:
-                said[ENTRY] = wording.of_entry(yaml.safe_load(data))
-    except (*_DAMAGED, yaml.YAMLError):
+                said[ENTRY] = wording.of_entry(data)
+    except _DAMAGED:
         return dict.fromkeys((path.name for path in there), "it cannot be compared")
     return said
 
