@@ -15,14 +15,16 @@ from tests.simulations.audit.scenes import ADD_REMOVE, OUTPUT, study
 if TYPE_CHECKING:
     from fedpriv.simulations.audit.repetition import Seen
 
-SAMPLED = {"strategy": {"sampling_rate": 0.5}}
-MATRIX = {"strategy": {"name": "second-order", "rounds": 2}}
-UPDATES = {
+Changes = dict[str, dict[str, Any]]
+
+SAMPLED: Changes = {"strategy": {"sampling_rate": 0.5}}
+MATRIX: Changes = {"strategy": {"name": "second-order", "rounds": 2}}
+UPDATES: Changes = {
     "strategy": {"name": "federated-averaging", "rounds": 2, "allow_swamped": True},
     "privacy": {"unit": "party"},
     "data": {"records": 4000},
 }
-VARIATES = {**UPDATES, "strategy": {**UPDATES["strategy"], "name": "scaffold"}}
+VARIATES: Changes = {**UPDATES, "strategy": {**UPDATES["strategy"], "name": "scaffold"}}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ VARIATES = {**UPDATES, "strategy": {**UPDATES["strategy"], "name": "scaffold"}}
     ids=["gradients", "samples", "output", "matrix", "matrix on samples", "updates", "variates"],
 )
 def test_what_is_left_of_a_release_without_its_sum_is_its_noise(
-    changes: tuple[dict[str, Any], ...],
+    changes: tuple[Changes, ...],
 ) -> None:
     """Of samples as well: a matrix was taken for one of all records."""
     side = Side(prepare(study(*changes)), dice=Dice(seed=0))

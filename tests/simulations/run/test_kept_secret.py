@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fedpriv._durable import synchronise
 from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run import ending, kept_secret, session
+from fedpriv.simulations.run import ending, session
 from fedpriv.simulations.run.launch import carry_through, open_session
 from fedpriv.simulations.run.ledgers import open_ledger
 
@@ -96,7 +97,7 @@ def test_the_disk_has_forgotten_the_secret_before_it_has_the_result(
         study, out=out, release=True, ledger=tmp_path / "own.ledger", new_ledger=True
     )
     held: list[bool] = []
-    synchronise, result = kept_secret.synchronise, out / "result.json"
+    result = out / "result.json"
 
     def watched(path: Path) -> None:
         synchronise(path)
@@ -104,7 +105,7 @@ def test_the_disk_has_forgotten_the_secret_before_it_has_the_result(
         assert path == out / "private"
         assert not result.exists()
 
-    monkeypatch.setattr(kept_secret, "synchronise", watched)
+    monkeypatch.setattr("fedpriv.simulations.run.kept_secret.synchronise", watched)
     assert carry_through(begun) is not None
     assert held == [False]
     assert result.exists()
