@@ -177,7 +177,7 @@ def noisy_sum(seen: Seen, task: Task) -> Vector:
         case GradientQuery():
             return release * (query.sampling_rate * task.gradient_count(query.weights, seen.sizes))
         case MomentsQuery():
-            return release * sum(seen.sizes)
+            return release * (query.sampling_rate * sum(seen.sizes))
         case ErmQuery() if sorted(seen.sizes) != sorted(task.sizes):
             return release * sum(task.model_weight(query.weights, size) for size in seen.sizes)
     return release

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv._durable import OWNER_ONLY, replace_file
+from fedpriv._durable import OWNER_ONLY, replace_file, synchronise
 from fedpriv.privacy.randomness import SECRET_BYTES, RandomStream
 from fedpriv.simulations.run.files import private
 
@@ -58,5 +58,12 @@ def secret_streams(directory: Path, purpose: str) -> Callable[[int], RandomStrea
 
 
 def forget_secret(directory: Path) -> None:
-    """Remove the secret of a run whose release was made: nothing is drawn any more."""
-    (private(directory) / _FILE).unlink(missing_ok=True)
+    """Remove the secret of a run whose release was made: nothing is drawn any more.
+
+    It is gone from its folder, on the disk, on return. A result that is written next is then never
+    found beside it, whenever the power fails.
+    """
+    path = private(directory) / _FILE
+    if path.exists():
+        path.unlink()
+        synchronise(path.parent)

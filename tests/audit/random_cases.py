@@ -84,7 +84,7 @@ def draw(rng: Random) -> Drawn:
     kind = rng.choice(["binary", "binary", "number", "classes"])
     unit = rng.choice(["record", "record", "person", "party"])
     adjacency = rng.choice(["replace-one", "add-remove"])
-    strategy = _strategy(rng, unit, adjacency)
+    strategy = _strategy(rng, unit, adjacency, kind)
     persons = {"records": rng.choice([1, 3]), "parties": rng.choice([1, 2, 3])}
     fold = rng.random() < 0.2
     data: dict[str, Any] = {
@@ -105,7 +105,7 @@ def draw(rng: Random) -> Drawn:
         tuning=_tuning(rng, strategy, kind, unit),
         strategy=strategy,
         adjacency=adjacency,
-        model={"name": rng.choice(_MODELS[kind])},
+        model={"name": rng.choice(_MODELS[kind]), **_ball(rng, strategy)},
         data=data,
         fold=fold,
         kind=kind,
@@ -116,14 +116,16 @@ def draw(rng: Random) -> Drawn:
     )
 
 
-def _strategy(rng: Random, unit: str, adjacency: str) -> dict[str, Any]:
+def _strategy(rng: Random, unit: str, adjacency: str, kind: str) -> dict[str, Any]:
     if unit == "party":
-        return {"name": "federated-averaging", "rounds": 2, "allow_swamped": True}
+        return _updates(rng, adjacency)
     rates = [{}, {"sampling_rate": 0.5}] if adjacency == "add-remove" else [{}]
     per_person = {"per_person": rng.choice(["mean", "records"])} if unit == "person" else {}
     asked: dict[str, Any] = rng.choice(
-        [{"correlation": ["age", "dose"]}, {"edges": {"dose": [-0.5, 0.5]}}]
+        [{"correlation": ["age", "dose"]}, {"edges": {"dose": [-0.5, 0.5]}}, _counted(rng, kind)]
     )
+    if unit == "record" and rng.random() < 0.5:
+        asked["by_party"] = True
     return rng.choice(
         [
             {"name": "gradient-perturbation", "rounds": 3, **rng.choice(rates)},
@@ -145,6 +147,41 @@ def _strategy(rng: Random, unit: str, adjacency: str) -> dict[str, Any]:
             {"name": "describe", "magnitudes": ["age", "dose"], **per_person},
         ]
     )
+
+
+def _updates(rng: Random, adjacency: str) -> dict[str, Any]:
+    """What parties make of a model on their own; steps that are far too long among it."""
+    coins = [{"party_rate": 0.6}] if adjacency == "add-remove" else []
+    return {
+        "name": rng.choice(["federated-averaging", "scaffold"]),
+        "rounds": 3,
+        "allow_swamped": True,
+        "batch_size": rng.choice(["all", 1, 4]),
+        "weights": rng.choice(["equal", "proportional"]),
+        "local_learning_rate": rng.choice([0.1, 1e6]),
+        **rng.choice([{}, {"cohort": 2}, {"local_steps": 5}, *coins]),
+    }
+
+
+def _counted(rng: Random, kind: str) -> dict[str, Any]:
+    """Tables and curves, which need categories."""
+    if kind == "number":
+        return {"bins": 8}
+    seen = "yes" if kind == "binary" else "a"
+    curve = {"time": "dose", "event": "outcome", "seen": seen, "edges": [-0.25, 0.5]}
+    return {
+        "tables": [["ward", "outcome"]],
+        "survival": {**curve, **rng.choice([{}, {"by": "ward"}])},
+    }
+
+
+def _ball(rng: Random, strategy: dict[str, Any]) -> dict[str, float]:
+    """A ball for the model, where it is projected onto one; steps are far too long for some."""
+    descends = ("gradient-perturbation", "adaptive-clipping", "federated-averaging", "scaffold")
+    fits = ("output-perturbation", "objective-perturbation")
+    if strategy["name"] not in (*descends, *fits) or rng.random() < 0.6:
+        return {}
+    return {"radius": rng.choice([0.05, 3.0])}
 
 
 def _tuning(rng: Random, strategy: dict[str, Any], kind: str, unit: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,19 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.prepare import Prepared
 
 A = "add-remove"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfParties(Case):
+    """A release for whole parties."""
+
+    def experiment(self, folder: Path) -> dict[str, Any]:
+        study = super().experiment(folder)
+        study["data"]["records"] = [25, 15, 10]
+        study["privacy"]["unit"] = "party"
+        return study
+
+
 WHOLE = {"scaling": "divide", "test_fraction": 0.0}
 CASES = [
     Case(name="gradients", strategy={"name": "gradient-perturbation", "rounds": 3}),
@@ -49,6 +63,16 @@ CASES = [
     Case(name="fit", strategy=INFERENCE, data=WHOLE, adjacency=A),
     Case(name="moments", strategy=INFERENCE, data=WHOLE, model={"name": "squared"}),
     Case(name="statistics", strategy={"name": "describe", "bins": 4}),
+    Case(
+        name="agd on samples",
+        strategy={"name": "agd", "splits": 2, "rounds": 2, "sampling_rate": 0.5},
+        adjacency=A,
+    ),
+    OfParties(
+        name="variates on samples",
+        strategy={"name": "scaffold", "rounds": 2, "party_rate": 0.5, "allow_swamped": True},
+        adjacency=A,
+    ),
 ]
 
 
@@ -87,7 +111,7 @@ def killed_at(moment: int) -> Iterator[list[str]]:
         for name in ("reserve", "declare", "commit"):
             patch.setattr(Ledger, name, watched(getattr(Ledger, name)))
         written = watched(replace_file)
-        for module in ("files", "session", "statement.statements"):
+        for module in ("files", "session", "kept_secret", "statement.statements"):
             patch.setattr(f"fedpriv.simulations.run.{module}.replace_file", written)
         yield seen
 

@@ -228,6 +228,21 @@ def test_a_header_is_a_table_without_rows_however_it_ends(end: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_missing_value_that_is_all_of_its_row_is_a_record(end: str, tmp_path: Path) -> None:
+    """Of a table of one column: how many records there are would tell of it."""
+    columns = {
+        "x": {"kind": "number", "min": 0, "max": 9},
+        "y": {"kind": "category", "values": ["a"]},
+    }
+    schema, path = parse_schema({"label": "y", "columns": columns}), tmp_path / "table.csv"
+    rows = [["5", "6"], ["5", ""], ["", "5"], ["", ""], [""], []]
+    for values in rows:
+        path.write_bytes("".join(f"{each}{end}" for each in ["x", *values]).encode())
+        counted = read_magnitudes(path, schema, ("x",), empty=True).train
+        assert len(counted) == len(values)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("special", ["1,1,\u00e9", '1,1,"a\nb"', '1,1,"a\r\nb"', '1,1,"""q"""'])
 def test_no_row_is_cut_where_a_reader_cuts_its_file(end: str, special: str, tmp_path: Path) -> None:
     """At the end of the first mebibyte, a few bytes before it, and after."""

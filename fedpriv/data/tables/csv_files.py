@@ -90,7 +90,11 @@ def csv_options(
     return {
         "read_options": pa_csv.ReadOptions(column_names=header, skip_rows=1, block_size=block),
         "parse_options": pa_csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
+            delimiter=delimiter,
+            newlines_in_values=True,
+            # Of one column it is a row whose value is missing, and counts as every other.
+            ignore_empty_lines=len(header) > 1,
+            invalid_row_handler=skip,
         ),
         "convert_options": pa_csv.ConvertOptions(
             include_columns=list(wanted), column_types=dict.fromkeys(header, pa.string())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fedpriv._durable import synchronise
 from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import ending, session
@@ -82,6 +83,32 @@ def test_no_other_release_leaves_a_secret_on_the_disk(tmp_path: Path) -> None:
     out = tmp_path / "out"
     open_session(study, out=out, release=True, ledger=tmp_path / "own.ledger", new_ledger=True)
     assert not (out / "private" / "draw.secret").exists()
+
+
+def test_the_disk_has_forgotten_the_secret_before_it_has_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the power fails, folders are as they were synchronised last, each by itself."""
+    study = parse_experiment(
+        {"data": {"name": "synthetic"}, "strategy": {"name": "objective-perturbation"}}
+    )
+    out = tmp_path / "out"
+    begun = open_session(
+        study, out=out, release=True, ledger=tmp_path / "own.ledger", new_ledger=True
+    )
+    held: list[bool] = []
+    result = out / "result.json"
+
+    def watched(path: Path) -> None:
+        synchronise(path)
+        held.append((path / "draw.secret").exists())
+        assert path == out / "private"
+        assert not result.exists()
+
+    monkeypatch.setattr("fedpriv.simulations.run.kept_secret.synchronise", watched)
+    assert carry_through(begun) is not None
+    assert held == [False]
+    assert result.exists()
 
 
 def test_a_run_that_was_stopped_at_its_last_step_forgets_its_secret(
