@@ -29,21 +29,22 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for the report; that of the results if not given. Several runs need it."
+            help="Directory for the report; by default, that of the results. Required for "
+            "several runs."
         ),
     ] = None,
     figures: Annotated[
-        bool, typer.Option("--figures", help="Also every figure as SVG and PDF, for a paper.")
+        bool, typer.Option("--figures", help="Also write every figure as SVG and PDF, for a paper.")
     ] = False,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Also every table as LaTeX and CSV.")
+        bool, typer.Option("--tables", help="Also write every table as LaTeX and CSV.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write results as one self-contained HTML page, report.html, with its numbers in report.json.
 
-    `run` and `compare` write it, too. It needs no network and no JavaScript. Of a release it holds
-    what is in the outcome, and nothing else.
+    `run` and `compare` write it, too. The page needs no network and no JavaScript. For a release it
+    contains only what is in the outcome.
 
     [bold]Example[/]: two runs on one page, with figures and tables for a paper:
 

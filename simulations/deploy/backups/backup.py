@@ -46,7 +46,7 @@ class Copied:
     Attributes:
         name: Of its file.
         rows: How many it has.
-        head: The hash of the last one: kept elsewhere, it tells later which backup is the newest.
+        head: The hash of the last one: kept elsewhere, it shows later which backup is the newest.
     """
 
     name: str
