@@ -222,7 +222,7 @@ def test_joining_is_weighed_against_training_alone() -> None:
         for f in sentences
     )
     assert any(
-        "Worse than always naming the majority class (56.0 %): pathak" in f for f in sentences
+        "Worse than always predicting the majority class (56.0 %): pathak" in f for f in sentences
     )
 
 
