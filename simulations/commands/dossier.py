@@ -97,7 +97,7 @@ def dossier(
         return
     if evidence.simulated:
         typer.echo(
-            "SIMULATED: this run spent no privacy and promises nothing; so says its dossier."
+            "SIMULATED: this run spent no privacy and guarantees nothing; its dossier says so."
         )
     if "dossier.html" not in signed.files:
         typer.echo("no page: it needs Jinja. Install it with `pip install 'fedpriv[report]'`.")

@@ -161,7 +161,7 @@ def _contents(
         if evidence.simulated:
             with suppress(ValueError):  # of noise that promises nothing, a statement is not read
                 findings += list(_words(evidence))
-            words = "it is of a simulation, which promises nothing."
+            words = "it is a dossier of a simulation, which guarantees nothing."
             return [*findings, Finding(check="epsilon", passed=None, words=words)], ()
         findings += _words(evidence)
         if evidence.signed is None:
