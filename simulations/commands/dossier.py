@@ -111,9 +111,8 @@ def _folder(run: Path, out: Path | None) -> Path:
     folder = run.resolve().with_name(f"{run.resolve().name}-dossier") if out is None else out
     if folder.resolve().is_relative_to(run.resolve()):
         raise ValueError(
-            f"--out {str(folder)!r} must not lie in the directory of the run: a dossier is no "
-            f"part of "
-            "its outcome. Choose another place."
+            f"--out {str(folder)!r} must not lie in the directory of the run: a dossier is not "
+            f"part of its outcome. Choose another place."
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(

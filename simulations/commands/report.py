@@ -76,13 +76,13 @@ def _folder(results: list[Path], out: Path | None, *, beside: bool) -> Path:
     if out is None:
         if len(results) > 1:
             raise ValueError(
-                f"--out must be given for a page about {len(results)} runs: it belongs to none of "
-                "their directories."
+                f"--out must be given for a page about {len(results)} runs: it belongs to "
+                f"neither of their directories."
             )
         if not beside:
             raise ValueError(
-                "--out must be given with --figures and --tables of a release: these files are no "
-                "part of its outcome, and must not lie among them."
+                "--out must be given with --figures and --tables of a release: these files are "
+                "not part of its outcome, and must not be among its files."
             )
         return results[0]
     try:

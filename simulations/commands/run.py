@@ -56,7 +56,7 @@ def changes_to(experiment: str | None, settings: list[str] | None, engine: str |
     if experiment is None and changes:
         raise ValueError(
             f"--set and --engine change an experiment, and none is named, got {changes[0]}: a "
-            "run that is resumed goes on as it began."
+            f"resumed run continues with the experiment that it began with."
         )
     return changes
 

@@ -69,7 +69,8 @@ def verify(
     manifest = manifest_of(statement)
     if manifest is None and signer is not None:
         raise ValueError(
-            f"--signer is for a dossier, and {str(statement)!r} is none. Leave it out: the keys "
+            f"--signer is for a dossier, and {str(statement)!r} is not one. Leave it out: the "
+            f"keys "
             f"of a "
             "statement are those of --roster."
         )

@@ -134,7 +134,7 @@ def _files(folder: Path, signed: SignedFiles) -> tuple[dict[str, bytes], Finding
         str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()
     } - {MANIFEST}
     if extra := sorted(there - signed.files.keys()):
-        return wrong(f"{extra[0]!r} lies among the files, and is not signed for.")
+        return wrong(f"{extra[0]!r} is among the files, but not signed.")
     if missing := sorted(signed.files.keys() - there):
         return wrong(f"{missing[0]!r} is signed for, and missing.")
     found = {name: _bytes(folder / name) for name in signed.files}

@@ -85,7 +85,7 @@ def _party(folder: PartyFolder, *, keys: bool) -> tuple[Archive, tuple[Copied, .
         if mark is not None and ledger.hash_of(mark.rows) != mark.head.hex():
             raise ValueError(
                 f"{str(file.ledger)!r} is older than the state directory beside it, or another "
-                "one: what would be backed up has forgotten what was spent."
+                "one: such a backup would have forgotten what was spent."
             )
         data, copied = _copied(ledger, file.ledger)
         journal.mark(LedgerMark.of(ledger))

@@ -101,7 +101,7 @@ def _party(archive: Archive, folder: PartyFolder, assurance: Assurance) -> tuple
         journal.leave(*joined, ledger=ready.end)
         ready.exchange()
         journal.mark(ready.end)
-    said = [*ready.said, "every run that this party took part in was left for good"]
+    said = [*ready.said, "every run that this party took part in was closed for good"]
     if not has_accepted(file.state):
         said.append(
             "which roster was accepted is lost: ask another party for its fingerprint, and run "

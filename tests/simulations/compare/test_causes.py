@@ -169,8 +169,8 @@ def test_what_is_no_better_than_the_majority_is_told_from_what_is_worse() -> Non
     )
     worse = "Worse than always predicting the majority class (56.0 %): worse (ε = 1)."
     same = (
-        "No better than always predicting the majority class (56.0 %), as far as the seeds can tell: "
-        "same (ε = 1)."
+        "No better than always predicting the majority class (56.0 %), as far as the seeds can "
+        "tell: same (ε = 1)."
     )
     assert worse in sentences
     assert same in sentences

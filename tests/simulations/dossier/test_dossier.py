@@ -53,7 +53,10 @@ def test_a_release_is_told_with_the_numbers_of_its_statement(
     assert (tmp_path / "key.pem").stat().st_mode & 0o077 == 0
     asked = {each["id"]: each for each in values["questions"]}
     assert asked.keys() == {each.id for each in QUESTIONS}
-    assert "ε ≤ 1. Suppose that an attacker sees everything that is released" in asked["epsilon"]["answer"]
+    assert (
+        "ε ≤ 1. Suppose that an attacker sees everything that is released"
+        in asked["epsilon"]["answer"]
+    )
     assert "replace-one" in asked["unit"]["answer"]
     noise = json.loads((run / "plan.json").read_text())["mechanisms"][0]
     assert f"stddev {noise['stddev']:.6g} (3 ×); the server adds it" in asked["mechanism"]["answer"]
