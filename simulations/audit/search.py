@@ -1,4 +1,4 @@
-"""Search for the worst neighbours: the scene whose canary moves an exact release the most.
+"""Search for the worst neighbours: the scene whose canary changes an exact release the most.
 
 No noise is drawn and nothing is measured here that an audit measures with: a choice on the runs
 that are then counted would flatter the result.

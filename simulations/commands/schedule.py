@@ -1,4 +1,4 @@
-"""`fedpriv schedule`: how rounds share a budget, what theory promises, and how it looks."""
+"""`fedpriv schedule`: how rounds share a budget, what theory guarantees, and pictures of it."""
 
 from __future__ import annotations
 

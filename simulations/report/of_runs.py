@@ -1,4 +1,4 @@
-"""The report of runs: simulations, of which all is told, or releases, of which their outcome is."""
+"""The report of runs: of simulations in full, of releases only their outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check against going back: a ledger is put back only if nobody has seen a later state of it.
+"""Rollback check: a ledger is restored only if nobody has seen a later state of it.
 
 Who puts an older ledger in place of a newer one has a part of the budget twice. What is asked:
 

@@ -1,4 +1,4 @@
-"""Restore of a member from a backup: its ledger and state together, and nothing goes on from it.
+"""Restore of a member from a backup: its ledger and state together; no run can be resumed.
 
 Guarantee. After a restore all answers that a party ever gave, and all that it will give, cost its
 records at most its budget, if one of these holds (`fedpriv.simulations.deploy.backups.newest`):
