@@ -10,7 +10,7 @@ import errno
 import gc
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -40,6 +40,11 @@ from fedpriv.simulations.commands import (
 )
 from fedpriv.simulations.commands.deploy import founding as deploy
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from typer.models import CommandInfo, TyperInfo
+
 # Of new objects. With Python's own 700, half a second of start-up goes into looking for garbage
 # among modules that were just imported.
 _COLLECT_AFTER = 100_000
@@ -62,27 +67,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-accounting.register(app)
-run.register(app)
-fit.register(app)
-compare.register(app)
-audit.register(app)
-attack.register(app)
-check.register(app)
-describe.register(app)
-data.register(app)
-plan_cost.register(app)
-predict.register(app)
-report.register(app)
-dashboard.register(app)
-dossier.register(app)
-listing.register(app)
-ledger.register(app)
-deploy.register(app)
-doctor.register(app)
-protector.register(app)
-schedule.register(app)
-verify.register(app)
+_HEADINGS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
+    ("Train and explore", (run, compare, fit, describe, predict, listing)),
+    ("Plan", (accounting, schedule, plan_cost, data, protector)),
+    ("Report and sign", (report, dashboard, dossier, verify)),
+    ("Audit", (audit, attack, check)),
+    ("Ledger and deployment", (ledger, deploy, doctor)),
+)
+
+
+def _register_all() -> None:
+    """Register every command under a heading of the help, in the order a newcomer needs them."""
+    for heading, modules in _HEADINGS:
+        for module in modules:
+            module.register(app)
+        entries: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
+        for entry in entries:
+            if not isinstance(entry.rich_help_panel, str):
+                entry.rich_help_panel = heading
+
+
+_register_all()
 
 
 @app.callback(invoke_without_command=True)

@@ -87,7 +87,7 @@ def killed_at(moment: int) -> Iterator[list[str]]:
         for name in ("reserve", "declare", "commit"):
             patch.setattr(Ledger, name, watched(getattr(Ledger, name)))
         written = watched(replace_file)
-        for module in ("files", "session", "statements"):
+        for module in ("files", "session", "statement.statements"):
             patch.setattr(f"fedpriv.simulations.run.{module}.replace_file", written)
         yield seen
 

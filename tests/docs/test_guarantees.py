@@ -50,7 +50,7 @@ def test_what_is_missing_is_noticed() -> None:
     assert missing(f"`{here}::test_what_is_missing_is_noticed`") == ""
     assert "there is no test" in missing(f"`{here}::test_that_is_not_there`")
     assert "there is no file" in missing(f"`{here[:-3]}_gone.py::test_it`")
-    assert "there is no case" in missing("`tests/audit/test_neighbouring_files.py`: no such case")
+    assert "there is no case" in missing("`tests/audit/covering_sample.py`: no such case")
     assert "neither" in missing(f"`{here}`")
     assert "no test is named" in missing("yes")
     assert len(table()) > 20

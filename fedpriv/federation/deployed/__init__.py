@@ -5,6 +5,7 @@ May import `fedpriv.federation.party`. Start with `signed` (from whom it accepts
 run, query and cost; `party`, `host` and `signed` add their own), `policy` (``party.toml``) and
 `journal` (what it must not forget). `stated_plan` and `paying` are for runs whose plan is signed
 beforehand. After a run: `errands` (cancel it, hand its model over), and `statements`, which decides
-when a party signs a statement, and whether a signed one holds. A few modules more than elsewhere,
-because the steps of an answer depend on each other.
+when a party signs a statement, and whether a signed one holds.
+
+A few more modules than elsewhere: an answer passes most of them, so they are read together.
 """

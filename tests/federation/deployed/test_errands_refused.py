@@ -141,7 +141,7 @@ def test_no_party_signs_for_protection_that_a_run_did_not_have(
     words = done("attest", deployment, out)
     assert all("of another experiment than this party is shown" in said for said in words.values())
     assert set(words) == set(NAMES)
-    status, said = verified(out, "--roster", deployment.server / "roster.toml")
+    status, said = verified(out / SIGNED, "--roster", deployment.server / "roster.toml")
     assert (status, said["missing"]) == (0, list(NAMES))  # the server alone says so
 
 
