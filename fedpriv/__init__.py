@@ -4,7 +4,7 @@
 
     result = fedpriv.run("quickstart", privacy={"epsilon": 0.5})   # a simulation; nothing is spent
     result.metrics, result.epsilon                                  # how good, at what price
-    fedpriv.fit("study.toml").coefficients                          # intervals one may publish
+    fedpriv.fit("study.toml").coefficients                          # intervals you may publish
     result.model.predict(table)                                     # labels for a raw table
     fedpriv.compare("chem97").plot()                                # strategies at equal privacy
     fedpriv.describe("mine.toml")                                   # a table, privately

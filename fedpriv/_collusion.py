@@ -1,4 +1,4 @@
-"""Colluding parties: how many may tell the server all they know, by one rule everywhere.
+"""Colluding parties: how many may tell the server all they know; one rule for all of fedpriv.
 
 Masks, shares of noise, policies and statements all count by `colluders_of`. With three rules of
 their own, masks assumed nobody below ten parties where the noise counted one.

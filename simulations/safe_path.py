@@ -1,4 +1,4 @@
-"""Python processes that import what is installed, and nothing that lies where they are started.
+"""Python processes that import only installed packages, not files in their working directory.
 
 ``python -m`` and ``python -c`` look for modules in the working directory first. A party's folder is
 one: a ``simulations/`` that somebody puts beside the records would run in the place of fedpriv,

@@ -37,7 +37,7 @@ _WIDTH, _HEIGHT = 64, 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sketch:
-    """A schedule with its noise, cost and promise for one budget and problem.
+    """A schedule with its noise, cost and bound for one budget and problem.
 
     Attributes:
         schedule: how rounds share the budget.

@@ -1,10 +1,10 @@
 """Server strategies, one per file: each reads like the algorithm that it implements.
 
 Imported as `fedpriv.strategies`. A new one is a file with an INFO and a `build`, named in _MODULES
-below; `common` has what several of them share. Strategies see sums only: they may not import what
-can hold the answer of one party. Start with `output_perturbation`. One of your own, in a file
-outside of fedpriv, derives from `NoisyGradients`: docs/own-strategy.md. `accuracy` and
-`description` are none of the catalogue: one evaluates a deployed model privately, the other
+below; `common` has what several of them share. Strategies see only sums: they may not import what
+can hold the answer of one party. Start with `output_perturbation`. A strategy of your own, in a
+file outside of fedpriv, derives from `NoisyGradients`: docs/own-strategy.md. `accuracy` and
+`description` are not in the catalogue: one evaluates a deployed model privately, the other
 describes a table.
 """
 

@@ -1,4 +1,4 @@
-"""Adaptive clipping: the bound on a record's gradient follows what was released.
+"""Adaptive clipping: the bound on a record's gradient adapts to what was released.
 
     rule = "quantile"                                          (Andrew et al. 2021)
         S, n ← Σ clip_C(∇f)/C, and κ·Σ(b − ½), b = 1 for gradients that were not clipped
@@ -12,8 +12,8 @@
         a ← running mean of g, b² ∝ its running standard deviation, by coordinate; b = √(s_i·Σs)
             with size = "adaptive"
 
-If more than the wanted share q of the gradients is shorter than C, C is too large, and shrinks.
-S and n are one vector, in one secure sum, and get one noise: one release a round, to which a record
+If more than the desired share q of the gradients is shorter than C, C is too large, and shrinks. S
+and n are one vector, in one secure sum, and get one noise: one release a round, to which a record
 adds a vector of norm √(1 + κ²/4) at most, whatever C is. So the noise of all rounds is planned
 before the first, in units that follow from what was released; and the parties can bring it in
 shares, as to any sum. Whatever follows from releases is free: θ, C, a and b.
@@ -79,27 +79,27 @@ class ClippingOptions(ClippedOptions):
     """Options of adaptive clipping.
 
     Attributes:
-        rounds: T.
+        rounds: T, the number of rounds.
         rule: Adapt one bound to a quantile of the norms, or a scale for each coordinate.
         clip: C of the first round ("quantile"); or the root mean square of the scale b, which is
             the bound on a gradient while all coordinates have the same scale ("coordinate"). "auto"
-            is that of gradient perturbation, by its rule; with neither a learning_rate nor an
-            optimiser, so are the steps.
+            is that of gradient perturbation, by its rule; the steps follow that rule, too, if
+            neither learning_rate nor optimiser is given.
         size: Of the scale b ("coordinate"): "fixed" by ``clip``, or "adaptive" as in the paper,
             b_i² = s_i·Σs; then ``clip`` is of no effect, and h₁ and h₂ bound b² to d·h₁ … d·h₂.
-        largest_clip: What one record's part in an answer never exceeds, if given: C·√(1 + κ²/4) or
-            a scale. Parties of a deployment refuse a round beyond their ``max_clip``.
+        largest_clip: An upper limit on one record's contribution to an answer: C·√(1 + κ²/4) or a
+            scale. Parties of a deployment refuse a round beyond their ``max_clip``.
         quantile: q, the share of gradients that should not be clipped.
         clip_rate: η_C.
-        count_share: Which share of μ² pays for counting.
+        count_share: The share of μ² that pays for counting.
         mean_decay: β₁ of the running mean a.
         spread_decay: β₂ of the running variance behind b.
-        least_variance: h₁, the least variance of a coordinate; only the ratio to h₂ matters, if
-            the size is fixed.
-        most_variance: h₂, the largest.
+        least_variance: h₁, the least variance of a coordinate; if the size is fixed, only its ratio
+            to h₂ matters.
+        most_variance: h₂, the largest variance of a coordinate.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
-        accountant: Name, or "auto" for the tightest.
-        seed: Of the initial weights of a model that is not linear.
+        accountant: Name of the accountant, or "auto" for the tightest.
+        seed: Seed of the initial weights of a model that is not linear.
     """
 
     rounds: Rounds = 100

@@ -1,4 +1,4 @@
-"""Adaptive gradient descent: noise and step size chosen on the way, by what was released.
+"""Adaptive gradient descent: noise and step size are chosen from what was released.
 
     p ← R/2s of the budget                                    (s splits; noise of precision p)
     while the budget lasts:
@@ -91,9 +91,9 @@ class AdaptiveOptions(Options):
         candidates: k, the number of step sizes.
         largest_step: α_k at the start; the step is along a unit vector.
         selection: The rule of the noisy argmin. The exponential mechanism composes better.
-        rounds: At most so many; the budget usually ends first.
-        sampling_rate: Poisson rate of the records of every sum; 1 is all of them.
-        seed: Of the initial weights of a model that is not linear.
+        rounds: The largest number of rounds; the budget usually ends first.
+        sampling_rate: Poisson rate of the records of every sum; 1 is all records.
+        seed: Seed of the initial weights of a model that is not linear.
     """
 
     clip: Positive = 3.0

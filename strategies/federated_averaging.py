@@ -51,13 +51,13 @@ class AveragingOptions(LocalOptions):
     """Options of federated averaging.
 
     Attributes:
-        local_momentum: β of the parties' steps, forgotten between two exchanges.
+        local_momentum: β of the parties' steps, reset between two exchanges.
         proximal: μ of FedProx, which holds a party's model near the common one.
         clip_quantile: γ, the share of updates that should not be clipped: C follows it; 0 leaves C
-            as it is.
+            fixed.
         clip_rate: η_C, by which C follows.
-        count_noise: σ_b of the count of updates that were not clipped, or a twentieth of the
-            parties that train, if not given.
+        count_noise: σ_b of the count of updates that were not clipped; by default, a twentieth of
+            the number of parties that train.
     """
 
     local_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -69,19 +69,19 @@ class GradientOptions(ScheduledOptions, ClippedOptions):
     optimiser that is named, or that a schedule is for, has 1/M for "auto".
 
     Attributes:
-        clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is
-            a part of what the loss allows at the first model, by that rule, or all of it where a
+        clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is a
+            part of the bound that the loss has at the first model, by that rule, or all of it if a
             schedule follows from a theorem.
-        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure; l1-laplace
-            with ``clip_in``.
-        clip_in: "l1" bounds gradients by C in L1 instead of L2: for l1-laplace, whose noise is then
-            that of an L1 sensitivity.
-        weights: Every record alike ("proportional"), or every party ("equal").
-        calibration: How the noise follows from the budget.
+        law: Distribution of the noise; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure;
+            l1-laplace with ``clip_in``.
+        clip_in: "l1" clips gradients to C in L1 instead of L2: for l1-laplace, whose noise is then
+            calibrated to an L1 sensitivity.
+        weights: Every record counts alike ("proportional"), or every party ("equal").
+        calibration: How the noise is calibrated to the budget.
         sampling_rate: Poisson rate q of the records of a round; 1 is full batch. A table with
             ``first``, ``factor`` and ``every`` makes it grow.
-        accountant: Name, or "auto" for the tightest.
-        seed: Of the initial weights of a model that is not linear.
+        accountant: Name of the accountant, or "auto" for the tightest.
+        seed: Seed of the initial weights of a model that is not linear.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace"] = "auto"

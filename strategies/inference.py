@@ -1,4 +1,4 @@
-"""Inference: coefficients of a linear or logistic regression, with intervals one may publish.
+"""Inference: coefficients of a linear or logistic regression, with intervals you may publish.
 
 Squared loss, one exchange: the second moments of features and label are all that least squares
 needs.

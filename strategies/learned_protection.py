@@ -8,12 +8,13 @@
         θ ← θ + projector(g, …)/B
 
 L2P: Hong, Wang, Wang and Zhou 2021. Both networks see releases only, so all that they choose is
-post-processing, and may be as bad as it likes: a poor protector costs accuracy, never privacy. The
+post-processing, however bad it is: a poor protector costs accuracy, never privacy. The
 filter Σμ² ≤ μ(ε, δ)² pays for noise that depends on earlier releases, which a composition theorem
 for fixed schedules does not.
 
 For the person unit of privacy S is Σ over persons of clip_C(Σ over that person's records of ∇f), N
-the declared number of persons. What a person moves S by, its norm moves by no more than.
+the declared number of persons. The norm of S changes by no more than S does when a person is
+exchanged, added or removed.
 
 With ``sampling_rate`` q, S is over a Poisson sample and q·N stands for N: one sample for the norm,
 and a fresh one for the gradient, whose noise was chosen by then. A Rényi filter pays for both.
@@ -91,15 +92,15 @@ class LearnedOptions(Options):
     """Options of learned protection.
 
     Attributes:
-        protector: A name of those that come with fedpriv, or the path of a file.
-        protector_sha256: The hash by which that file is known: filled in when an experiment names a
+        protector: The name of a protector that comes with fedpriv, or the path of a file.
+        protector_sha256: The hash that identifies the file: filled in when an experiment names a
             file, and compared whenever it is read.
-        horizon: T, for how many rounds the budget is meant to last; "auto" is the protector's own
-            for such a budget.
+        horizon: T, the number of rounds for which the budget is to last; "auto" is the protector's
+            own for such a budget.
         clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is
             the protector's, times B.
-        sampling_rate: Poisson rate of the records of every sum; 1 is all of them.
-        seed: Of the initial weights of a model that is not linear.
+        sampling_rate: Poisson rate of the records of every sum; 1 is all records.
+        seed: Seed of the initial weights of a model that is not linear.
     """
 
     protector: str = "mnist-4v6"

@@ -5,9 +5,9 @@
         server:       θ   ← step(θ, ΣS_j / N + λθ)
 
 With ``sampling_rate`` q every party draws a Poisson sample of its records, which nobody else sees,
-and q·N stands for N: what leaves it is one sampled Gaussian release.
+and q·N stands for N: its answer is one sampled Gaussian release.
 
-What gradient perturbation costs without a secure sum: the same noise m times over, hence √m times
+Shows what gradient perturbation costs without a secure sum: the same noise m times, hence √m times
 the standard deviation. A baseline.
 """
 
@@ -51,12 +51,12 @@ class LocalGradientOptions(ClippedOptions):
     """Options of local gradient perturbation: as without "local".
 
     Attributes:
-        rounds: T.
+        rounds: T, the number of rounds.
         clip: C, the bound on one record's gradient; "auto" as without "local".
-        weights: Every record alike ("proportional"), or every party ("equal").
-        calibration: How the noise follows from the budget.
+        weights: Every record counts alike ("proportional"), or every party ("equal").
+        calibration: How the noise is calibrated to the budget.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
-        seed: Of the initial weights of a model that is not linear.
+        seed: Seed of the initial weights of a model that is not linear.
     """
 
     rounds: Rounds = 100

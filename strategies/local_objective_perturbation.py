@@ -53,7 +53,7 @@ class LocalObjectiveOptions(ModelOptions, RuledOptions):
     Attributes:
         law: Of b_j; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure. "unsound-laplace"
             is for study, and its plan states what it really costs.
-        solver_share: What pays for an inexact minimiser: a share of ε, or of μ² with Gaussian b.
+        solver_share: The share that pays for an inexact minimiser: of ε, or of μ² with Gaussian b.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace", "unsound-laplace"] = "auto"

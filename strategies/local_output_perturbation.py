@@ -3,8 +3,8 @@
     every party:  θ_j ← argmin J_j + b_j,    b_j for 2G/(n_j·λ)
     server:       θ   ← Σ w_jθ_j
 
-What output perturbation costs without a secure sum: for m parties alike, √m times the noise. A
-baseline (Jayaraman et al. 2018).
+Shows what output perturbation costs without a secure sum: for m parties of equal size, √m times the
+noise. A baseline (Jayaraman et al. 2018).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LocalOutputOptions(ModelOptions, RuledOptions):
     """Options of local output perturbation.
 
     Attributes:
-        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace.
+        law: Distribution of the noise; "auto" is Gaussian if δ > 0, else l2-laplace.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace", "unsound-laplace"] = "auto"

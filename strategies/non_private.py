@@ -1,6 +1,6 @@
 """Averaging, without privacy: Σ w_jθ_j, the average of the parties' exact minimisers.
 
-What output perturbation would release if it added no noise.
+This is what output perturbation would release without noise.
 """
 
 from __future__ import annotations

@@ -56,14 +56,14 @@ class ObjectiveOptions(FitOptions):
     """Options of objective perturbation.
 
     Attributes:
-        law: Of b; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure. "unsound-objective"
-            is "auto" as lectures have it, without the Jacobian: for study, and its plan states what
-            it really costs.
+        law: Distribution of b; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure.
+            "unsound-objective" is the textbook form without the Jacobian: for study; its plan
+            states what it really costs.
         regulariser: λ of the "model"; "auto" is that of a rule from public facts
-            (`fedpriv.strategies.common.auto`), which an experiment has that states no λ; "optimal"
-            is the one for which the bound on the excess risk is least.
+            (`fedpriv.strategies.common.auto`), the default if an experiment states no λ; "optimal"
+            minimises the bound on the excess risk.
         radius: D, a bound on the norm of a good model, for the optimal λ.
-        solver_share: What pays for an inexact minimiser: a share of ε, or of μ² with Gaussian b.
+        solver_share: The share that pays for an inexact minimiser: of ε, or of μ² with Gaussian b.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace", "unsound-objective"] = "auto"

@@ -50,12 +50,12 @@ class OutputOptions(ModelOptions):
     """Options of output perturbation.
 
     Attributes:
-        law: Of the noise of the server; "auto" is Gaussian if δ > 0, else l2-laplace.
+        law: Distribution of the server's noise; "auto" is Gaussian if δ > 0, else l2-laplace.
         fit: "average" of the parties' minimisers, or the "joint" minimiser of all records, by
             secure sums of exact gradients, which the server then sees.
         regulariser: λ of the "model"; "auto" is that of a rule from public facts
-            (`fedpriv.strategies.common.auto`), which an experiment has that states no λ; "optimal"
-            is the one that balances what is proved of bias and noise.
+            (`fedpriv.strategies.common.auto`), the default if an experiment states no λ; "optimal"
+            balances the proved bounds on bias and noise.
         radius: D, a bound on the norm of a good model, for the optimal λ.
     """
 

@@ -2,8 +2,8 @@
 
     θ ← (1/m)Σ θ_j + b,    b for a sensitivity of 2G/(n₍₁₎·λ)
 
-Pathak, Rane and Raj 2010. Its analysis does not see that averaging divides the sensitivity by m, so
-it adds m times the noise that output perturbation with equal weights needs. A baseline.
+Pathak, Rane and Raj 2010. Its analysis misses that averaging divides the sensitivity by m, so it
+adds m times the noise that output perturbation with equal weights needs. A baseline.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PathakOptions(FitOptions, RuledOptions):
     """Options of the scheme of Pathak et al.
 
     Attributes:
-        law: Of the noise; "auto" is Gaussian if δ > 0, else l2-laplace.
+        law: Distribution of the noise; "auto" is Gaussian if δ > 0, else l2-laplace.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace", "unsound-laplace"] = "auto"

@@ -1,6 +1,6 @@
 """Pooled, without privacy: the minimiser of all records together, by sums of exact gradients.
 
-What one could learn if all records lay in one place: the upper end of every comparison.
+This is what could be learned if all records were in one place: the upper end of every comparison.
 """
 
 from __future__ import annotations

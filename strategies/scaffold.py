@@ -1,4 +1,4 @@
-"""SCAFFOLD: federated averaging whose parties correct for how far their data pull them apart.
+"""SCAFFOLD: federated averaging with control variates, which correct for differing parties.
 
     for t = 1 … T:
         party j:  w ← θ; SGD along ∇f_j(w) + c - c_j; u_j ← w - θ
@@ -8,17 +8,18 @@
         θ ← step(θ, -u);   c ← c + q·v
 
 Karimireddy et al. 2020 (arXiv:1910.06378), option II, K local steps of rate η. Every party keeps
-its control variate c_j, the mean gradient of its own data along its last way, and never sends it;
+its control variate c_j, the mean gradient of its own data along its last steps, and never sends it;
 q is the share of the parties that train.
 
 With privacy the unit is the party: (u, v) is clipped *as one vector*, so that the sum moves by C or
 2C as in federated averaging, whatever c_j is. That c_j remembers earlier rounds costs nothing more:
-given the releases so far, the answer of a party has norm C at most, and its coin is a fresh one.
-But a release has twice as many numbers, and as much more noise.
+given the releases so far, the answer of a party has norm C at most, and whether it trains is drawn
+afresh. But a release has twice as many numbers, and noise on all of them.
 
-Deployed parties keep c_j in their journal: a run that is taken up goes on from it, and a release
-that is asked for again moves it once. Elsewhere it lives in memory, and a run in one place that was
-interrupted goes on with c_j = c, as in a first round: what is promised is the same, c_j is not.
+Deployed parties keep c_j in their journal: a run that is resumed continues from it, and a release
+that is asked for again updates it only once. Elsewhere c_j is in memory, and a run in one place
+that was interrupted continues with c_j = c, as in a first round: the guarantee is the same, c_j is
+not.
 """
 
 from __future__ import annotations

@@ -82,13 +82,13 @@ class SecondOrderOptions(Options):
     """Options of second-order steps.
 
     Attributes:
-        rounds: T, after the matrix.
+        rounds: T, the number of rounds after the matrix.
         clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is G,
-            the bound that the loss has by itself.
+            the bound that the loss has without clipping.
         matrix_share: The share of μ² that pays for the matrix.
-        floor: By what the floor φ under the eigenvalues is multiplied.
-        sampling_rate: Poisson rate of the records of every sum; 1 is all of them.
-        accountant: Name, or "auto" for the tightest.
+        floor: Factor of the floor φ under the eigenvalues.
+        sampling_rate: Poisson rate of the records of every sum; 1 is all records.
+        accountant: Name of the accountant, or "auto" for the tightest.
     """
 
     rounds: Rounds = ROUNDS

@@ -179,8 +179,8 @@ class Tuned(SumStrategy):
         stream = self._stream(number)
         if not stream.repeatable:
             raise RuntimeError(
-                "the draws of a tuning must follow from a seed or a secret that is kept: taken up "
-                "again, the run would draw another number of trials. Nothing was released."
+                "the draws of a tuning must follow from a seed or a secret that is kept: a "
+                "resumed run would draw another number of trials. Nothing was released."
             )
         return stream
 

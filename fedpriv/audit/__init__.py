@@ -1,9 +1,9 @@
-"""Audits: what an attacker can be shown to learn. They bound a privacy loss from *below*.
+"""Audits: lower bounds on a privacy loss, from what an attacker can be shown to learn.
 
-Pure statistics and records, no runs: `fedpriv.simulations.audit` repeats an experiment and asks
-them. Start with `gaussian_shift` (μ, where the noise is Gaussian) and `threshold` (μ and ε, where
-nothing is assumed); `one_run` counts the right guesses of a single run, `likelihood_ratio` audits a
-mechanism alone. `canaries` has the records that move a release the most, `membership` and
-`inversion` the attacks. `claims` judges settings of other systems. May import everything of the
+Pure statistics and records, no runs: `fedpriv.simulations.audit` repeats an experiment and calls
+them. Start with `gaussian_shift` (μ, for Gaussian noise) and `threshold` (μ and ε, without
+assumptions). `one_run` counts the right guesses of a single run; `likelihood_ratio` audits a
+mechanism alone. `canaries` has the records that change a release the most, `membership` and
+`inversion` the attacks. `claims` checks settings of other systems. May import everything in the
 library.
 """

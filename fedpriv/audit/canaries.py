@@ -1,4 +1,4 @@
-"""Canaries: neighbouring tables that are told apart most easily, by kind of release.
+"""Canaries: the neighbouring tables that are easiest to tell apart, by kind of release.
 
 A guarantee speaks of all tables and all records, so an audit may choose both, and should choose the
 worst. What is chosen here is a `Scene`: the records around a canary, and the canary itself on the

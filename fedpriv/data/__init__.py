@@ -1,6 +1,6 @@
 """Data: built-in data sets, a user's own tables, public feature bounds, and partitions.
 
-The usual road: `load` or `read_table`, then `hold_out`, `bound`, and `partition`.
+The usual sequence is `load` or `read_table`, then `hold_out`, `bound`, and `partition`.
 """
 
 from fedpriv.data.bounds import Bounds, enforce

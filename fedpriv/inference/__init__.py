@@ -1,7 +1,7 @@
-"""Inference from released numbers: estimates whose standard errors know of the noise.
+"""Inference from released numbers: estimates whose standard errors account for the noise.
 
 Start with `noisy_matrix`: a released matrix of second moments and the variance of its noise.
-`linear` and `logistic` make estimates with covariances of it, or say why they do not;
-`coefficients` makes the table that is published. Nothing here has seen a record, and nothing costs
+`linear` and `logistic` compute estimates and their covariances from it, or say why they cannot;
+`coefficients` makes the table that is published. This package never sees a record and costs no
 privacy: all of it is post-processing. Arrays may have leading axes, one entry per repetition.
 """

@@ -1,4 +1,4 @@
-"""Estimate: coefficients with their covariance, or with the reason why there is none.
+"""Estimate: coefficients with their covariance, or the reason why there is no covariance.
 
 Refusal rule. The covariances of this package follow the noise to the first order. That is void
 where the noise is as large as the least curvature, so intervals are given only if

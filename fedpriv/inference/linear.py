@@ -1,4 +1,4 @@
-"""Linear regression from noisy second moments, with standard errors that know of the noise.
+"""Linear regression from noisy second moments; standard errors account for the noise.
 
 With z = (x, y) one matrix is released, S̃ = Σ zzᵀ + E (`noisy_matrix`); M̃, ṽ and ỹy are its blocks.
 

@@ -1,4 +1,4 @@
-"""Logistic regression by objective perturbation, with standard errors that know of the noise.
+"""Logistic regression by objective perturbation; standard errors account for the noise.
 
 Two things were released: θ̂ = argmin Σ ℓ(y·xᵀθ) + (r/2)‖θ‖² + bᵀθ, b ~ N(0, σ_b²I), plus noise of
 standard deviation σ_o that hides how exact the solver was; and H̃ = Σ p(1-p)xxᵀ at θ̂, plus E

@@ -1,12 +1,12 @@
 """Losses, models, clipped gradient sums, certified minimisers and server optimisers.
 
-Three things are asked of a party's records. A clipped gradient sum, `ClippedGradient` in
+A party's records are used in three ways. A clipped gradient sum, `ClippedGradient` in
 `clipping`: from a `RecordBatch`, a `Model`, a `Loss` and a `Clipping` to one bounded vector per
 party. The certified minimiser of a strongly convex problem, `solve` in `erm`. And the update of
 local training, `LocalTrainer` in `training`. All take the records of one party, or of many stacked
 in one process. Start with `losses`, `models` and `batch`; `network` and `record_wise` are for
-networks, `loss_checks` for constants that somebody else declares, `protector` for learned
-protection. One module more than elsewhere: what two packages in it share stands here.
+networks, `loss_checks` for constants declared by users, `protector` for learned protection. One
+module more than elsewhere, for what two packages in it share.
 """
 
 from fedpriv.learning.batch import RecordBatch

@@ -1,4 +1,4 @@
-"""Classes: what a score stands for, where there are classes to be right about."""
+"""Classes: from scores to predicted classes, for classification tasks."""
 
 from __future__ import annotations
 

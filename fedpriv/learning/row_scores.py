@@ -1,4 +1,4 @@
-"""Linear scores that do not depend on where in a batch a record stands.
+"""Linear scores that do not depend on the position of a record in a batch.
 
 A matrix product may round a row differently in another place. Where a score decides an integer, as
 in a sum of losses counted in steps, one more or one fewer record could then move many integers.

@@ -112,7 +112,7 @@ class ObjectiveProfile:
             raise ValueError(
                 f"persons.records times persons.parties must be at most {_MOST_SEGMENTS}, or half "
                 f"of that under replace-one adjacency, got {self.records} times {self.parties}: "
-                "the subsets of so many records are more than a number can tell."
+                "there are more subsets of so many records than a number can represent."
             )
 
     def delta(self, epsilon: float) -> float:

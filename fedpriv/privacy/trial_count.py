@@ -1,4 +1,4 @@
-"""Number of trials of a paid tuning: the truncated negative binomial law of K.
+"""Number of trials of a private tuning: the truncated negative binomial distribution of K.
 
     P[K = k] = (1 − γ)^k/(γ^−η − 1) · Π_{l<k} (l + η)/(l + 1),   k = 1, 2, …,   η > −1, 0 < γ < 1.
 
@@ -30,7 +30,7 @@ _DIGITS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCount:
-    """The law of the number of trials.
+    """The distribution of the number of trials.
 
     >>> law = TrialCount.with_mean(10.0)
     >>> round(law.gamma, 9), round(law.mean, 9)

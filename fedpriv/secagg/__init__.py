@@ -1,4 +1,4 @@
-"""Secure aggregation: the server learns the sum of the parties' answers, and nothing else of them.
+"""Secure aggregation: the server learns the sum of the parties' answers, and nothing else.
 
 No I/O, no clock, no global randomness: `Party` and `Server` are pure state machines over frozen
 messages. docs/secure-aggregation.md states what holds against whom. Start with `thresholds` (how

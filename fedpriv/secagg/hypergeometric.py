@@ -1,4 +1,4 @@
-"""Upper tails of the hypergeometric law, in logarithms.
+"""Upper tails of the hypergeometric distribution, in logarithms.
 
 Terms are summed as they are, smallest first: nothing is subtracted, so that a tail of 2^-200 is as
 exact as one of a half. `scipy.stats` has the same, and takes longer to import than all of it here.

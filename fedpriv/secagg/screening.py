@@ -1,4 +1,4 @@
-"""The server's screening of messages: what fails is set aside, and the round goes on."""
+"""The server's screening of messages: invalid ones are rejected, and the round continues."""
 
 from __future__ import annotations
 

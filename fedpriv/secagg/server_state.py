@@ -1,4 +1,4 @@
-"""Server states: what the server remembers between two steps; in memory, for it sees all of it."""
+"""Server states: what the server remembers between two steps; kept in memory only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """A message that was not accepted; the round goes on without it."""
+    """A message that was rejected; the round continues without it."""
 
     party: int
     reason: str

@@ -39,10 +39,10 @@ def account(
     Args:
         noise_multiplier: Gaussian: standard deviation of the noise on the sum / clip norm,
             whatever the adjacency. Laplace: scale / sensitivity. A list has one per round.
-        delta: δ, well below 1 / records.
-        adjacency: Which data sets are compared: "replace-one" or "add-remove".
-        rounds: How many rounds use that noise.
-        sampling_rate: Poisson rate with which each record joins a round; 1 is full batch.
+        delta: δ, well below 1 / number of records.
+        adjacency: The neighbouring data sets: "replace-one" or "add-remove".
+        rounds: The number of rounds with that noise.
+        sampling_rate: Poisson rate at which each record joins a round; 1 is full batch.
         mechanism: "gaussian", or "laplace" for one released number.
         accountant: A name, or "auto" for the tightest sound one.
 
@@ -63,7 +63,7 @@ def account_all(
     sampling_rate: float = 1.0,
     mechanism: str = "gaussian",
 ) -> list[Report]:
-    """Account for noise by every accountant side by side; the arguments are those of `account`.
+    """Account for noise with every accountant; the arguments are those of `account`.
 
     >>> import fedpriv
     >>> reports = fedpriv.account_all(

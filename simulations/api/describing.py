@@ -42,7 +42,7 @@ class Statistics:
     (True, ['age', 'sick'])
 
     Attributes:
-        summary: All that ``result.json`` holds.
+        summary: The content of ``result.json``.
         statistics: All that ``statistics.json`` holds.
         statement: What the release guarantees, as text to sign.
     """

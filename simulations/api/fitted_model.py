@@ -24,12 +24,12 @@ class FittedModel:
     """A fitted model, which predicts the label of every row of a raw table.
 
     A table is a DataFrame, an Arrow table, a mapping of columns, or the path of a CSV or Parquet
-    file. It is clamped, filled and scaled by the schema of the training data, exactly as the
-    records were. An array is taken as features that are scaled already, in the order of `features`.
+    file. It is clamped, filled and scaled by the schema of the training data, exactly as in
+    training. An array is taken as already scaled features, in the order of `features`.
 
-    Guarantee. Predictions are a function of the released model and of the rows asked about: they
-    tell no more about the training records than the release does. About the rows that are asked
-    about they tell everything; these are not protected.
+    Guarantee. Predictions are a function of the released model and of the rows of the table: they
+    reveal no more about the training records than the release does. The rows of the table are not
+    protected.
 
     >>> import fedpriv
     >>> study = {"data": {"name": "synthetic"}, "strategy": {"name": "output-perturbation"}}
@@ -106,7 +106,7 @@ class FittedModel:
 def load_model(source: str | Path, *, own_code: bool = False) -> FittedModel:
     """Load a fitted model from the directory of a run, or from its model.npz.
 
-    The file is read without pickle, and checked: what does not fit together is refused.
+    The file is read without pickle, and checked: an inconsistent file is refused.
 
     >>> import fedpriv, numpy as np
     >>> study = {"data": {"name": "synthetic"}, "strategy": {"name": "output-perturbation"}}
@@ -116,8 +116,8 @@ def load_model(source: str | Path, *, own_code: bool = False) -> FittedModel:
     True
 
     Args:
-        source: Of the directory or the file.
-        own_code: Whether a model that was written as code of one's own may be loaded, which runs
-            the file of code that it names.
+        source: The directory or the file.
+        own_code: Whether to load a model that is defined by a user's own code, which runs the file
+            of code that it names.
     """
     return FittedModel(file=read_model(source, own_code=own_code))

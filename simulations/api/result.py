@@ -39,9 +39,9 @@ class Result:
     SIMULATED: no privacy was spent
 
     Attributes:
-        directory: The files of the run. Of a simulation without ``out`` a temporary one, which is
-            gone when the result is: `save` keeps a copy.
-        summary: All that ``result.json`` holds.
+        directory: The files of the run. For a simulation without ``out``, a temporary directory
+            that is deleted with the result: `save` keeps a copy.
+        summary: The content of ``result.json``.
         history: One entry per round: ``round``, ``epsilon`` spent so far and, where they were
             computed, ``accuracy`` and ``loss``; with ``run.training_metrics`` ``objective``,
             ``excess_risk`` and ``optimality_gap``.
@@ -90,18 +90,18 @@ class Result:
 
     @property
     def delta(self) -> float | None:
-        """δ at which `epsilon` holds; None for a strategy that promises nothing."""
+        """δ at which `epsilon` holds; None for a strategy without a guarantee."""
         return self._number("delta")
 
     @property
     def adjacency(self) -> str | None:
-        """Which data sets the guarantee compares; None for a strategy that promises nothing."""
+        """The neighbouring data sets of the guarantee; None for a strategy without a guarantee."""
         found = self.summary["adjacency"]
         return None if found is None else str(found)
 
     @property
     def unit(self) -> str | None:
-        """Whose privacy the guarantee protects: "record", "person" or "party"; None without one."""
+        """The unit of privacy: "record", "person" or "party"; None without a guarantee."""
         found = self.summary["unit"]
         return None if found is None else str(found)
 

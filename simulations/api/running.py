@@ -48,22 +48,22 @@ def run(
 
     Args:
         experiment: A TOML file, the name of a built-in experiment, or the tables of one as a dict.
-        out: A new or empty directory for the results. Without it, those of a simulation are in a
-            temporary directory that is gone when the result is.
-        release: Whether it is for real: noise from the operating system, every round paid for in
-            the ledger. Needs ``out`` and ``ledger``.
+        out: A new or empty directory for the results. Without it, the results of a simulation are
+            in a temporary directory that is deleted with the result.
+        release: Whether to make a real release: noise from the operating system, every round paid
+            for in the ledger. Needs ``out`` and ``ledger``.
         ledger: The ledger of the data set, which pays for a release; a simulation leaves an
             uncharged row in it.
-        new_ledger: Whether to make that ledger first: a full budget, for people of whom nothing was
-            ever released.
-        trackers: What follows the run: see `fedpriv.simulations.tracking.tracker.Tracker`.
+        new_ledger: Whether to create that ledger first, with a full budget: for people about whom
+            nothing was ever released.
+        trackers: Objects that follow the run: see `fedpriv.simulations.tracking.tracker.Tracker`.
         **tables: Keys to replace, by table of the experiment, as in ``privacy={"epsilon": 0.5}``,
             ``strategy={"name": "output-perturbation"}``, ``run={"seed": 1, "engine": "local"}``.
 
     Raises:
-        ValueError: If the experiment refuses, with the message of the command line.
+        ValueError: If the experiment is refused, with the message of the command line.
         BudgetExceeded: If the ledger does not pay for it; nothing was spent.
-        KeyboardInterrupt: If it was stopped; ``fedpriv run --resume DIR`` goes on.
+        KeyboardInterrupt: If it was stopped; continue with ``fedpriv run --resume DIR``.
     """
     wanted = read_experiment(experiment, overrides(tables))
     require_learning(wanted)
@@ -192,7 +192,7 @@ def compare(
     Args:
         experiment: As in `run`, with a table ``compare``.
         out: A new or empty directory for the report; without it a temporary one.
-        workers: Processes; one per processor if not given. The numbers are the same for any.
+        workers: Number of processes; one per processor by default. It does not change the results.
         **tables: Keys to replace, as in `run`.
     """
     study = read_experiment(experiment, overrides(tables))

@@ -41,7 +41,7 @@ _SENT = 40  # records whose answers are looked at
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Attribute:
-    """What was told of a feature.
+    """The guesses of a feature.
 
     Attributes:
         feature: Its name.

@@ -1,4 +1,4 @@
-"""Adversaries: what whoever sees a release, and knows all records but one, makes of it.
+"""Adversaries, who see a release and know all records but one: how they guess that one.
 
 Each turns one run into one number, large where the first neighbour is more likely. By Neyman and
 Pearson nothing tells two neighbours apart better than the likelihood ratio, and whoever knows both
@@ -123,7 +123,7 @@ class OfReleases:
 
 
 class OfObjective:
-    """b, as the minimiser of a perturbed objective tells it."""
+    """b, as the minimiser of a perturbed objective reveals it."""
 
     sees = "the released minimiser"
 
@@ -145,7 +145,7 @@ class OfObjective:
 
 
 class OfModel:
-    """The last model along the direction in which the canary moves it."""
+    """The last model along the direction in which the canary changes it."""
 
     sees = "the last model"
 

@@ -1,4 +1,4 @@
-"""An audit in one run: many canaries, each there by a coin, told from all noisy sums together.
+"""An audit in one run: many canaries, each included at random, guessed from all noisy sums.
 
 For networks of any size. The experiment runs once, on random records, with planted gradients in its
 sums (`planted`). By a fair coin each canary is in or out, or, where records are exchanged, itself

@@ -1,4 +1,4 @@
-"""Search for the worst neighbours: the scene whose canary moves an exact release the most.
+"""Search for the worst neighbours: the scene whose canary changes an exact release the most.
 
 No noise is drawn and nothing is measured here that an audit measures with: a choice on the runs
 that are then counted would flatter the result.
@@ -48,7 +48,7 @@ def worst_neighbours(own: Prepared) -> Neighbours:
     """Of the scenes that are known for its strategy, the neighbours that differ the most."""
     strategy = check(own)
     if strategy is None or strategy.plan is None:
-        raise ValueError(f"{own.info.name!r} makes no promise that could be audited.")
+        raise ValueError(f"{own.info.name!r} has no guarantee that could be audited.")
     if own.info.minimises:
         return _worst_minimisers(own, joint=isinstance(strategy, JointStrategy))
     sampled = strategy.plan.least_rate < 1

@@ -27,37 +27,43 @@ class Mechanism(StrEnum):
     LAPLACE = "laplace"
 
 
-Delta = Annotated[float, typer.Option(help="Failure probability, well below 1 / records.")]
+Delta = Annotated[
+    float, typer.Option(help="Failure probability, well below 1 / number of records.")
+]
 Rate = Annotated[
-    float, typer.Option(help="Poisson rate with which each unit joins a round; 1 is full batch.")
+    float, typer.Option(help="Poisson rate at which each unit joins a round; 1 is full batch.")
 ]
 Relation = Annotated[
-    Adjacency, typer.Option(help="Which data sets are compared: one unit replaced, or added.")
+    Adjacency,
+    typer.Option(help="The neighbouring data sets: one unit replaced, or one added or removed."),
 ]
 Whose = Annotated[
     Unit,
     typer.Option(
-        help="Whose part in the sum is clipped, and so protected. It changes what the numbers "
-        "mean, not the numbers."
+        help="The unit whose contribution is clipped, and so protected. It changes the "
+        "meaning of the numbers, not the numbers."
     ),
 ]
-Noise = Annotated[Mechanism, typer.Option(help="Noise law; laplace is for one released number.")]
+Noise = Annotated[
+    Mechanism, typer.Option(help="Noise distribution; laplace is for one released number.")
+]
 Name = Annotated[
     str,
     typer.Option(
-        help="basic, advanced, zcdp-simple, zcdp, tcdp, rdp, pld or gdp; auto takes the tightest "
-        "sound one."
+        help="basic, advanced, zcdp-simple, zcdp, tcdp, rdp, pld or gdp; auto chooses the "
+        "tightest sound one."
     ),
 ]
 Trials = Annotated[
     float | None,
     typer.Option(
-        help="Of a tuning on private records, paid for: the rounds, a score among them, are one "
-        "trial, and the best of a random number with this mean is released."
+        help="Account for tuning on private records: the rounds, including a score, are "
+        "one trial. The best of a random number of trials with this mean is released."
     ),
 ]
 Eta = Annotated[
-    float, typer.Option(help="Law of that number: 0 is logarithmic, 1 geometric; above -1.")
+    float,
+    typer.Option(help="Distribution of that number: 0 is logarithmic, 1 geometric; above -1."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -73,14 +79,16 @@ def account(
     noise_multiplier: Annotated[
         float | None,
         typer.Option(
-            help="Gaussian: standard deviation of the noise on the sum / clip norm, whatever the "
-            "adjacency. Laplace: scale / sensitivity."
+            help="Gaussian: standard deviation of the noise on the sum / clip norm, whatever "
+            "the adjacency. Laplace: scale / sensitivity."
         ),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="How many rounds use that noise.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds with that noise.")] = None,
     schedule: Annotated[
         Path | None,
-        typer.Option(help="Instead of both: a JSON list of multipliers in a file, one per round."),
+        typer.Option(
+            help="Instead of both: a file with a JSON list of multipliers, one per round."
+        ),
     ] = None,
     sampling_rate: Rate = 1.0,
     adjacency: Relation = DEFAULT_ADJACENCY,
@@ -89,12 +97,10 @@ def account(
     accountant: Name = "auto",
     expected_trials: Trials = None,
     eta: Eta = 0.0,
-    every: Annotated[
-        bool, typer.Option("--all", help="Show every accountant side by side.")
-    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Compare all accountants.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """How much privacy do these rounds spend? An upper bound on epsilon.
+    """Compute an upper bound on the epsilon that these rounds spend.
 
     [bold]Example[/]: 1000 rounds of sampled gradient descent:
 
@@ -149,7 +155,7 @@ def account(
 def calibrate(
     epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon.")],
     delta: Delta,
-    rounds: Annotated[int, typer.Option(help="How many rounds share the budget.")],
+    rounds: Annotated[int, typer.Option(help="Number of rounds that share the budget.")],
     sampling_rate: Rate = 1.0,
     adjacency: Relation = DEFAULT_ADJACENCY,
     unit: Whose = DEFAULT_UNIT,
@@ -159,7 +165,7 @@ def calibrate(
     eta: Eta = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """How much noise keeps these rounds within a budget? Found, then proved by accounting.
+    """Compute how much noise keeps these rounds within a budget, and prove it by accounting.
 
     [bold]Example[/]: 100 full-batch rounds within epsilon = 1:
 

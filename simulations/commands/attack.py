@@ -27,30 +27,35 @@ def attack(
     out: Out = None,
     records: Annotated[
         int,
-        typer.Option(help="Every model is trained on so many: fewer are remembered better."),
+        typer.Option(
+            help="Number of records that every model is trained on: models memorise fewer "
+            "records better."
+        ),
     ] = 100,
     models: Annotated[
-        int, typer.Option(help="Shadow models with noise, and as many without.")
+        int, typer.Option(help="Number of shadow models with noise, and of those without.")
     ] = 16,
     feature: Annotated[
         str | None,
         typer.Option(
-            help="Whose value is told, by name; if none is named the one whose two values, "
-            "or medians of its two halves, vary most."
+            help="The feature to infer, by name; by default, the one whose two values, or the "
+            "medians of whose two halves, differ most."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of members, values and noise.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of members, values and noise.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Attack an experiment, in a simulation: membership, attributes, records off gradients.
+    """Attack an experiment in a simulation: membership, attributes, records from gradients.
 
-    Membership inference asks whether a record was trained on, by its loss, and by the likelihood
-    ratio of shadow models (LiRA). Gradient inversion reads a record off the gradient that a party
-    would send. Attribute inference tells one feature of a record that is known but for it, from
-    models and from gradients. Each is tried without noise and with it; attacks.json and pictures
-    have the curves, beside the one that no attack can exceed if the guarantee holds.
+    Membership inference decides whether a record was trained on, by its loss and by the likelihood
+    ratio of shadow models (LiRA). Gradient inversion reconstructs a record from the gradient that a
+    party would send. Attribute inference guesses one feature of a record whose other features are
+    known, from models and from gradients. Each attack is tried without noise and with it.
+    attacks.json and the pictures show the curves, beside the bound that no attack can exceed if
+    the guarantee holds.
 
-    An attack that fails proves nothing: another may succeed. `fedpriv audit` tests a claim itself.
+    An attack that fails proves nothing: another may succeed. To test the claim itself, use
+    `fedpriv audit`.
 
     [bold]Example[/]:
 

@@ -32,50 +32,54 @@ def audit(
     runs: Annotated[
         int,
         typer.Option(
-            help="On each of two neighbours, in pairs with equal noise. 119 show 80 % of μ in "
-            "nineteen audits of twenty, whatever μ is, if neighbours reach it; 419 if they reach "
-            "90 % of it."
+            help="Runs on each of the two neighbours, in pairs with equal noise. 119 show 80 % "
+            "of μ in nineteen audits of twenty, whatever μ is, if neighbours reach it; "
+            "419 if they reach 90 % of it."
         ),
     ] = 500,
     confidence: Annotated[
         float,
         typer.Option(
-            help="Of the lower bounds: 0.95 lets one in twenty audits of a true claim cry wolf at "
-            "most; where audits run every night, use 0.999."
+            help="Confidence of the lower bounds. With 0.95, at most one in twenty audits of a "
+            "true claim raises a false alarm; for audits that run every night, use 0.999."
         ),
     ] = 0.95,
-    seed: Annotated[int, typer.Option(help="Of the noise of all runs.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the noise of all runs.")] = 0,
     model_only: Annotated[
         bool,
         typer.Option(
             "--model-only",
-            help="Let the adversary see the last model alone, and not every release: weaker, and "
-            "what somebody sees who is given the model.",
+            help="Let the adversary see only the last model, not every release: a weaker "
+            "adversary, who sees what somebody who is given the model sees.",
         ),
     ] = False,
     one_run: Annotated[
         bool | None,
         typer.Option(
             "--one-run/--many-runs",
-            help="Run it once, with many canaries planted in its sums, each by a coin: for "
-            "networks, where nothing else is said. It shows about 60 % of μ.",
+            help="Run the strategy only once, with many canaries planted in its sums, each by "
+            "the toss of a coin; the default for networks. It shows about 60 % of μ.",
         ),
     ] = None,
     canaries: Annotated[
-        int, typer.Option(help="In one run: more show more, and take longer.")
+        int,
+        typer.Option(
+            help="Number of canaries in one run: more canaries show more, and take longer."
+        ),
     ] = 1000,
     as_json: AsJson = False,
 ) -> None:
     """Audit a claim: run a strategy many times on two neighbouring tables, and tell them apart.
 
     The strategy runs as in a release: test split, bounds, parties, fixed point, secure aggregation
-    where the engine has it (--engine local), drop-outs, noise at the server or at the parties. The
-    records are crafted, the worst that are known for the strategy; sizes, model and all settings
-    are the experiment's own. Nothing of your records is released, and nothing is spent. Networks
-    are run once, with a thousand canaries.
+    if the engine has it (--engine local), drop-outs, noise at the server or at the parties. The
+    records are crafted to be the worst that are known for the strategy. Sizes, model and all
+    settings are the experiment's own. Nothing about your records is released, and nothing is spent.
+    Networks are run once, with a thousand canaries.
 
-    What is measured is a lower bound. Above the claim it proves a violation, and the exit status is
-    1; below, it proves nothing, but that this adversary could not do better. audit.json has it all.
+    The result is a lower bound on epsilon. If it is above the claim, it proves a violation, and the
+    exit status is 1. If it is below, it only shows that this adversary could not do better.
+    audit.json has all details.
 
     [bold]Example[/]:
 

@@ -24,7 +24,9 @@ def check(
     claim: Annotated[
         Path | None,
         typer.Argument(
-            metavar="CLAIM.toml", help="The settings and the claim.", show_default=False
+            metavar="CLAIM.toml",
+            help="The file with the settings and the claim.",
+            show_default=False,
         ),
     ] = None,
     kinds: Annotated[
@@ -32,13 +34,13 @@ def check(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a claim of differential privacy: sound, false, or no differential privacy at all.
+    """Check a claim of differential privacy: is it sound, false, or no differential privacy at all?
 
     A file states a kind (Flower, Opacus, pfl-research, NVFlare, or plain noise), its settings, and
-    the epsilon that somebody claims for them; leave epsilon out to ask what it is. The answer has
-    the epsilon that our own accountants prove, for which unit and adjacency, and the reason. Exit
-    status 1 if the claim is false. Nothing is run: it is about settings, not about an experiment,
-    which `fedpriv audit` is for.
+    the epsilon that somebody claims for them. Leave epsilon out to compute it. The answer gives
+    the epsilon that our own accountants prove, its unit and adjacency, and the reason. The exit
+    status is 1 if the claim is false. Nothing is run: the check is about settings. To test an
+    experiment, use `fedpriv audit`.
 
     [bold]Example[/], claim.toml:
 

@@ -42,19 +42,21 @@ def compare(
         typer.Option(
             "--over",
             metavar="KEY=VALUE,…",
-            help="Compare over the values of any key, up to two of them: rounds=10,30,100, "
-            "clip=0.1,1, parties=5,50, model.l2=1e-4,1e-2, strategy.schedule=uniform,dynamic.",
+            help="Compare over the values of one or two keys: rounds=10,30,100, clip=0.1,1, "
+            "parties=5,50, model.l2=1e-4,1e-2, strategy.schedule=uniform,dynamic.",
         ),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Processes; by default one per processor. They do not change the numbers."
+            min=1,
+            help="Number of processes; by default one per processor. It does not change the "
+            "results.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare strategies over budgets, parties, seeds, or any key; a simulation.
+    """Compare strategies over budgets, parties, seeds, or any key, in simulations.
 
     EXPERIMENT is a TOML file, or the name of one that `fedpriv list experiments` shows.
 

@@ -22,19 +22,25 @@ def dashboard(
         Path,
         typer.Argument(
             metavar="[DIR]",
-            help="What to follow: results, or the folder of a federation or of a member of it.",
+            help="What to follow: a folder of results, or the folder of a federation or of one "
+            "of its members.",
         ),
     ] = RESULTS,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="On the loopback; 0 for any that is free.")
+        int,
+        typer.Option(
+            min=0, max=65535, help="Port on the loopback interface; 0 for any that is free."
+        ),
     ] = 0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print what goes on now as JSON, and serve nothing.")
+        bool,
+        typer.Option("--json", help="Print the present state as JSON, and do not serve a page."),
     ] = False,
 ) -> None:
-    """Follow what runs: rounds, parties, budget and time left, in a local page; read-only.
+    """Follow runs in a local, read-only page: rounds, parties, budget and time left.
 
-    It is served to this machine alone, under an address with a secret in it: keep that to yourself.
+    The page is served to this machine only, at an address that contains a secret: keep it to
+    yourself.
 
     [bold]Example[/]: in one terminal a comparison, in another one the page that follows it:
 
@@ -50,6 +56,6 @@ def dashboard(
         return
     with Dashboard(directory, port=port) as server:
         typer.echo(f"dashboard: {server.address}")
-        typer.echo("Ctrl-C ends it; what it follows goes on.")
+        typer.echo("Ctrl-C stops the dashboard; what it follows continues.")
         with suppress(KeyboardInterrupt):
             server.serve_forever()

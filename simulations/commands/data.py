@@ -22,7 +22,7 @@ _TABLES = (".csv", ".parquet")
 def register(app: typer.Typer) -> None:
     """Add the commands of this file to ``app``."""
     group = typer.Typer(
-        help="Records prepared once, in a folder that runs map from the disk.",
+        help="Prepare records once, in a folder that runs map from disk.",
         no_args_is_help=True,
         rich_markup_mode="rich",
     )
@@ -39,18 +39,20 @@ def shard(
             help="An experiment, whose data section says how; or a CSV or Parquet file.",
         ),
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to make.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to create.")],
     settings: Settings = None,
     schema: Annotated[
         Path | None,
-        typer.Option(help="The schema of a TABLE; the file of its name with .toml, if not given."),
+        typer.Option(
+            help="The schema of a TABLE; by default, the file of the same name with .toml."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Split, bound and partition records, and write them to a store.
 
-    A table is read a few thousand rows at a time: it need not fit the memory. Experiments then name
-    the folder as data.path. It holds all records in the clear, and nobody else may read it.
+    A table is read a few thousand rows at a time, so it need not fit into memory. Experiments then
+    name the folder as data.path. It contains all records in the clear, and nobody else can read it.
 
     [bold]Example[/]:
 
@@ -66,7 +68,9 @@ def shard(
 
 
 def check(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A folder of `data shard`.")],
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="A folder created by `data shard`.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Read a store from end to end, and compare every file with its hash.

@@ -37,7 +37,10 @@ def describe(
     ] = None,
     release: Annotated[
         bool,
-        typer.Option("--release", help="For real: noise from the system, paid for in the ledger."),
+        typer.Option(
+            "--release",
+            help="Make a real release: noise from the operating system, paid for in the ledger.",
+        ),
     ] = False,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger of the data set, which pays for a --release.")
@@ -45,7 +48,7 @@ def describe(
     new_ledger: Annotated[
         bool,
         typer.Option(
-            "--new-ledger", help="Make the file of --ledger first, as `fedpriv run` does."
+            "--new-ledger", help="Create the file of --ledger first, as `fedpriv run` does."
         ),
     ] = False,
     suggest_bounds: Annotated[
@@ -53,8 +56,9 @@ def describe(
         typer.Option(
             "--suggest-bounds",
             metavar="COLUMN",
-            help="Instead: bounds of a column of numbers that has none yet, by powers of two, as "
-            "lines for the schema. It is private, and paid for. Can be given several times.",
+            help="Instead: find bounds of a numeric column that has none yet, by powers of "
+            "two, as lines for the schema. This is private, and paid for. Can be given "
+            "several times.",
         ),
     ] = None,
     pictures: Annotated[
@@ -64,8 +68,8 @@ def describe(
 ) -> None:
     r"""Describe a table: counts, means, quantiles, tables; a simulation unless --release is given.
 
-    EXPERIMENT is a TOML file with data, privacy and, if more than the default is wanted, a table
-    \[describe]. One noisy release has it all.
+    EXPERIMENT is a TOML file with data, privacy and, to change the defaults, a table
+    \[describe]. One noisy release contains everything.
 
     [bold]Example[/]:
 

@@ -22,13 +22,13 @@ def doctor(
         typer.Argument(metavar="DIR", help="A party's or a server's directory, or a party.toml."),
     ] = Path(),
     offline: Annotated[
-        bool, typer.Option("--offline", help="Leave out what needs the server to be up.")
+        bool, typer.Option("--offline", help="Skip the checks that need the server to be running.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Check a member's certificates, keys, ports, records, policy, ledger and clock.
 
-    Exit status 1 if a check fails; every failure comes with its remedy.
+    The exit status is 1 if a check fails; every failure comes with its remedy.
 
     [bold]Example[/]:
 

@@ -24,33 +24,35 @@ def dossier(
     ],
     key: Annotated[
         Path | None,
-        typer.Option(help="Private Ed25519 key that signs, in PEM; a deployed server's, for one."),
+        typer.Option(
+            help="Private Ed25519 key to sign with, in PEM; for example, that of a deployed server."
+        ),
     ] = None,
     new_key: Annotated[
-        Path | None, typer.Option(help="Make such a key here first, and sign with it.")
+        Path | None, typer.Option(help="Create such a key in this file first, and sign with it.")
     ] = None,
     audit: Annotated[
         Path | None,
         typer.Option(help="audit.json of `fedpriv audit` on the same experiment, or its folder."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the dossier; RUN-dossier if not given.")
+        Path | None, typer.Option(help="Folder for the dossier; RUN-dossier by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the dossier of a run: what a privacy officer files, and signs.
+    """Create and sign the dossier of a run, for a privacy officer's files.
 
-    A folder with a page for people (dossier.html), the same for programs (dossier.json), a draft
-    for the OpenDP deployments registry (registry.yaml), and the files of the run that all of it
-    follows from (evidence/). The page answers the questions of NIST SP 800-226 line by line, and
-    has an annex for a data-protection impact assessment, the audit, who could see what, and what is
-    not covered.
+    The dossier is a folder with a page for people (dossier.html), the same for programs
+    (dossier.json), a draft for the OpenDP deployments registry (registry.yaml), and the files of
+    the run on which everything is based (evidence/). The page answers the questions of NIST SP
+    800-226 line by line. It also has an annex for a data-protection impact assessment, the audit,
+    who could see what, and what is not covered.
 
-    Of a release only the files of its outcome are read, so that a dossier tells nothing of a record
-    that the release did not. It states facts, and makes no legal claims.
+    Of a release only the files of its outcome are read, so a dossier reveals nothing about a record
+    that the release did not reveal. It states facts, and makes no legal claims.
 
-    All of it is signed with Ed25519, with the head of the ledger: `fedpriv verify` checks that
-    without a network. Hand out the public key, which is printed, by another way than the dossier.
+    The whole dossier is signed with Ed25519, with the head of the ledger: `fedpriv verify` checks
+    it offline. Distribute the public key, which is printed, by another channel than the dossier.
 
     [bold]Example[/]:
 
@@ -100,10 +102,10 @@ def dossier(
         return
     if evidence.simulated:
         typer.echo(
-            "SIMULATED: this run spent no privacy and promises nothing; so says its dossier."
+            "SIMULATED: this run spent no privacy and guarantees nothing; its dossier says so."
         )
     if "dossier.html" not in signed.files:
-        typer.echo("no page: it needs Jinja, which `pip install 'fedpriv[report]'` brings.")
+        typer.echo("no page: it needs Jinja. Install it with `pip install 'fedpriv[report]'`.")
     typer.echo(f"dossier of {evidence.run}: {folder}")
     typer.echo(f"signed by {signed.signer}")
     typer.echo(f"check it: fedpriv verify {folder} --signer {signed.signer}")
@@ -114,9 +116,8 @@ def _folder(run: Path, out: Path | None) -> Path:
     folder = run.resolve().with_name(f"{run.resolve().name}-dossier") if out is None else out
     if folder.resolve().is_relative_to(run.resolve()):
         raise ValueError(
-            f"--out {str(folder)!r} must not lie in the directory of the run: a dossier is no "
-            f"part of "
-            "its outcome. Choose another place."
+            f"--out {str(folder)!r} must not lie in the directory of the run: a dossier is not "
+            f"part of its outcome. Choose another place."
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(

@@ -40,7 +40,8 @@ def fit(
         bool,
         typer.Option(
             "--release",
-            help="For real: noise from the operating system, paid for in the ledger, once.",
+            help="Make a real release: noise from the operating system, paid for in the "
+            "ledger, once.",
         ),
     ] = False,
     ledger: Annotated[
@@ -51,24 +52,24 @@ def fit(
         bool,
         typer.Option(
             "--new-ledger",
-            help="Make the file of --ledger first: a full budget, for people of whom nothing was "
-            "ever released.",
+            help="Create the file of --ledger first, with a full budget: for people about whom "
+            "nothing was ever released.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a linear or logistic regression: coefficients, standard errors, intervals, p-values.
 
-    In the units of the schema, and over sampling [bold]and[/] privacy noise: an interval that
-    ignores the noise is too short by far. All of the table follows from what was released, so that
-    it may be published. Which regression follows from the label: a number, or two classes; of a
-    category every level is compared with the first. Strategy and scaling are set here: any
-    experiment with a table will do.
+    Results are in the units of the schema. Intervals cover sampling [bold]and[/] privacy noise: an
+    interval that ignores the noise is far too short. The whole table is computed from what was
+    released, so you may publish it. The label determines the regression: a number, or two classes.
+    Every level of a category is compared with the first. This command sets strategy and scaling:
+    any experiment with a table will do.
 
-    Where the noise is more than half of the least curvature (two fifths, of a logistic
-    regression) no interval is known to hold, and none is given: the estimates are printed with
-    the records, or the epsilon, that would do, and the exit status is 1. An interval is never
-    widened instead.
+    If the noise exceeds half of the least curvature (two fifths, for a logistic regression), no
+    interval is known to be valid, and none is given: the command prints the estimates, with the
+    number of records or the epsilon that would be enough, and the exit status is 1. An interval
+    is never widened instead.
 
     [bold]Example[/]: try it, with other budgets, at no cost; then release it:
 
@@ -76,7 +77,7 @@ def fit(
 
         fedpriv fit study.toml --release --ledger study.ledger --out table
 
-    A run that was interrupted goes on with `fedpriv run --resume DIR`.
+    Use `fedpriv run --resume DIR` to continue a run that was interrupted.
     """
     from fedpriv.simulations.experiment.fitting import read_fit
     from fedpriv.simulations.run.launch import carry_through, open_session

@@ -29,7 +29,8 @@ def register(app: typer.Typer) -> None:
     """Add the group of commands of this file to ``app``."""
     group = typer.Typer(
         name="ledger",
-        help="What was spent of a data set's privacy budget, and proof that it is the whole story.",
+        help="Show what was spent of a data set's privacy budget, and prove that nothing "
+        "is missing.",
         no_args_is_help=True,
     )
     group.command()(init)
@@ -42,32 +43,37 @@ def register(app: typer.Typer) -> None:
 
 def init(
     path: File,
-    data_name: Annotated[str, typer.Option(help="What you call the data set.")],
+    data_name: Annotated[str, typer.Option(help="A name for the data set.")],
     epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon, over all runs.")],
-    delta: Annotated[float, typer.Option(help="Failure probability, well below 1 / records.")],
+    delta: Annotated[
+        float, typer.Option(help="Failure probability, well below 1 / number of records.")
+    ],
     adjacency: Annotated[
-        Adjacency, typer.Option(help="Which data sets are compared: one unit replaced, or added.")
+        Adjacency,
+        typer.Option(
+            help="The neighbouring data sets: one unit replaced, or one added or removed."
+        ),
     ] = DEFAULT_ADJACENCY,
     unit: Annotated[
-        Unit, typer.Option(help="Whose privacy the budget is for: a record, a person or a party.")
+        Unit, typer.Option(help="The unit that the budget protects: a record, a person or a party.")
     ] = DEFAULT_UNIT,
     composition: Annotated[
         str | None,
         typer.Option(
             show_default="gdp; basic if delta is 0",
-            help="How spend adds up, fixed for ever. gdp: Gaussian noise, exactly, and pure noise; "
-            "refuses sampled rounds, shares of noise and stated pairs of epsilon and delta. rdp, "
-            "or rdp:ORDER: all but such pairs, for about 7 % more noise in Gaussian rounds. basic: "
-            "pure noise, stated pairs, and whole runs whose noise is fixed beforehand. auto: "
-            "whatever the first charge fits.",
+            help="How costs add up; cannot be changed later. gdp: Gaussian noise, exactly, and "
+            "pure noise; refuses sampled rounds, shares of noise and stated pairs of "
+            "epsilon and delta. rdp, or rdp:ORDER: all but such pairs, for about 7 % more "
+            "noise in Gaussian rounds. basic: pure noise, stated pairs, and whole runs "
+            "whose noise is fixed beforehand. auto: the rule that fits the first charge.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a ledger: the budget of one data set, for all releases that ever use it.
 
-    Budget, adjacency, unit and composition are yours to choose now, and never change. What the
-    rule has no price for is refused, at no charge.
+    Choose budget, adjacency, unit and composition now: they can never be changed. A release for
+    which the composition rule has no price is refused, at no charge.
 
     [bold]Example[/]:
 
@@ -104,11 +110,11 @@ def bind(
     reason: Annotated[str, typer.Option(help="What was changed; kept in the ledger.")],
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a ledger after its records were changed: corrected, added to, or saved anew.
+    """Continue a ledger after its records were changed: corrected, added to, or saved anew.
 
-    What was spent stays spent, and what is released of any of its files is charged to the people of
-    all: that is sound for everybody who was in one of them. A file that the ledger knows is not
-    bound twice.
+    What was spent stays spent. A release from any of the ledger's files is charged to the people in
+    all of them, which is sound for everybody who was in one of them. A file that the ledger knows
+    is not bound twice.
 
     [bold]Example[/]:
 
@@ -122,7 +128,7 @@ def bind(
         if as_json:
             print_json({"path": str(path), **_values(ledger)})
         else:
-            typer.echo(f"{path} covers {data} as it is now; nothing is given back")
+            typer.echo(f"{path} covers {data} as it is now; no budget is given back")
             typer.echo(f"head = {ledger.head}")
 
 
@@ -145,13 +151,13 @@ def verify(
     head: Annotated[
         str | None,
         typer.Option(
-            help="A head hash kept elsewhere, from a statement for example: rows up to it must be "
-            "the same as then."
+            help="A head hash kept elsewhere, for example in a statement: the rows up to it "
+            "must not have changed."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every row, hash and cost. Exit status 1 if anything was changed."""
+    """Check every row, hash and cost. The exit status is 1 if anything was changed."""
     from fedpriv.privacy.ledger import LedgerCorrupt
 
     try:

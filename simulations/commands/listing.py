@@ -35,16 +35,16 @@ def list_(
         str | None,
         typer.Argument(
             metavar="[NAME|FILE.py]",
-            help="One strategy, with its algorithm and what its options mean; or a file of your "
-            "own, whose strategies are listed.",
+            help="One strategy, to show its algorithm and explain its options; or a file of "
+            "your own, to list its strategies.",
         ),
     ] = None,
     as_json: AsJson = False,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="All strategies as a page of Markdown.")
+        bool, typer.Option("--markdown", help="Print all strategies as a page of Markdown.")
     ] = False,
 ) -> None:
-    """List what an experiment can name.
+    """List strategies, data sets or experiments.
 
     [bold]Example[/]: the strategies with their options and defaults, and what one of them does:
 

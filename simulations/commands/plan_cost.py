@@ -28,58 +28,64 @@ def register(app: typer.Typer) -> None:
 
 def plan_cost(
     parties: Annotated[
-        str | None, typer.Option(help="How many parties, or several: 10,1000,1e6.")
+        str | None, typer.Option(help="Number of parties, or several: 10,1000,1e6.")
     ] = None,
     dimension: Annotated[
-        str | None, typer.Option(help="Numbers of an answer, those of a model: 1000,1e6.")
+        str | None,
+        typer.Option(help="Number of values in an answer, that is, of a model: 1000,1e6."),
     ] = None,
     mode: Annotated[
         str | None,
         typer.Option(
-            help="semi-honest, active, or both with a comma between them; semi-honest if not given."
+            help="semi-honest, active, or both separated by a comma; semi-honest by default."
         ),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Sums of a run; 10 if not given.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Number of sums in a run; 10 by default.")
+    ] = None,
     dropout: Annotated[
         float | None,
         typer.Option(help="The fraction of the parties that leaves every second round; or 0."),
     ] = None,
     colluding: Annotated[
         float | None,
-        typer.Option(help="The fraction that colludes with the server; 0.1 if not given."),
+        typer.Option(
+            help="The fraction of the parties that colludes with the server; 0.1 by default."
+        ),
     ] = None,
     noise_at: Annotated[
         str | None,
-        typer.Option(help="server, or parties: who draws the noise. Server if not given."),
+        typer.Option(help="Who draws the noise: server or parties; server by default."),
     ] = None,
     bits: Annotated[
-        int | None, typer.Option(help="Of a number in the ring, 32 or 64; 32 if not given.")
+        int | None, typer.Option(help="Bits of a number in the ring, 32 or 64; 32 by default.")
     ] = None,
     source: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="EXPERIMENT",
-            help="Take all of this from an experiment; options that are given change it.",
+            help="Take all of these settings from an experiment; options on the command line "
+            "override it.",
         ),
     ] = None,
     settings: Settings = None,
     calibrate: Annotated[
         bool,
         typer.Option(
-            "--calibrate", help="Measure the processor of this machine first: some four seconds."
+            "--calibrate", help="Measure this machine's processor first, in about four seconds."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict what secure aggregation costs a party and the server: bytes, time, memory.
 
-    Bytes follow from the messages themselves: exact, or means that a run is one percent off from.
-    Processor time is what masks add to the same rounds in the clear, within a factor of two, on
-    this machine with --calibrate and else on the one that the last line names. Memory counts
-    buffers, without interpreter and records. The table is per round of a run: its first set-up is
-    shared among all rounds. What the protocol does not take is computed by the same rules,
-    and said.
+    Bytes are computed from the messages themselves: exactly, or as means within one percent of a
+    run. Processor time is the time that masks add to the same rounds in the clear, within a factor
+    of two: on this machine with --calibrate, otherwise on the machine that the last line names.
+    Memory counts buffers, without interpreter and records. The table is per round of a run; its
+    first set-up is divided among all rounds. Settings that the protocol does not accept are
+    computed by the same rules, and marked.
 
     [bold]Example[/]: how a clinic's share grows with the number of clinics, in both modes:
 

@@ -34,15 +34,15 @@ def predict(
     own_code: Annotated[
         bool,
         typer.Option(
-            "--own-code", help="Run the code that the model was written as: you trust it."
+            "--own-code", help="Run the code that defines the model; only if you trust it."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the label of every row of a table, in the order of its rows.
 
-    Columns are clamped, filled and scaled by the schema of the training data, as records were.
-    Beside a class stands its probability, where the loss of the model has one.
+    Columns are clamped, filled and scaled by the schema of the training data, as in training.
+    Each class comes with its probability, if the loss of the model has one.
 
     [bold]Example[/]: the patients of a new file:
 

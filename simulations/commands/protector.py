@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(
     name="protector",
-    help="Networks that choose noise and steps: train them on public data, and look at them.",
+    help="Train and inspect networks that choose noise and steps, on public data.",
     no_args_is_help=True,
 )
 
@@ -46,7 +46,9 @@ def train(
     ] = None,
     epsilon: Annotated[
         list[float] | None,
-        typer.Option(help="A budget that it must know; may be repeated. 0.0125 … 0.8."),
+        typer.Option(
+            help="A budget epsilon to train for; may be repeated. 0.0125 … 0.8 by default."
+        ),
     ] = None,
     delta: Annotated[float, typer.Option(help="δ of all budgets.")] = 1e-8,
     adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = (
@@ -54,27 +56,38 @@ def train(
     ),
     clip: Annotated[float | None, typer.Option(help="C, for features of norm at most 1.")] = None,
     hidden: Annotated[
-        int, typer.Option(min=1, help="Hidden units of mlp: few will do, it serves any width.")
+        int,
+        typer.Option(
+            min=1,
+            help="Hidden units of mlp: a few are enough, because the protector works for any "
+            "width.",
+        ),
     ] = 20,
     horizon: Annotated[
         list[int] | None,
-        typer.Option(min=1, help="T, rounds a budget may last; may be repeated. 30, 60, 100, 400."),
+        typer.Option(
+            min=1,
+            help="T, rounds that a budget may last; may be repeated. 30, 60, 100, 400 by default.",
+        ),
     ] = None,
     minibatch: Annotated[
-        int | None, typer.Option(min=1, help="Records of a step in training. All of its unroll.")
+        int | None,
+        typer.Option(min=1, help="Records of a step in training; by default, all of its unroll."),
     ] = None,
     gated: Annotated[
         bool, typer.Option("--gated", help="Let the projector start as plain gradient descent.")
     ] = False,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Of 50 batches of 20 steps.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Number of epochs, of 50 batches of 20 steps each.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     root: Annotated[str | None, typer.Option(help="Folder of data archives.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from NAME.json.partial.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a protector on public records. Nothing private is touched, and no budget is spent.
+    """Train a protector on public records. It uses no private data, and spends no budget.
 
     [bold]Example[/]: the protector that comes with fedpriv:
 
@@ -116,7 +129,7 @@ def train(
 @commands.command()
 def show(
     checkpoint: Annotated[
-        str, typer.Argument(help="A file, or a name of those that come with fedpriv.")
+        str, typer.Argument(help="A file, or the name of a protector that comes with fedpriv.")
     ],
     as_json: AsJson = False,
 ) -> None:

@@ -29,21 +29,22 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for the report; that of the results if not given. Several runs need it."
+            help="Directory for the report; by default, that of the results. Required for "
+            "several runs."
         ),
     ] = None,
     figures: Annotated[
-        bool, typer.Option("--figures", help="Also every figure as SVG and PDF, for a paper.")
+        bool, typer.Option("--figures", help="Also write every figure as SVG and PDF, for a paper.")
     ] = False,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Also every table as LaTeX and CSV.")
+        bool, typer.Option("--tables", help="Also write every table as LaTeX and CSV.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write results as one self-contained HTML page, report.html, with its numbers in report.json.
 
-    `run` and `compare` write it, too. It needs no network and no JavaScript. Of a release it holds
-    what is in the outcome, and nothing else.
+    `run` and `compare` write it, too. The page needs no network and no JavaScript. For a release it
+    contains only what is in the outcome.
 
     [bold]Example[/]: two runs on one page, with figures and tables for a paper:
 
@@ -75,13 +76,13 @@ def _folder(results: list[Path], out: Path | None, *, beside: bool) -> Path:
     if out is None:
         if len(results) > 1:
             raise ValueError(
-                f"--out must be given for a page about {len(results)} runs: it belongs to none of "
-                "their directories."
+                f"--out must be given for a page about {len(results)} runs: it belongs to "
+                f"neither of their directories."
             )
         if not beside:
             raise ValueError(
-                "--out must be given with --figures and --tables of a release: these files are no "
-                "part of its outcome, and must not lie among them."
+                "--out must be given with --figures and --tables of a release: these files are "
+                "not part of its outcome, and must not be among its files."
             )
         return results[0]
     try:

@@ -28,14 +28,14 @@ Settings = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Directory for the results; results/NAME/TIME-HASH if not given."),
+    typer.Option(help="Directory for the results; results/NAME/TIME-HASH by default."),
 ]
 EngineName = Annotated[
     str | None,
     typer.Option(
         "--engine",
         metavar="ENGINE",
-        help="vectorized, local, sharded or ray; that of the experiment if not given.",
+        help="vectorized, local, sharded or ray; by default, that of the experiment.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -56,7 +56,7 @@ def changes_to(experiment: str | None, settings: list[str] | None, engine: str |
     if experiment is None and changes:
         raise ValueError(
             f"--set and --engine change an experiment, and none is named, got {changes[0]}: a "
-            "run that is resumed goes on as it began."
+            f"resumed run continues with the experiment that it began with."
         )
     return changes
 
@@ -73,39 +73,42 @@ def run(
         bool,
         typer.Option(
             "--release",
-            help="For real: noise from the operating system, every round paid for in the ledger. "
-            "With data.test_fraction = 0 it learns from all records, else from four fifths.",
+            help="Make a real release: noise from the operating system, every round paid for "
+            "in the ledger. With data.test_fraction = 0 the model is trained on all "
+            "records, otherwise on four fifths.",
         ),
     ] = False,
     ledger: Annotated[
         Path | None,
         typer.Option(
             help="The ledger of the data set: it pays for a --release; a simulation leaves one "
-            "uncharged row in it. It must exist. A resumed run needs the one it began with, and "
-            "its new place only if it was moved."
+            "uncharged row in it. It must exist. A resumed run needs the ledger it began "
+            "with; give its new place only if it was moved."
         ),
     ] = None,
     new_ledger: Annotated[
         bool,
         typer.Option(
             "--new-ledger",
-            help="Make the file of --ledger first, with the budget of the experiment and the rule "
-            "that fits the run: a full budget, for people of whom nothing was ever released.",
+            help="Create the file of --ledger first, with the budget of the experiment and the "
+            "composition rule that fits the run: a full budget, for people about whom "
+            "nothing was ever released.",
         ),
     ] = False,
     audit: Annotated[
         Path | None,
         typer.Option(
-            help="What `fedpriv audit` of this experiment wrote, for the statement and the page: a "
-            "lower bound on epsilon beside the one that is proved."
+            help="The output of `fedpriv audit` for this experiment, to include in the "
+            "statement and the page: a lower bound on epsilon beside the proved upper "
+            "bound."
         ),
     ] = None,
     track: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KIND[:WHERE]",
-            help="Follow the run elsewhere: tensorboard:FOLDER or mlflow:ADDRESS. Of a release, "
-            "what its outcome holds, at its end.",
+            help="Also log the run to another tool: tensorboard:FOLDER or mlflow:ADDRESS. A "
+            "release logs only its outcome, at its end.",
         ),
     ] = None,
     as_json: AsJson = False,

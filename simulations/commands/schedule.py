@@ -1,4 +1,4 @@
-"""`fedpriv schedule`: how rounds share a budget, what theory promises, and how it looks."""
+"""`fedpriv schedule`: how rounds share a budget, what theory guarantees, and pictures of it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Dimension = Annotated[int, typer.Option(help="Number of parameters, d.")]
 Kappa = Annotated[
     float, typer.Option(help="Condition number M/lambda; 1/(4 lambda) + 1 for logistic regression.")
 ]
-Most = Annotated[int, typer.Option(help="Most rounds that you would wait for.")]
+Most = Annotated[int, typer.Option(help="Largest number of rounds to consider.")]
 Clip = Annotated[float, typer.Option(help="Clip norm of a record's gradient.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file to ``app``."""
     group = typer.Typer(
-        help="Noise schedules: choose the number of rounds, and see noise, cost and bound.",
+        help="Noise schedules: choose the number of rounds, and show noise, cost and bound.",
         no_args_is_help=True,
     )
     group.command()(plan)
@@ -46,16 +46,16 @@ def plan(
     adjacency: Relation = DEFAULT_ADJACENCY,
     most: Most = 10_000,
     beta: Annotated[
-        float, typer.Option(help="Momentum of debiased momentum; 0 for plain descent.")
+        float, typer.Option(help="Momentum of debiased momentum; 0 for plain gradient descent.")
     ] = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """How many rounds? The number with the least bound on the excess risk, from public facts.
+    """Find the number of rounds with the least bound on the excess risk, from public facts.
 
     The bound is for logistic regression with steps of 1/M (with --beta, the largest step that the
     theorem on momentum allows), features of norm at most 1 and a clip norm of at least 1: no bound
-    is known for gradients that are clipped. It is pessimistic: use it for a start, and public data
-    for more.
+    is known for gradients that are really clipped. It is pessimistic. Use it as a start, and
+    public data for more.
 
     [bold]Example[/]: 50,000 records of 100 features, lambda = 0.01 (kappa = 26):
 
@@ -87,14 +87,14 @@ def show(
     ] = "dynamic",
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
-    rounds: Annotated[int, typer.Option(help="How many rounds share the budget.")] = 100,
+    rounds: Annotated[int, typer.Option(help="Number of rounds that share the budget.")] = 100,
     gamma: Annotated[
         float | None,
         typer.Option(
             help="Contraction per round, for dynamic and momentum; by default 1 - 1/kappa."
         ),
     ] = None,
-    beta: Annotated[float, typer.Option(help="Momentum, for momentum.")] = 0.9,
+    beta: Annotated[float, typer.Option(help="Momentum, for the momentum schedule.")] = 0.9,
     decay: Annotated[float, typer.Option(help="Factor of every round, for exponential.")] = 0.99,
     every: Annotated[int, typer.Option(help="Rounds between two steps, for step.")] = 20,
     factor: Annotated[float, typer.Option(help="Factor of a step, for step.")] = 0.8,
@@ -103,10 +103,10 @@ def show(
     kappa: Kappa = 26.0,
     clip: Clip = 1.0,
     adjacency: Relation = DEFAULT_ADJACENCY,
-    svg: Annotated[Path | None, typer.Option(help="Draw into this file, too.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Also draw the picture into this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the noise, the cost and, where one is proved, the bound of every round.
+    """Show the noise, the cost and, if one is proved, the bound of every round.
 
     [bold]Example[/]: 50 rounds with falling noise, as a picture:
 
@@ -175,19 +175,21 @@ def advantage(
     delta: Delta = 1e-6,
     records: Records = 50_000,
     dimension: Dimension = 100,
-    least: Annotated[float, typer.Option("--from", help="Least condition number.")] = 2.0,
+    least: Annotated[float, typer.Option("--from", help="Smallest condition number.")] = 2.0,
     greatest: Annotated[float, typer.Option("--to", help="Largest condition number.")] = 500.0,
-    points: Annotated[int, typer.Option(help="How many of them, by even factors.")] = 9,
+    points: Annotated[
+        int, typer.Option(help="Number of condition numbers, evenly spaced by factors.")
+    ] = 9,
     adjacency: Relation = DEFAULT_ADJACENCY,
     most: Most = 10_000,
-    svg: Annotated[Path | None, typer.Option(help="Draw into this file, too.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Also draw the picture into this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """By how much is dynamic noise better than uniform noise? A curve over the condition number.
+    """Show by how much dynamic noise is better than uniform noise, over the condition number.
 
-    Each has its own best number of rounds; compared are the proved bounds on the excess risk of
-    logistic regression without clipping. Where a bound is no better than no training, nothing is
-    claimed.
+    Each schedule has its own best number of rounds. The command compares the proved bounds on the
+    excess risk of logistic regression without clipping. Where a bound is no better than no
+    training, nothing is claimed.
 
     [bold]Example[/]: the figure for ten times as many records:
 

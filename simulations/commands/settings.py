@@ -1,4 +1,4 @@
-"""Commands that take --set: a key of an experiment that is given as an option is told its place."""
+"""Commands with --set: for a key of an experiment given as an option, the error explains --set."""
 
 from __future__ import annotations
 

@@ -28,15 +28,15 @@ def verify(
         Path,
         typer.Argument(
             metavar="STATEMENT",
-            help="statement.signed.json, or the directory that it is in; or the folder of a "
+            help="statement.signed.json, or the directory that contains it; or the folder of a "
             "dossier.",
         ),
     ],
     roster: Annotated[
-        Path | None, typer.Option(help="roster.toml, by which the keys are known.")
+        Path | None, typer.Option(help="roster.toml, which states the public keys.")
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="The ledger of a member, held against its signed head.")
+        Path | None, typer.Option(help="The ledger of a member, to check against its signed head.")
     ] = None,
     signer: Annotated[
         str | None, typer.Option(help="Public key, in hexadecimal digits, that signed a dossier.")
@@ -48,8 +48,8 @@ def verify(
 ) -> None:
     """Verify a signed statement, or a dossier: signatures, epsilon, threshold and n_min.
 
-    Needs no network: what the releases cost is computed again from their events. A dossier is made
-    again from its evidence, to the byte. Exit status 1 if anything fails.
+    Works offline. The cost of the releases is recomputed from their events. A dossier is rebuilt
+    from its evidence, and compared to the byte. The exit status is 1 if anything fails.
 
     [bold]Example[/]:
 
@@ -69,7 +69,8 @@ def verify(
     manifest = manifest_of(statement)
     if manifest is None and signer is not None:
         raise ValueError(
-            f"--signer is for a dossier, and {str(statement)!r} is none. Leave it out: the keys "
+            f"--signer is for a dossier, and {str(statement)!r} is not one. Leave it out: the "
+            f"keys "
             f"of a "
             "statement are those of --roster."
         )

@@ -27,8 +27,8 @@ def against_paper(study: Study, published: Mapping[str, float]) -> Iterator[str]
             opposed += sum(below(gain, 0) for gain in gains)
     if pairs:
         yield (
-            f"Of {pairs} pairs with different published losses, {agreed} stand in the "
-            f"published order, {opposed} in the opposite one, {pairs - agreed - opposed} are "
+            f"Of {pairs} pairs with different published losses, {agreed} are in the published "
+            f"order, {opposed} in the opposite one, {pairs - agreed - opposed} are "
             "undecided."
         )
 

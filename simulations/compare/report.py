@@ -96,7 +96,7 @@ def write_report(
         f"SIMULATED: no privacy was spent. fedpriv {__version__}.",
         (
             f"{terms(experiment)}. {average(rows).capitalize()}: Student's t, for noise, "
-            "partitions and first models, not for the choice of test records. "
+            f"partitions and initial models, not for the choice of test records. "
             f"{COLUMNS.capitalize()}."
         ),
         _markdown(cell_columns(rows, experiment)),

@@ -1,4 +1,4 @@
-"""Whom a model serves: better than naming the majority class, and all parties alike?"""
+"""Whom a model serves: better than predicting the majority class, and all parties alike?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORST, _GAP, _MAJORITY = "worst_party", "fairness_gap", "majority_accuracy"
 
 
 def against_guessing(study: Study) -> Iterator[str]:
-    """Which settings are worse, or no better, than always naming the majority class."""
+    """Which settings are worse, or no better, than always predicting the majority class."""
     guess = next((setting.any.mean(_MAJORITY) for setting in study.settings), None)
     if guess is None:
         return
@@ -30,7 +30,7 @@ def against_guessing(study: Study) -> Iterator[str]:
         }
         for setting in study.settings
     }
-    majority = f"than always naming the majority class ({100 * guess:.1f} %)"
+    majority = f"than always predicting the majority class ({100 * guess:.1f} %)"
     worse = _where(gains, below)
     if worse:
         yield f"Worse {majority}: {worse}."

@@ -1,4 +1,4 @@
-"""A study: the rows of one number of parties, sorted by what findings ask of them."""
+"""A study: the rows of one number of parties, sorted for the findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activities: what goes on, or went on, in a directory; what a dashboard shows.
+"""Activities: what is running, or ran, in a directory; the content of a dashboard.
 
 Everything is read from files that others write: results, configurations, the progress of what goes
 on. The status of a member of a federation is that of `fedpriv deploy status --json`.

@@ -43,7 +43,7 @@ def statistics_of(
 ) -> dict[str, Any]:
     """What was released, in the units of the table; ``parties`` are their names."""
     if description.sums is None:
-        raise ValueError("statistics must be released before they are told.")
+        raise ValueError("statistics must be released before they are reported.")
     task = description.task
     public = sizes_are_public(unit, adjacency)
 

@@ -1,6 +1,6 @@
-"""The dossier of a finished run, for a privacy officer: what it released, and what that guarantees.
+"""The dossier of a finished run, for a privacy officer: what was released, and what is guaranteed.
 
-`evidence` reads the files of a run, and of a release those of its outcome alone; `content` makes
-the dossier from them, with the answers of `questions` and the `annex`; `bundle` writes all of it,
-signed; `verifying` checks a bundle, without a network.
+`evidence` reads the files of a run, and for a release only those of its outcome; `content` makes
+the dossier from them, with the answers of `questions` and the `annex`; `bundle` writes and signs
+everything; `verifying` checks a bundle, offline.
 """

@@ -153,7 +153,7 @@ def _questions(values: Mapping[str, Any]) -> Iterator[Section]:
             tables=(
                 Table(
                     id=f"answers-{number}",
-                    title=f"{topic}: question, answer, and where it stands",
+                    title=f"{topic}: question, answer, and where it is found",
                     columns=("question", "answer", "source"),
                     numeric=(False,) * 3,
                     rows=tuple(
@@ -205,9 +205,8 @@ def _evidence(values: Mapping[str, Any], evidence: Evidence) -> Section:
         title="Evidence",
         words=(
             (
-                "Everything above follows from these files, which lie in evidence/. `fedpriv "
-                "verify` makes it again from them, and checks the signature of the whole, without "
-                "a network."
+                "Everything above follows from these files, which are in evidence/. `fedpriv "
+                "verify` rebuilds it from them, and checks the signature of the whole, offline."
             ),
         ),
         tables=(facts("hashes", "SHA-256 of each", rows),),

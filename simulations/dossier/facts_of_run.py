@@ -70,7 +70,7 @@ def collusion(evidence: Evidence) -> str:
     if told := trusted["tolerates"]:
         return f"Secure aggregation: {level}. {begun(told)}."
     return (
-        f"Secure aggregation: {level}. Nothing is promised against parties that share what they "
+        f"Secure aggregation: {level}. Nothing is guaranteed against parties that share what they "
         "know with whoever sees exact answers, beyond the guarantee of what was released."
     )
 
@@ -190,7 +190,7 @@ def collection(evidence: Evidence) -> str:
     kept = "Records stayed with their parties, whose answers were masked on their way to the sum."
     return (
         f"{where.get(level, kept)} No noise is put on records when they are collected: until the "
-        "noise of a release, they lie as their owners keep them."
+        "noise of a release, they are as their owners keep them."
     )
 
 

@@ -134,7 +134,7 @@ def _files(folder: Path, signed: SignedFiles) -> tuple[dict[str, bytes], Finding
         str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()
     } - {MANIFEST}
     if extra := sorted(there - signed.files.keys()):
-        return wrong(f"{extra[0]!r} lies among the files, and is not signed for.")
+        return wrong(f"{extra[0]!r} is among the files, but not signed.")
     if missing := sorted(signed.files.keys() - there):
         return wrong(f"{missing[0]!r} is signed for, and missing.")
     found = {name: _bytes(folder / name) for name in signed.files}
@@ -161,7 +161,7 @@ def _contents(
         if evidence.simulated:
             with suppress(ValueError):  # of noise that promises nothing, a statement is not read
                 findings += list(_words(evidence))
-            words = "it is of a simulation, which promises nothing."
+            words = "it is a dossier of a simulation, which guarantees nothing."
             return [*findings, Finding(check="epsilon", passed=None, words=words)], ()
         findings += _words(evidence)
         if evidence.signed is None:

@@ -30,7 +30,7 @@ class EntrySection(StrategySection):
             if dot and table not in _OVERRIDABLE:
                 raise ValueError(
                     f"compare.strategies: {key!r} must be an option of {self.name}, or a key of "
-                    f"{', '.join(_OVERRIDABLE)}. An option stands beside the name, as in "
+                    f"{', '.join(_OVERRIDABLE)}. Write an option beside the name, as in "
                     f"{{ name = {self.name!r}, {name} = … }}."
                 )
             changed.setdefault(table or "strategy", {})[name] = value

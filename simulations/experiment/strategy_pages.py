@@ -11,22 +11,22 @@ from fedpriv.strategies.common.meanings import meanings
 if TYPE_CHECKING:
     from fedpriv.strategies import StrategyInfo
 
-_HEAD = """# Strategies, and what their options mean
+_HEAD = """# Strategies and their options
 
-Made from the code by `fedpriv list strategies --markdown`, and held to it by a test.
-`fedpriv list strategies NAME` prints one of them. Which engine runs which, with noise at the server
-or in shares: [what-runs-where.md](what-runs-where.md). Where each algorithm comes from:
-[sources.md](sources.md).
+This page is generated from the code by `fedpriv list strategies --markdown`, and a test checks that
+it is up to date. `fedpriv list strategies NAME` prints one strategy. For the engines that run each
+strategy, with noise at the server or in shares, see [what-runs-where.md](what-runs-where.md); for
+the source of each algorithm, see [sources.md](sources.md).
 """
 _NOISE = {
     "server": "the server, once for each release",
     "parties": "each party, on its own answer",
-    "nobody": "nobody: nothing is promised",
+    "nobody": "nobody: nothing is guaranteed",
 }
 
 
 def explained(info: StrategyInfo) -> dict[str, Any]:
-    """What there is to say about a strategy beside its line in the list."""
+    """The details of a strategy, in addition to its line in the list."""
     return {
         "algorithm": ALGORITHMS.get(info.name, "").strip(),
         "meanings": meanings(info.options),
@@ -56,7 +56,13 @@ def _section(info: StrategyInfo) -> str:
     noise = _NOISE[info.noise_by] + (", or all parties in shares" if info.shares else "")
     problems = "convex problems" if info.convex_only else "any model"
     units = f"; protects a {', a '.join(facts['units'])}" if facts["units"] else ""
-    lines = [f"## {info.name}", "", facts["algorithm"], "", f"Noise by {noise}; {problems}{units}."]
+    lines = [
+        f"## {info.name}",
+        "",
+        facts["algorithm"],
+        "",
+        f"Noise is added by {noise}; {problems}{units}.",
+    ]
     options = defaults(info)
     if options:
         lines += ["", "| option | default | meaning |", "|---|---|---|"]

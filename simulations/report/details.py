@@ -21,7 +21,7 @@ def audit_section(audit: Mapping[str, Any] | None) -> Section:
         return Section(id="audit", title="Audit")
     entries = list(_flat(audit))
     source = (
-        f"As {AUDIT} has it. An audit bounds a privacy loss from below: a bound above the stated ε "
+        f"From {AUDIT}. An audit bounds a privacy loss from below: a bound above the stated ε "
         "proves an error, one below it proves nothing."
     )
     words = [source]

@@ -55,7 +55,7 @@ def exchange_section(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section
         "parties compute. Means over the seeds, where there are several."
     )
     if rejected:
-        words.append(f"Not accepted: {'; '.join(rejected)}.")
+        words.append(f"Rejected: {'; '.join(rejected)}.")
     table = Table(
         id="exchanges",
         title="What the exchanges cost",

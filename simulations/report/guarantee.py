@@ -38,13 +38,16 @@ def meaning(
     ``proved`` is a smaller bound on an attacker's advantage, where the law of the noise has one.
     """
     most = advantage(epsilon, delta) if proved is None else rounded_up(proved)
-    so = "So the rate" if proved is None else "By the law of the noise, which says more, the rate"
+    so = (
+        "So" if proved is None else "By the distribution of the noise, which gives a tighter bound,"
+    )
     return (
-        f"Somebody sees all that is released, and knows all the data except for this: "
-        f"{neighbours_in_words(unit, adjacency)}. Whatever they look for turns up at most "
-        f"{factor(epsilon)} times as often with the one data set as with the other, plus a "
-        f"probability of {rounded_up(delta)}. {so} at which they accuse rightly exceeds the "
-        f"rate at which they accuse falsely by at most {most}, where 0 is "
+        f"Suppose that an attacker sees everything that is released, and knows all the data except "
+        f"for this: "
+        f"{neighbours_in_words(unit, adjacency)}. Whatever they look for is at most "
+        f"{factor(epsilon)} times as likely with one data set as with the other, plus a "
+        f"probability of {rounded_up(delta)}. {so} their rate of true accusations exceeds their "
+        f"rate of false ones by at most {most}, where 0 is "
         "blind guessing and 1 is certainty."
     )
 
@@ -83,7 +86,7 @@ def budget_table(budgets: Sequence[tuple[float, float]]) -> Table:
     return Table(
         id="budgets",
         title="What a budget means; smaller is better",
-        columns=("ε", "δ", "times as often, at most", "attacker's advantage, at most"),
+        columns=("ε", "δ", "times as likely, at most", "attacker's advantage, at most"),
         numeric=(True,) * 4,
         rows=rows,
     )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _WORDS = (
     "Every release was reserved in the ledger of the data set before it was computed. Each row has "
-    "the hash of the one before: who knows the head can prove that nothing before it was changed, "
-    "with `fedpriv ledger verify`. This page checks no signatures: `fedpriv verify` does."
+    "the hash of the previous one: with the head and `fedpriv ledger verify` you can prove that no "
+    "earlier row was changed. This page checks no signatures: `fedpriv verify` does."
 )
 
 
@@ -100,7 +100,7 @@ def _signatures(signatures: Sequence[PartySignature], number: str) -> Table:
     )
     return Table(
         id=f"signatures{number}",
-        title="Parties whose signatures lie beside the statement, and the heads of their ledgers",
+        title="Parties whose signatures are beside the statement, and the heads of their ledgers",
         columns=("party", "releases paid", "rows", "head of its ledger"),
         numeric=(False, True, True, False),
         rows=rows,

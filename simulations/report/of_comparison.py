@@ -53,7 +53,7 @@ _VALUES: dict[str, str] = {
 }
 _TEXT = ("strategy",)
 _SUPPORTED = (
-    "Each sentence is computed from the numbers on this page, and said only if the 95 % interval "
+    "Each sentence is computed from the numbers on this page, and stated only if the 95 % interval "
     "of the difference, seed by seed, supports it. Intervals are not widened for the number of "
     "sentences."
 )
@@ -141,7 +141,7 @@ def _figures(rows: Sequence[Row], experiment: Experiment) -> Section:
     against = "ε" if not swept_keys(experiment) else swept_keys(experiment)[0]
     words = (
         "Points are means over the seeds, areas their 95 % confidence intervals (Student's t), for "
-        "noise, partitions and first models, not for the choice of test records."
+        "noise, partitions and initial models, not for the choice of test records."
         if len(rows[0].results) > 1
         else "One seed: there are no confidence intervals."
     )
@@ -232,7 +232,7 @@ def _guarantee(rows: Sequence[Row], experiment: Experiment) -> Section:
         )
     words.append(
         "A row whose name says another unit, another adjacency, another ε or no privacy does not "
-        "stand at equal privacy with the others; a row without ε promises nothing."
+        "have equal privacy with the others; a row without ε guarantees nothing."
     )
     words += guest_words(experiment.guest_code)
     tables = (budget_table(promised),) if promised else ()

@@ -1,4 +1,4 @@
-"""The report of runs: simulations, of which all is told, or releases, of which their outcome is."""
+"""The report of runs: of simulations in full, of releases only their outcome."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def runs_document(runs: Sequence[RunFiles]) -> Document:
     if len({run.simulated for run in runs}) > 1:
         raise ValueError(
             "RESULTS must be all simulations or all releases, got both: a page about simulations "
-            "shows what one about a release must not. Make two."
+            "shows what a page about a release must not. Make two pages."
         )
     named = _named(runs)
     first = named[0]
@@ -142,7 +142,7 @@ def _headline(runs: Sequence[RunFiles]) -> str:
 def _price(run: RunFiles) -> str:
     result = run.result
     if result["epsilon"] is None:
-        return "without any promise of privacy"
+        return "without any privacy guarantee"
     return (
         f"at ε ≤ {rounded_up(result['epsilon'])} and δ ≤ {rounded_up(result['delta'])} "
         f"({Unit(result['unit']).words}, {result['adjacency']})"
@@ -178,7 +178,7 @@ def _number(value: int) -> Cell:
 
 def _no_metrics(runs: Sequence[RunFiles]) -> tuple[str, ...]:
     if all(run.result["loss"] is None for run in runs):
-        return ("No metric was computed: there are no test records that are declared public.",)
+        return ("No metric was computed, because no test records are declared public.",)
     if any(run.simulated for run in runs):
         return ("On the common test set; exact, and so outside of any guarantee.",)
     return ("On test records that were declared public.",)
@@ -249,8 +249,8 @@ def _guarantee(runs: Sequence[RunFiles]) -> Section:
         )
     elif len(runs) > 1:
         words.append(
-            "What several releases of the same people spend adds up: each line below speaks of one "
-            "run alone, and the ledger of all of them."
+            "The costs of several releases of the same people add up: each line below is about one "
+            "run alone, and the ledger covers all of them."
         )
     for names, run in _by_promise(runs).items():
         prefix = f"{names}: " if len(runs) > 1 else ""
@@ -274,8 +274,8 @@ def _guarantee(runs: Sequence[RunFiles]) -> Section:
         person = told["per_person"]
         if unit is Unit.RECORD and told["records_per_person"] > 1:
             words.append(
-                f"{prefix}Somebody with {told['records_per_person']} records, the most that were "
-                f"declared, has ({rounded_up(person['epsilon'])}, {rounded_up(person['delta'])})."
+                f"{prefix}A person with {told['records_per_person']} records, the declared "
+                f"maximum, has ({rounded_up(person['epsilon'])}, {rounded_up(person['delta'])})."
             )
         for title, items in (
             ("Read this first", run.statement["warnings"]),
@@ -331,8 +331,8 @@ def _parties(runs: Sequence[RunFiles]) -> Section:
 def _protected(runs: Sequence[RunFiles]) -> tuple[str, ...]:
     """Of a release: how sums were protected; what that cost stays with the owner."""
     return tuple(
-        f"{run.name}: {run.result['secure_aggregation']}. What the exchanges cost in time and "
-        "bytes depends on the records, and is no part of the outcome."
+        f"{run.name}: {run.result['secure_aggregation']}. The time and bytes of the "
+        "exchanges depend on the records, and are not part of the outcome."
         for run in runs
     )
 

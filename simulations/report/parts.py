@@ -52,7 +52,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A point of a curve, with the interval of its value if it has one, and all of it in words."""
+    """A point of a curve, with the interval of its value if it has one, and its text."""
 
     x: float
     y: float

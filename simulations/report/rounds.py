@@ -126,7 +126,7 @@ def _figure(
     spread = wide and positive and max(heights) > 30 * min(heights)
     ends = "; ".join(curve.points[-1].text for curve in curves)
     longest = max(map(len, known.values()))
-    some = " Of so many, not every one is drawn." if longest > len(curves[0].points) else ""
+    some = " Only some of the points are drawn." if longest > len(curves[0].points) else ""
     return Figure(
         id=id_,
         title=title,

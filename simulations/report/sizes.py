@@ -63,8 +63,8 @@ def party_section(
         tables.append(cost_table(sizes, counted=counted))
         words.append(
             f"{whose}{len(sizes)} parties hold {sum(sizes)} {counted} to train on, the smallest "
-            f"{min(sizes)}. Where an average of models gives every party the same weight, noise "
-            "must hide a record of the smallest party, which moves the average most."
+            f"{min(sizes)}. Where an average of models gives every party the same weight, the "
+            "noise must hide a record of the smallest party, which changes the average most."
         )
     figure = served_figure(served, strategies, where=where)
     if figure is not None:

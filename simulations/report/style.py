@@ -1,4 +1,4 @@
-"""Colours, marks and dashes of curves: told apart by colour and by shape, whoever sees them.
+"""Colours, marks and dashes of curves, distinguishable by colour and by shape.
 
 A strategy with noise at every party has the colour of the one with noise on the sum, and a dashed
 line with hollow marks.

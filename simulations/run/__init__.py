@@ -1,8 +1,8 @@
 """One run: from the experiment to records, a strategy, releases, and the files written.
 
-Start with `launch`, then `prepare` and `session` (started, taken up again, finished; it decides
+Start with `launch`, then `prepare` and `session` (started, resumed, finished; it decides
 when a checkpoint is written: every round of a release). `release_outcome` states which files and
-fields a release consists of; `files` writes them and the checkpoint, `history` has what is in it,
+fields a release consists of; `files` writes them and the checkpoint, `history` has its contents,
 `model_file` what prediction needs. Accuracy is in `metrics`, the guarantee in `statement`. A few
-more modules than elsewhere: they are the steps of one thing, and each is one step.
+more modules than elsewhere, one for each step of a run.
 """

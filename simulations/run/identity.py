@@ -1,4 +1,4 @@
-"""The identity of a run: what is fixed when it starts, and compared when it is taken up again."""
+"""The identity of a run: what is fixed when it starts, and compared when it is resumed."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contents:
-    """A model file as it was read: checked, and nothing made of it that would run code.
+    """A model file after reading: checked, and without any code that could run.
 
     Attributes:
         theta: The parameters.

@@ -282,7 +282,7 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     if isinstance(strategy, Description) and strategy.by_party and section.dropout:
         raise ValueError(
             f"run.dropout must be 0 with describe.by_party, got {section.dropout:g}: of who is not "
-            "there it would tell noise alone."
+            "there it would release only noise."
         )
     _check_masks(prepared)
     return strategy

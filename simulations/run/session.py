@@ -184,7 +184,9 @@ def reopen(
             f"{str(directory)!r} started: start a new one."
         )
     if release and not identity.release:
-        raise ValueError(f"--resume {str(directory)!r}: this run is a simulation, for ever.")
+        raise ValueError(
+            f"--resume {str(directory)!r}: this run is a simulation, and cannot become a release."
+        )
     if ledger is not None and identity.ledger != str(ledger.resolve()):
         require_apart(ledger, directory)
         identity = _moved(identity, ledger)

@@ -1,4 +1,4 @@
-"""Start of a run: a model that was trained before, and layers of it that stay as they are.
+"""Start of a run: a pretrained model, and layers of it that stay frozen.
 
 The start is public by assumption, and the statement says so: noise protects what a run learns from
 its records beyond the start, and nothing of what the start itself was made from. A file that is no

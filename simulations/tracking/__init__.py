@@ -1,5 +1,5 @@
-"""Trackers: what is told of a run while it goes on, to TensorBoard, MLflow or code of one's own.
+"""Trackers: send the progress of a run to TensorBoard, MLflow or code of your own.
 
-Start with `tracker` (what a tracker is, and what it hears of a release), then `named` (those that
-the command line knows).
+Start with `tracker` (what a tracker is, and what it receives of a release), then `named` (those
+that the command line knows).
 """

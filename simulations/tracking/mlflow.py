@@ -16,7 +16,7 @@ _LONGEST = 500  # of a parameter's value, as MLflow takes it everywhere
 
 
 class Mlflow:
-    """Logs to an MLflow server, or to a database of one's own.
+    """Logs to an MLflow server, or to your own database.
 
     Args:
         address: Of the server or database, such as "http://localhost:5000" or

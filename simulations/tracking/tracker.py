@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Tracker(Protocol):
-    """What follows a run: `begin`, `follow` for every round, `end` with the result, then `close`.
+    """Follows a run: `begin`, `follow` for every round, `end` with the result, then `close`.
 
     >>> class Printing:
     ...     def begin(self, name, settings):
@@ -49,7 +49,7 @@ class Tracker(Protocol):
     """
 
     def begin(self, name: str, settings: Mapping[str, str]) -> None:
-        """A run of this name begins, or goes on; a release has ended. Its experiment's keys."""
+        """A run begins or is resumed, or a release has ended: its name, its experiment's keys."""
 
     def follow(self, number: int, values: Mapping[str, float]) -> None:
         """A round is over: what was spent by then, and what was measured."""
@@ -58,16 +58,16 @@ class Tracker(Protocol):
         """The run is finished: the numbers of its result."""
 
     def close(self) -> None:
-        """Nothing more is told, whether the run is finished or was interrupted."""
+        """The end, whether the run is finished or was interrupted."""
 
 
 @contextmanager
 def tracked(
     session: Session, trackers: Sequence[Tracker]
 ) -> Iterator[Callable[[Record, Round], None]]:
-    """Have trackers follow a run: the block gets what is to be told of every round.
+    """Have trackers follow a run: the block gets a function to report every round.
 
-    A tracker that fails once the run goes on is told of in a warning, and left out from then on.
+    A tracker that fails during the run causes a warning, and is left out from then on.
     """
     experiment = session.prepared.experiment
     live = not session.identity.release and experiment.run.engine != "ray"

@@ -20,7 +20,7 @@ class FitOptions(Options):
     """Options of a fit.
 
     Attributes:
-        tolerance: The gradient norm that a minimiser is certified to, or "auto".
+        tolerance: The gradient norm to which a minimiser is certified, or "auto".
     """
 
     tolerance: Positive | Literal["auto"] = "auto"
@@ -60,8 +60,8 @@ class RuledOptions(Options):
     """Which λ a strategy of noisy minimisers has.
 
     Attributes:
-        regulariser: λ of the "model", or "auto" for that of a rule from public facts, which an
-            experiment has that states no λ.
+        regulariser: λ of the "model", or "auto" for that of a rule from public facts, the default
+            if an experiment states no λ.
     """
 
     regulariser: Literal["model", "auto"] = "model"

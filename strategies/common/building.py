@@ -1,4 +1,4 @@
-"""Set-up and info of a strategy: what it is built from, and what it tells about itself."""
+"""Set-up and info of a strategy: what it is built from, and how it describes itself."""
 
 from __future__ import annotations
 

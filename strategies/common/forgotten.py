@@ -1,4 +1,4 @@
-"""What a strategy of one's own remembers and forgets to save: a warning, before a run is resumed.
+"""State that a user's strategy forgets to save: a warning, before a run is resumed.
 
 A run that is taken up again has the model, and what `_state` gave. Whatever else changed from round
 to round is as `__init__` made it, so that the run ends at another model. Privacy does not depend

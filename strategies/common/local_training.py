@@ -37,20 +37,21 @@ class LocalOptions(OptimiserOptions):
         rounds: T, the number of exchanges.
         local_epochs: How often a party goes through its records between two exchanges; 1, if
             ``local_steps`` is not given either.
-        local_steps: Instead, how many steps every party takes.
-        batch_size: Records of a local step, or "all" of the party.
+        local_steps: Instead, the number of steps that every party takes.
+        batch_size: Number of records in a local step, or "all" records of the party.
         local_learning_rate: η of the parties, or "auto" for 1/M with M = B²·c + λ.
-        weights: A party counts by its number of records ("proportional", at most 1), or as every
-            other ("equal").
-        party_rate: The probability with which each party trains in a round, on a coin of its own.
-        cohort: Instead, how many parties train, chosen by the public seed: no amplification.
-        clip: C, the bound on a party's update; "auto" is 1 where there is noise and none else;
-            "none" is for runs without a promise.
-        accountant: Name, or "auto" for the tightest.
-        stability: What adaptive server optimisers add to the roots that they divide by.
-        allow_swamped: Whether to run where the noise on a mean update is longer than any update.
-        seed: Of the initial weights of a model that is not linear, of the orders in which parties
-            go through their records, and of cohorts.
+        weights: A party counts by its number of records ("proportional", at most 1), or all parties
+            count alike ("equal").
+        party_rate: The probability with which each party trains in a round, drawn by itself.
+        cohort: Instead, the number of parties that train, chosen by the public seed: no
+            amplification.
+        clip: C, the bound on a party's update; "auto" is 1 with noise and none without; "none" is
+            for runs without a guarantee.
+        accountant: Name of the accountant, or "auto" for the tightest.
+        stability: What adaptive server optimisers add to the roots by which they divide.
+        allow_swamped: Whether to run even if the noise on a mean update is longer than any update.
+        seed: Seed of the initial weights of a model that is not linear, of the orders in which
+            parties go through their records, and of cohorts.
     """
 
     rounds: Rounds = 100

@@ -45,8 +45,8 @@ class NoisyOptions(Options):
         rounds: T, the number of releases.
         clip: C, the bound on one record's gradient.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
-        accountant: Name, or "auto" for the tightest.
-        seed: Of the initial weights of a model that is not linear.
+        accountant: Name of the accountant, or "auto" for the tightest.
+        seed: Seed of the initial weights of a model that is not linear.
     """
 
     rounds: Rounds = 100

@@ -34,11 +34,12 @@ class OptimiserOptions(Options):
 
     Attributes:
         learning_rate: η, or "auto" for 1/M with M = B²·c + λ.
-        optimiser: The rule; "auto" is "sgd", if the strategy has no better one.
-        momentum: β of the three momenta.
-        warm_up: W: the first steps grow to the learning rate, step t has η·t/W; None for none.
+        optimiser: The server optimiser; "auto" is "sgd", unless the strategy has a better default.
+        momentum: β of the three kinds of momentum.
+        warm_up: W, the number of first steps that grow to the learning rate: step t has η·t/W; None
+            for no warm-up.
         averaging: Publish the last iterate, the mean of all, or that of the last half; "auto" is
-            the last, if the strategy says nothing else.
+            the last, unless the strategy has another default.
     """
 
     learning_rate: Positive | Literal["auto"] = "auto"

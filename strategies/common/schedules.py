@@ -106,9 +106,9 @@ class ScheduledOptions(OptimiserOptions):
     """Options of a descent whose rounds share a budget by a schedule.
 
     Attributes:
-        rounds: T.
+        rounds: T, the number of rounds.
         schedule: Noise of each round relative to the others: "uniform", "dynamic", "momentum", a
-            table with a name and its parameters, or one number a round.
+            table with a name and its parameters, or one number per round.
     """
 
     rounds: Rounds = 100

@@ -49,7 +49,7 @@ def settled(
     Args:
         options: As the file states them.
         task: The public facts.
-        rounds: T.
+        rounds: T, the number of rounds.
         strength_at: How strong the noise is with a clip norm. It hardly matters which: noise grows
             with it as gradients do.
     """

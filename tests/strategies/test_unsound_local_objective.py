@@ -155,7 +155,7 @@ def test_its_plan_states_the_cost_and_is_no_plan_that_promises_something() -> No
     plan = strategy.plan
     assert plan.epsilon > 1.0
     assert not plan.mechanisms[0].sound
-    with pytest.raises(ValueError, match="no mechanism of a plan that promises something"):
+    with pytest.raises(ValueError, match="not a mechanism of a plan with a guarantee"):
         events_of(plan.to_dict())
     world = VectorizedFederation(random_data((40, 25), 3), task=task, sampling=streams(0, "p"))
     assert np.isfinite(train(strategy, world).theta).all()

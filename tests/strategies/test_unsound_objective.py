@@ -97,5 +97,5 @@ def test_its_plan_states_the_cost_and_it_is_never_released(delta: float) -> None
     assert plan.epsilon == pytest.approx(1 + cost, rel=1e-3)
     assert plan.mechanisms[0].noise_stddev < sound.mechanisms[0].noise_stddev
     assert not plan.mechanisms[0].sound
-    with pytest.raises(ValueError, match="no mechanism of a plan that promises something"):
+    with pytest.raises(ValueError, match="not a mechanism of a plan with a guarantee"):
         events_of(plan.to_dict())

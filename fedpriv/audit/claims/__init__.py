@@ -1,8 +1,8 @@
-"""Claims: other people's settings in, what they truly guarantee out, with the reason.
+"""Claims: what the settings of other people's systems truly guarantee, and why.
 
-`reading` has the kinds of claim and reads one; each kind knows how its system works, as its source
-says in the version that is named, and what our own accountants prove of that. `verdict` is the
-answer. Start with `gaussian`, which the others rest on. Pure: nothing is run, read or released.
+`reading` has the kinds of claim and reads one. Each kind knows how its system works, according to
+its source in the version that is named, and what our own accountants prove about it. `verdict` is
+the answer. Start with `gaussian`, on which the others rest. Pure: nothing is run, read or released.
 """
 
 from fedpriv.audit.claims.reading import KINDS, claim_from_dict

@@ -43,8 +43,8 @@ _NOTES = (
     ),
 )
 _ALL_REPLY = (
-    "all sampled clients are taken to reply: of fewer, Flower goes on with the noise that it "
-    "planned, on an average and a fraction that vary more"
+    "all sampled clients are assumed to reply: with fewer, Flower continues with the noise that "
+    "it planned, on an average and a fraction that vary more"
 )
 
 

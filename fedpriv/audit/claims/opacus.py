@@ -1,4 +1,4 @@
-"""Claims about Opacus: DP-SGD with its data loader, or with a shuffled one of one's own.
+"""Claims about Opacus: DP-SGD with its data loader, or with your own shuffled one.
 
 As opacus 1.6.0 has it, in `opacus.privacy_engine` and `opacus.accountants`. Its optimiser adds
 noise of standard deviation z·C to the sum of clipped gradients and divides by the expected batch,

@@ -1,4 +1,4 @@
-"""Claims about pfl-research: central Gaussian noise, of a simulation or of what it stands for.
+"""Claims about pfl-research: central Gaussian noise, simulated or scaled to a larger cohort.
 
 As pfl 0.6.0 has it, in `pfl.privacy` and `pfl.data.sampling`. Its accountants assume Poisson
 samples of users and find the noise for that; a simulation multiplies it by ``noise_scale`` ≤ 1, as

@@ -1,4 +1,4 @@
-"""Registry of built-in data sets: a name stands for fixed records, a fixed scale and split."""
+"""Registry of built-in data sets: each name means fixed records, a fixed scale and split."""
 
 from __future__ import annotations
 

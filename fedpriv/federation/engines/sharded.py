@@ -41,7 +41,7 @@ _LOSSES = 3
 
 
 class Workforce(Protocol):
-    """Worker processes, wherever they are; a reference stands for what one will have computed."""
+    """Worker processes, wherever they are; a reference identifies the result of a computation."""
 
     @property
     def workers(self) -> int:

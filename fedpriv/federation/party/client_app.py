@@ -58,7 +58,7 @@ class ContextStore(MemoryStore):
 
 
 class PartyFailed(RuntimeError):
-    """A party could not handle a message; only the kind of the error is told."""
+    """A party could not handle a message; only the kind of the error is sent."""
 
 
 def client_app(open_party: Callable[[Context], Host]) -> ClientApp:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Keys:
-    """What a party proves itself with, and by what it knows the others.
+    """The keys of a party: its own identity, and the public keys by which it recognises others.
 
     Attributes:
         identity: The private Ed25519 key that the roster pins for this party.

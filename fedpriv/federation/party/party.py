@@ -1,4 +1,4 @@
-"""Party: its records, the guard that stands before them, and its answers as integers."""
+"""Party: its records, the guard that protects them, and its answers as integers."""
 
 from __future__ import annotations
 

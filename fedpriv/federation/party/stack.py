@@ -1,4 +1,4 @@
-"""Stacked records as tensors, checked once against what the task promises about them."""
+"""Stacked records as tensors, checked once against the task's assumptions about them."""
 
 from __future__ import annotations
 

@@ -82,8 +82,9 @@ class AccuracyQuery(Query):
         require_point(self.theta, task)
         if not isinstance(task.model, LinearModel) or not classifies(task.loss):
             raise ValueError(
-                "an accuracy query must be about a linear model that tells classes apart: of "
-                "others, whether one record is right may depend on the rest, or on nothing."
+                "an accuracy query must be about a linear classifier: for other models, whether "
+                "one record is classified correctly may depend on the other records, or has no "
+                "meaning."
             )
 
     def check_certain(self, task: Task) -> None:

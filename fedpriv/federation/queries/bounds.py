@@ -1,4 +1,4 @@
-"""Sensitivity bounds and fixed-point grids: how far one record moves a sum, from public facts.
+"""Sensitivity bounds and fixed-point grids: how far one record changes a sum, from public facts.
 
 A grid is chosen by these numbers before the run and checked by them at the party: the server's
 choice and the party's check cannot drift apart. Sizes here are those of the task, public constants:

@@ -1,4 +1,4 @@
-"""A strategy whose noise is chosen on the way: every release paid for before it is made.
+"""A strategy with adaptively chosen noise: every release is paid for before it is made.
 
 A fixed plan knows all its releases before the first. Here a round is a conversation: a release is
 proposed, charged by the plan's filter and by the ledger, made, and given back, and what is proposed

@@ -39,7 +39,7 @@ _STATE = "state."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a strategy needs to know of the run that it is part of.
+    """What a strategy needs to know about its run.
 
     Attributes:
         name: The run, as queries and ledger call it.

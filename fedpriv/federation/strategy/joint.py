@@ -162,7 +162,7 @@ class JointStrategy(SumStrategy):
 
 
 class Fit:
-    """`minimise`, turned inside out: it names a point, and is told the gradient there.
+    """`minimise`, turned inside out: it names a point, and receives the gradient there.
 
     The minimiser calls for gradients, while here they arrive from outside. It is deterministic, so
     it is run again from its start on all gradients so far, until it asks for one more.

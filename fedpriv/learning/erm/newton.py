@@ -28,7 +28,7 @@ _SLOPE_LEFT = 0.01
 
 
 class Step(NamedTuple):
-    """A search direction: how coordinates and scores move, and φ′ beyond the loss: c₀ + c₁t."""
+    """A search direction: how coordinates and scores change, and φ′ beyond the loss: c₀ + c₁t."""
 
     coordinates: Tensor
     scores: Tensor

@@ -1,4 +1,4 @@
-"""Regularised empirical risk minimisation at m parties: the problems, and what they promise.
+"""Regularised empirical risk minimisation at m parties: the problems and their guarantees.
 
 Party j holds records (x, y) and wants the minimiser of
 

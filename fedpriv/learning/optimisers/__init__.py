@@ -1,4 +1,4 @@
-"""Server optimisers, and what may be put around one: start with `steps`."""
+"""Server optimisers, and wrappers around them: start with `steps`."""
 
 from fedpriv.learning.optimisers.steps import (
     AdaGrad,

@@ -1,6 +1,6 @@
 """Learned protection: networks that choose noise and steps, their files, and their training.
 
-It knows no privacy: who uses a protector charges for what it chooses. See
+This package does no accounting: whoever uses a protector charges for what it chooses. See
 `docs/learned-protection.md`. Start with `protector`; `checkpoint` is the file of a trained one.
 """
 

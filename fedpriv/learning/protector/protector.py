@@ -35,7 +35,7 @@ _WIDEST = 5.0  # a coordinate of a gradient, in its own root mean squares: the r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Public facts that a protector is told once, in the units of this module.
+    """Public facts that a protector receives once, in the units of this module.
 
     Attributes:
         dimension: Coordinates of the model.

@@ -1,4 +1,4 @@
-"""Stacks of dense layers as plain numbers: what local training needs to know of a dense model."""
+"""Stacks of dense layers as plain numbers: a dense model as local training needs it."""
 
 from __future__ import annotations
 

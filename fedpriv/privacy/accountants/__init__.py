@@ -1,4 +1,4 @@
-"""Accountants: each composes events into (ε, δ), always from above.
+"""Accountants: each composes events into an upper bound (ε, δ).
 
 Start with `base` (what an accountant is, and `account`), then `choice`, which takes the tightest
 that applies; one file for each of the others.

@@ -1,4 +1,4 @@
-"""The accountant interface, and what every accountant promises.
+"""The accountant interface, and what every accountant guarantees.
 
 An accountant composes events into a guarantee that is always an upper bound on what was spent. It
 is an immutable value: ``compose`` returns a new one. For every accountant ``compose(e, n)`` equals

@@ -1,9 +1,9 @@
-"""The budget ledger: a durable, append-only record of what a data set's privacy has paid for.
+"""The budget ledger: a durable, append-only record of what was spent of a data set's budget.
 
-Start with `ledger`: reserve, compute, commit, publish. Those who reserve are the strategies
-(`fedpriv.federation.strategy.base`, `adaptive`), deployed parties
-(`fedpriv.federation.deployed.party`), and `write_off`, where the rest of a budget is given up.
-`composition` says how spend adds up, `view` reads, `storage` is the file.
+Start with `ledger`: reserve, compute, commit, publish. Reservations are made by the strategies
+(`fedpriv.federation.strategy.base`, `adaptive`), by deployed parties
+(`fedpriv.federation.deployed.party`), and by `write_off`, where the rest of a budget is given up.
+`composition` says how costs add up, `view` reads, `storage` is the file.
 """
 
 from fedpriv.privacy.ledger.choice import (

@@ -56,7 +56,7 @@ class RunSummary:
 
 
 class LedgerView:
-    """All that a ledger tells without writing; `Ledger` is one that can be charged, too."""
+    """A read-only view of a ledger; `Ledger` can be charged, too."""
 
     def __init__(self, store: Store) -> None:
         created = store.row(Kind.CREATED)

@@ -1,4 +1,4 @@
-"""Names of the noise laws that can be put on a vector whose L2 sensitivity is known."""
+"""Names of the noise distributions for a vector with a known L2 sensitivity."""
 
 from typing import Literal
 

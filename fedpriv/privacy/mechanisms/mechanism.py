@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanism(ABC):
-    """Noise of a stated law on a sum of a stated sensitivity. Use a subclass.
+    """Noise of a stated distribution on a sum of a stated sensitivity. Use a subclass.
 
     What enters a release is a sum in fixed point, integers on a grid of width ``step``, and the
     noise is an integer too: nothing becomes a floating-point number before it is noisy, so the

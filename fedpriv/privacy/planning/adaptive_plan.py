@@ -1,4 +1,4 @@
-"""A plan for noise that is chosen on the way: all of a run fixed beforehand but the noise itself.
+"""A plan for adaptively chosen noise: everything but the noise is fixed beforehand.
 
 What a fixed plan proves at its construction, this one proves release by release: ``admit`` returns
 the plan with one release more, or raises. It starts empty, and at the end of a run it is the plan

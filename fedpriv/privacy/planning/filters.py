@@ -1,4 +1,4 @@
-"""Privacy filters: budgets for noise that is chosen on the way.
+"""Privacy filters: budgets for adaptively chosen noise.
 
 Composition theorems hold for noise fixed before the first release. When σ_t depends on earlier
 releases (adaptive and learned schedules, early stopping), what may be spent must be checked by a

@@ -1,4 +1,4 @@
-"""Noise-free runs (ε = ∞), for study: what stands in the place of a plan where nothing is promised.
+"""Noise-free runs (ε = ∞), for study: a placeholder for a plan, without any guarantee.
 
 The twin of a private run: the same questions, clipping, sampling and steps, and no noise. What the
 private run loses to its twin is the price of noise; what the twin loses to the exact model is that

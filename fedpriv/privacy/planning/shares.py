@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """Who is sure to bring a share, and of which law.
+    """Who is sure to add a share, and its distribution.
 
     Attributes:
         parties: m, how many are asked.

@@ -1,4 +1,4 @@
-"""How much of its ε a run with fixed noise has spent on the way: an upper bound per release."""
+"""How much of its ε a run with fixed noise has spent so far: an upper bound per release."""
 
 from __future__ import annotations
 

@@ -188,4 +188,4 @@ def kind_of(written: Mapping[str, Any]) -> type[Mechanism | Selection]:
     for kind in (*_KNOWN, ObjectiveMechanism, ObjectiveFitMechanism):
         if kind.name == written["name"]:
             return kind
-    raise ValueError(f"{written['name']!r} is no mechanism of a plan that promises something.")
+    raise ValueError(f"{written['name']!r} is not a mechanism of a plan with a guarantee.")

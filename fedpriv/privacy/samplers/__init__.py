@@ -1,10 +1,10 @@
-"""Exact, vectorised samplers of integer noise, fed by a `RandomStream`.
+"""Exact, vectorised samplers of integer noise, driven by a `RandomStream`.
 
-Every sampler is a frozen value with one method, ``draw(count, stream)``. Its law differs from the
-stated one by at most 2^-102 in total variation per draw (see `rejection`), rounded Gaussians by
-2^-85 (see `sampler`), Pólya noise by 2^-100 (see `polya`); the stream adds what its own docstring
-states. A new scale takes less than a millisecond to set up, because a dynamic noise schedule has
-another one in every round; the last few tables are kept.
+Every sampler is a frozen value with one method, ``draw(count, stream)``. Its distribution differs
+from the stated one by at most 2^-102 in total variation per draw (see `rejection`), rounded
+Gaussians by 2^-85 (see `sampler`), Pólya noise by 2^-100 (see `polya`); the stream adds what its
+own docstring states. Setting up a new scale takes less than a millisecond, because a dynamic noise
+schedule has another one in every round; the last few tables are kept.
 """
 
 from fedpriv.privacy.samplers.bernoulli import bernoulli_exp

@@ -1,4 +1,4 @@
-"""Integer noise with Laplace shape: the discrete Laplace and the rounded Laplace law."""
+"""Integer noise with Laplace shape: the discrete and the rounded Laplace distribution."""
 
 from __future__ import annotations
 

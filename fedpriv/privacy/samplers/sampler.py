@@ -22,7 +22,7 @@ LARGEST_SCALE = 2.0**42
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerSampler:
-    """Integer noise of one law and one scale. Use a subclass."""
+    """Integer noise of one distribution and one scale. Use a subclass."""
 
     _table: RejectionTable = field(init=False, repr=False, compare=False)
 
@@ -33,7 +33,7 @@ class IntegerSampler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundedSampler(IntegerSampler):
-    """Nearest integers to draws y from a continuous law. Use a subclass.
+    """Nearest integers to draws y from a continuous distribution. Use a subclass.
 
     The cell [x, x + 1) of y·2^bits that a draw falls into is all that rounding y needs, and is
     drawn with probability proportional to the density at the middle of the cell. On a grid where

@@ -1,4 +1,4 @@
-"""Noise schedules: how much noise each round gets, within one budget for all of them.
+"""Noise schedules: how much noise each round gets, within one budget for all rounds.
 
 Start with `schedule`, then `kinds`, their table; `allocation` splits a budget in proportion.
 """

@@ -1,4 +1,4 @@
-"""Growing batches: the same noise on ever larger Poisson samples, so that means get less of it."""
+"""Growing batches: the same noise on ever larger Poisson samples, so that means get less noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts that a statement is told, because no plan knows them: people, trust, ledger, randomness."""
+"""Facts of a statement that no plan knows: people, trust, ledger, randomness."""
 
 from __future__ import annotations
 

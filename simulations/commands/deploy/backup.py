@@ -13,13 +13,17 @@ from fedpriv.simulations.refusals import refusals
 
 def backup(
     directory: Directory,
-    output: Annotated[Path, typer.Option(help="File to make; none is replaced.")],
+    output: Annotated[
+        Path, typer.Option(help="File to create; an existing file is never replaced.")
+    ],
     keys: Annotated[
         bool,
-        typer.Option("--keys", help="Also keys and settings: the file is then as secret as they."),
+        typer.Option(
+            "--keys", help="Also back up keys and settings: the file is then as secret as they are."
+        ),
     ] = False,
 ) -> None:
-    """Back up a member's ledger and state at one moment, also while it runs; never its records.
+    """Back up a member's ledger and state at one moment, even while it runs; never its records.
 
     [bold]Example[/]:
 
@@ -33,11 +37,11 @@ def backup(
     for each in copied:
         typer.echo(f"copied   {each.name}, {each.rows} rows")
         typer.echo(f"head     {each.head}")
-    typer.echo("Keep the head elsewhere: it tells later whether a backup is the newest.")
+    typer.echo("Keep the head elsewhere: it shows later whether a backup is the newest.")
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup file.")],
     directory: Directory,
     head: Annotated[
         str | None,
@@ -47,11 +51,12 @@ def restore(
         bool,
         typer.Option(
             "--lost",
-            help="Nobody knows what was answered since the backup: write off the budget's rest.",
+            help="Nobody knows what was answered since the backup: write off the rest of the "
+            "budget.",
         ),
     ] = False,
 ) -> None:
-    """Put a backup back, unless a later state of the ledger is known; open runs are left for good.
+    """Restore a backup, unless a later state of the ledger is known; open runs cannot be resumed.
 
     [bold]Example[/]:
 

@@ -13,24 +13,24 @@ from fedpriv.simulations.refusals import refusals
 
 
 def evaluate(
-    directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Of a run that has ended.")],
-    epsilon: Annotated[float, typer.Option(help="What the evaluation may cost.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that has ended.")
+    ],
+    epsilon: Annotated[float, typer.Option(help="The epsilon of the evaluation.")],
     delta: Annotated[
-        float | None, typer.Option(help="Its failure probability; that of the run if not given.")
+        float | None, typer.Option(help="The delta of the evaluation; by default, that of the run.")
     ] = None,
     anew: Annotated[
         bool,
-        typer.Option(
-            "--anew", help="Give up an evaluation with other terms that was not finished."
-        ),
+        typer.Option("--anew", help="Give up an unfinished evaluation with other terms."),
     ] = False,
     server: Server = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Estimate the accuracy of a model on records that the parties hold out, with noise.
 
-    It is a release: charged in the federation's ledger and in that of every party. A party takes
-    part if its policy.queries names "accuracy" and its party.test a table.
+    This is a release: it is charged in the federation's ledger and in that of every party. A party
+    takes part if its policy.queries names "accuracy" and its party.test names a table.
 
     [bold]Example[/]:
 

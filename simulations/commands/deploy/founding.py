@@ -15,14 +15,14 @@ from fedpriv.simulations.commands.deploy.run import run
 from fedpriv.simulations.commands.deploy.runs import attest, cancel, handover
 from fedpriv.simulations.commands.deploy.status import recover, status
 
-Force = Annotated[bool, typer.Option("--force", help="Replace keys that are there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing keys.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands of this file to ``app``."""
     group = typer.Typer(
         name="deploy",
-        help="Real servers and parties: keys, certificates, processes, runs.",
+        help="Deploy real servers and parties: keys, certificates, processes, runs.",
         no_args_is_help=True,
     )
     members = (init, join, bundle, add, accept, expel, rotate, renew)
@@ -34,18 +34,18 @@ def register(app: typer.Typer) -> None:
 
 def init(
     federation: Annotated[Path, typer.Argument(metavar="FEDERATION.toml")],
-    output: Annotated[Path, typer.Option(help="Directory to make.")] = Path("deployment"),
+    output: Annotated[Path, typer.Option(help="Directory to create.")] = Path("deployment"),
     party_keys: Annotated[
         bool,
         typer.Option(
             "--party-keys/--no-party-keys",
-            help="Make the parties' keys here, too: whoever does could impersonate them. Without, "
-            "each party runs `fedpriv deploy join`.",
+            help="Create the parties' keys here, too: whoever does so could impersonate them. "
+            "Without them, each party runs `fedpriv deploy join`.",
         ),
     ] = True,
     force: Force = False,
 ) -> None:
-    """Found a federation: a directory for the server and one for each party.
+    """Create a federation: a directory for the server and one for each party.
 
     [bold]Example[/]:
 
@@ -68,20 +68,21 @@ def init(
 
 def join(
     invitation: Annotated[Path, typer.Argument(metavar="INVITATION.toml")],
-    name: Annotated[str, typer.Option(help="The party's name, as the federation calls it.")],
-    output: Annotated[Path | None, typer.Option(help="Directory to make; NAME if not given.")] = (
+    name: Annotated[str, typer.Option(help="The party's name in the federation.")],
+    output: Annotated[Path | None, typer.Option(help="Directory to create; NAME by default.")] = (
         None
     ),
     records: Annotated[
-        int | None, typer.Option(min=1, help="How many records it holds; `bundle` counts them.")
+        int | None,
+        typer.Option(min=1, help="Number of records that the party holds; `bundle` counts them."),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Of its node, which only its own machine sees."),
+        typer.Option(min=1, max=65535, help="Port of its node, which only its own machine sees."),
     ] = None,
     force: Force = False,
 ) -> None:
-    """Make a party's own keys and its directory; only public parts are for others.
+    """Create a party's own keys and its directory; only the public parts are for others.
 
     [bold]Example[/]:
 
@@ -100,7 +101,10 @@ def bundle(
     directory: Directory,
     records: Annotated[
         int | None,
-        typer.Option(min=1, help="Under add-remove adjacency: a public number, never exceeded."),
+        typer.Option(
+            min=1,
+            help="Under add-remove adjacency: a public number of records that is never exceeded.",
+        ),
     ] = None,
 ) -> None:
     """Check a party's schema and records, and write the bundle for the coordinator anew.

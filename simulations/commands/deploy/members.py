@@ -24,7 +24,10 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the exact commands, for systemd, and run nothing.")
 ]
 Foreground = Annotated[
-    bool, typer.Option("--foreground", help="Stay, and end everything when told to stop.")
+    bool,
+    typer.Option(
+        "--foreground", help="Stay in the foreground, and end everything when told to stop."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

@@ -21,12 +21,12 @@ def add(
         bool,
         typer.Option(
             "--lost",
-            help="Take new keys that the old ones have not signed: only if the party itself says, "
-            "through another channel, that they are lost.",
+            help="Accept new keys that the old ones have not signed: only if the party itself "
+            "says, through another channel, that the old ones are lost.",
         ),
     ] = False,
 ) -> None:
-    """Put parties into the roster that joined, or changed keys or records, at the coordinator.
+    """Add parties to the roster, or change their keys or numbers of records, at the coordinator.
 
     [bold]Example[/]:
 
@@ -39,7 +39,9 @@ def add(
 
 
 def expel(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The party, as the roster has it.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The party, by its name in the roster.")
+    ],
     server: Server = Path(),
 ) -> None:
     """Expel a party from the roster, for good, at the coordinator.
@@ -59,7 +61,8 @@ def rotate(
     lost: Annotated[
         bool,
         typer.Option(
-            "--lost", help="A party's old identity cannot or must not sign: all are shown that."
+            "--lost",
+            help="A party's old identity cannot or must not sign; every party is shown this.",
         ),
     ] = False,
 ) -> None:
@@ -87,18 +90,21 @@ def rotate(
         return
     rotate_party(folder, lost=lost)
     typer.echo(f"send     {folder.bundle}   (public)")
-    typer.echo("The old keys are used until `fedpriv deploy accept` of the roster that has these.")
+    typer.echo("The old keys are in use until you accept a roster that has the new ones.")
 
 
 def accept(
     rosters: Annotated[
         list[Path],
         typer.Argument(
-            metavar="ROSTER.toml...", help="All since the accepted one, the newest last."
+            metavar="ROSTER.toml...", help="All rosters since the accepted one, the newest last."
         ),
     ],
     fingerprint: Annotated[
-        str, typer.Option(help="Of the newest, as another party reads it out; in any groups.")
+        str,
+        typer.Option(
+            help="Fingerprint of the newest, as another party reads it out; in any groups."
+        ),
     ],
     party: Annotated[Path, typer.Option(help="The party's directory.")] = Path(),
 ) -> None:

@@ -31,9 +31,11 @@ def run(
         Path | None, typer.Option(help="Continue an interrupted run from its directory.")
     ] = None,
     attach: Annotated[
-        Path | None, typer.Option(help="Look at a run that was started, from its directory.")
+        Path | None, typer.Option(help="Follow a run that was started, from its directory.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Start it and do not wait.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Start the run and return without following it.")
+    ] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -61,7 +63,7 @@ def run(
             prepared = (resume or _prepared(experiment, settings or [], folder)).resolve()
             submitted = submit(prepared, folder)
     if detach:
-        typer.echo(f"run {submitted.run} started; look with: {_look(submitted, folder)}")
+        typer.echo(f"run {submitted.run} started; follow it with: {_look(submitted, folder)}")
     else:
         _follow(submitted, folder, as_json=as_json)
 
@@ -81,7 +83,9 @@ def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> Non
     try:
         result = follow(submitted, folder, on_line=lambda line: typer.echo(line, err=True))
     except KeyboardInterrupt:
-        typer.echo(f"\nThe run goes on. Look again with: {_look(submitted, folder)}", err=True)
+        typer.echo(
+            f"\nThe run continues. Follow it again with: {_look(submitted, folder)}", err=True
+        )
         raise typer.Exit(_DETACHED) from None
     if result is None:
         failure = submitted.directory / FAILURE

@@ -18,10 +18,10 @@ Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of t
 
 
 def cancel(directory: Run, server: Server = Path(), as_json: AsJson = False) -> None:
-    """Cancel a run for good: it ends, and the parties leave it and erase masks and shares.
+    """Cancel a run for good: the parties leave it and erase masks and shares.
 
-    What was spent stays spent. A party that is away is told by the next run, or by this command
-    again. Exit 1 as long as somebody does not know.
+    What was spent stays spent. A party that is away learns of it from the next run, or if you
+    repeat this command. The exit status is 1 as long as somebody does not know.
 
     [bold]Example[/]:
 
@@ -33,7 +33,7 @@ def cancel(directory: Run, server: Server = Path(), as_json: AsJson = False) -> 
     folder, place = _of(directory, server)
     with refusals():
         cancelling.record(place)
-        typer.echo("cancelled: it will not be taken up again, and its budget stays spent", err=True)
+        typer.echo("cancelled: the run cannot be resumed, and what it spent stays spent", err=True)
         end_run(place, folder)
     _do("cancel", place, folder, good="left it", as_json=as_json)
 
@@ -41,8 +41,8 @@ def cancel(directory: Run, server: Server = Path(), as_json: AsJson = False) -> 
 def attest(directory: Run, server: Server = Path(), as_json: AsJson = False) -> None:
     """Ask the parties to sign the statement of a finished run, each by its own ledger.
 
-    A run asks those that are there at its end; this is for the others. Exit 1 as long as somebody
-    has not signed.
+    At its end, a run asks the parties that are online; this command asks the others. The exit
+    status is 1 as long as somebody has not signed.
     """
     folder, place = _of(directory, server)
     _do("attest", place, folder, good="signed", as_json=as_json)
@@ -51,8 +51,8 @@ def attest(directory: Run, server: Server = Path(), as_json: AsJson = False) -> 
 def handover(directory: Run, server: Server = Path(), as_json: AsJson = False) -> None:
     """Hand the model of a finished run over to the parties, with its signed statement.
 
-    A party takes it if its own ledger has paid for the run. Again for those who were away: exit 1
-    as long as somebody does not have it.
+    A party accepts it if its own ledger has paid for the run. Repeat the command for parties that
+    were away: the exit status is 1 as long as somebody does not have the model.
     """
     folder, place = _of(directory, server)
     _do("handover", place, folder, good="has it", as_json=as_json)

@@ -28,9 +28,10 @@ def status(
         bool, typer.Option("--watch", help="Show it again every few seconds, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Show how a member is, and at the server every party and run.
+    """Show the state of a member; for the server, also the state of every party and run.
 
-    States are idle, working, overdue, hung, down and expelled; exit 1 for the last four.
+    States are idle, working, overdue, hung, down and expelled; the exit status is 1 for the last
+    four.
     """
     from fedpriv.simulations.deploy.folders import member_folder
 
@@ -48,12 +49,12 @@ def status(
 
 def recover(
     directory: Directory = Path(),
-    yes: Annotated[bool, typer.Option("--yes", help="End what is found.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="End what was found.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find what a crash left behind: orphaned processes, their locks, open runs; `--yes` ends it.
+    """Find what a crash left behind: orphaned processes, their locks, open runs; `--yes` ends them.
 
-    Exit 1 if something is left.
+    The exit status is 1 if something is left.
     """
     from fedpriv.simulations.deploy.folders import member_folder
     from fedpriv.simulations.deploy.health import recovery
@@ -68,7 +69,7 @@ def recover(
             typer.echo("nothing was left behind")
     if not all(each.ended for each in found):
         if not as_json and not yes:
-            typer.echo("End all of this with --yes.")
+            typer.echo("Use --yes to end all of these.")
         raise typer.Exit(1)
 
 

@@ -1,5 +1,5 @@
-"""Backups of a member: its ledger and state together, and a check against going back.
+"""Backups of a member: its ledger and state together, and a check against older states.
 
-Start with `backup` (what is in one), then `restore`; `newest` decides whether one may be put back,
-`archive` is the file.
+Start with `backup` (what it contains), then `restore`; `newest` decides whether a backup may be
+restored, `archive` is the file.
 """

@@ -46,7 +46,7 @@ class Copied:
     Attributes:
         name: Of its file.
         rows: How many it has.
-        head: The hash of the last one: kept elsewhere, it tells later which backup is the newest.
+        head: The hash of the last one: kept elsewhere, it shows later which backup is the newest.
     """
 
     name: str
@@ -85,7 +85,7 @@ def _party(folder: PartyFolder, *, keys: bool) -> tuple[Archive, tuple[Copied, .
         if mark is not None and ledger.hash_of(mark.rows) != mark.head.hex():
             raise ValueError(
                 f"{str(file.ledger)!r} is older than the state directory beside it, or another "
-                "one: what would be backed up has forgotten what was spent."
+                "one: such a backup would have forgotten what was spent."
             )
         data, copied = _copied(ledger, file.ledger)
         journal.mark(LedgerMark.of(ledger))

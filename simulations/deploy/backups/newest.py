@@ -1,4 +1,4 @@
-"""Check against going back: a ledger is put back only if nobody has seen a later state of it.
+"""Rollback check: a ledger is restored only if nobody has seen a later state of it.
 
 Who puts an older ledger in place of a newer one has a part of the budget twice. What is asked:
 
@@ -153,7 +153,7 @@ def made_ready(
 
 
 _UNKNOWN = (
-    "nothing here tells whether the ledger {path!r} has paid for anything since the backup, which "
+    "nothing here shows whether the ledger {path!r} has paid for anything since the backup, which "
     "ends with row {rows}: it would be forgotten, and the budget be spent a second time. Ask the "
     "federation for the latest head that anybody has seen, and name it with --head. If nobody can "
     "say that nothing was answered since, --lost writes off the rest of the budget."

@@ -1,4 +1,4 @@
-"""Restore of a member from a backup: its ledger and state together, and nothing goes on from it.
+"""Restore of a member from a backup: its ledger and state together; no run can be resumed.
 
 Guarantee. After a restore all answers that a party ever gave, and all that it will give, cost its
 records at most its budget, if one of these holds (`fedpriv.simulations.deploy.backups.newest`):
@@ -101,7 +101,7 @@ def _party(archive: Archive, folder: PartyFolder, assurance: Assurance) -> tuple
         journal.leave(*joined, ledger=ready.end)
         ready.exchange()
         journal.mark(ready.end)
-    said = [*ready.said, "every run that this party took part in was left for good"]
+    said = [*ready.said, "every run that this party took part in was closed for good"]
     if not has_accepted(file.state):
         said.append(
             "which roster was accepted is lost: ask another party for its fingerprint, and run "

@@ -36,7 +36,7 @@ Outcome = Literal["done", "failed", "overdue"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What a fork tells its worker about its task, once it knows.
+    """What a fork reports to its worker about its task, once it knows.
 
     Attributes:
         run: The run that the task belongs to, in Flower's words.

@@ -1,5 +1,5 @@
-"""Health of a member: before a run, during one, and after a crash.
+"""Health of a member: before a run, during a run, and after a crash.
 
-Start with `doctor` (all checks, of which `roster_checks` and `reach` have some), then `status`, for
+Start with `doctor` (all checks, including those of `roster_checks` and `reach`), then `status`, for
 which every process leaves a `heartbeat`; `recovery` ends what a crash left behind.
 """

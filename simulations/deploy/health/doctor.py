@@ -223,7 +223,8 @@ def _own_ledger(folder: PartyFolder) -> str:
     if not file.ledger.exists():
         if Journal(file.state).used:
             raise Fault(
-                f"{file.ledger.name} is missing, and state/ knows of answers that were given",
+                f"{file.ledger.name} is missing, and state/ has a record of answers that were "
+                f"given",
                 "restore ledger and state together from the newest backup.",
             )
         return "none yet: the first run makes it"

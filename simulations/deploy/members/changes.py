@@ -177,8 +177,8 @@ def _row(roster: Roster, member: Member, *, lost: bool) -> Member:
         return member
     if present.expelled is not None:
         raise ValueError(
-            f"{member.name!r} was expelled in epoch {present.expelled}: whoever comes back takes "
-            "another name."
+            f"{member.name!r} was expelled in epoch {present.expelled}: a party that comes back "
+            f"takes another name."
         )
     if (present.identity, present.node) == (member.identity, member.node):
         return replace(present, records=member.records)

@@ -1,4 +1,4 @@
-"""A run that was closed for good, cancelled or otherwise: nothing of it is asked for again."""
+"""A run that was closed for good, cancelled or otherwise: no query of it is sent again."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def served(directory: Path) -> Iterator[None]:
         except BlockingIOError:
             raise ValueError(
                 f"the run in {str(directory)!r} is served by process {_read(descriptor)} already: "
-                "look at it with --attach, or end it with `fedpriv deploy stop`."
+                "follow it with --attach, or end it with `fedpriv deploy stop`."
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)

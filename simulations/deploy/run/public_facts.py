@@ -103,8 +103,8 @@ def _table(experiment: Experiment, schema: Schema, sizes: tuple[int, ...]) -> Ta
     """What a description is of: the columns that the schema describes, and no others."""
     if experiment.strategy.options.get("magnitudes"):
         raise ValueError(
-            "describe.magnitudes must be empty in a deployment: parties tell of columns that their "
-            "schema describes, with its bounds, and of no others."
+            "describe.magnitudes must be empty in a deployment: parties release only columns "
+            "that their schema describes, with its bounds."
         )
     if experiment.strategy.options.get("by_party"):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The server of a deployed run: started, killed, taken up again, finished.
+"""The server of a deployed run: started, killed, resumed, finished.
 
 What is needed to go on is on the disk before it is used: the ledger has every release before the
 model moves, the run directory a checkpoint of every round. A release that the ledger holds is

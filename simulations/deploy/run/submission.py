@@ -79,7 +79,7 @@ def end_earlier(directory: Path, folder: ServerFolder) -> None:
     """
     if (process := server_of(directory)) is not None:
         raise ValueError(
-            f"the run in {str(directory)!r} goes on, as process {process}: look at it with "
+            f"the run in {str(directory)!r} goes on, as process {process}: follow it with "
             f"--attach {directory}, or end it with `fedpriv deploy stop {folder.root}`."
         )
     earlier = known_run(directory)

@@ -1,4 +1,4 @@
-"""Evaluation on the common test set: accuracy and loss on the way, all metrics at the end."""
+"""Evaluation on the common test set: accuracy and loss per round, all metrics at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics party by party: whom a common model serves well, and whom it does not.
+"""Metrics per party: for whom a common model works well, and for whom it does not.
 
 For simulations: how good a model is for one party's records tells about these records, and nobody
 pays for that in a release.

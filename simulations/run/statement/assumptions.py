@@ -51,7 +51,10 @@ def _of_persons(experiment: Experiment, info: StrategyInfo) -> tuple[str, ...]:
     if experiment.run.engine != "deployment":
         return (who,)
     most = "one party" if persons.parties == 1 else f"{persons.parties} parties"
-    return who, f"that nobody has records at more than {most} is a promise, which nobody can check"
+    return (
+        who,
+        f"that nobody has records at more than {most} is an assumption, which nobody can check",
+    )
 
 
 def _of_a_loss(experiment: Experiment, loss: Loss) -> tuple[str, ...]:
@@ -76,8 +79,8 @@ def _of_a_start(experiment: Experiment) -> tuple[str, ...]:
     kept = f"; its layers {', '.join(section.frozen)} are in the model unchanged"
     sentence = (
         f"the run began with {start['source']}, sha256 {start['sha256']}, which is taken to be "
-        "public: if it was made from the same records, what it tells of them is not in the stated "
-        f"epsilon{kept if section.frozen else ''}"
+        "public: if it was made from the same records, what it reveals about them is not in the "
+        f"stated epsilon{kept if section.frozen else ''}"
     )
     return (sentence,)
 
@@ -91,7 +94,7 @@ def _of_a_schedule(experiment: Experiment) -> tuple[str, ...]:
     sentence = (
         "how the noise is spread over the rounds was measured on the table "
         f"{Path(str(public)).name}, which is taken to be public: if it has records of the same "
-        "people, what it tells of them is not in the stated epsilon"
+        "people, what it reveals about them is not in the stated epsilon"
     )
     return (sentence,)
 
@@ -101,8 +104,8 @@ def _of_test_records(experiment: Experiment) -> tuple[str, ...]:
     if not experiment.data.public_test:
         return ()
     sentence = (
-        "metrics are exact, on test records that were declared to be public: nothing that they "
-        "tell of people who are in these records is in the stated epsilon"
+        "metrics are exact, on test records that were declared to be public: what they reveal "
+        "about people in these records is not in the stated epsilon"
     )
     return (sentence,)
 

@@ -46,7 +46,7 @@ def read_audit(path: Path, prepared: Prepared, plan: Plan | None) -> dict[str, A
         )
     if not sound or not isinstance(bound, float) or bound < 0:
         raise ValueError(
-            f"{where} contradicts the claim of this experiment: what it promises does not hold. Do "
+            f"{where} contradicts the claim of this experiment: its guarantee does not hold. Do "
             "not release it; report the fault."
         )
     if not confidence >= LEAST_CONFIDENCE:

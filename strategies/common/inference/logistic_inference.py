@@ -51,10 +51,10 @@ class InferenceOptions(FitOptions):
     """Options of inference; they are for the logistic loss, and the squared one needs none.
 
     Attributes:
-        regulariser: λ of the "model", or the one of `auto_regulariser`. Estimates have it taken
-            back: it is there for privacy, and for the solver, alone.
-        solver_share: What pays for an inexact minimiser, of the squared μ.
-        hessian_share: What pays for the Hessian, of the squared μ.
+        regulariser: λ of the "model", or the one of `auto_regulariser`. Estimates are corrected for
+            it: it serves only privacy and the solver.
+        solver_share: The share of μ² that pays for an inexact minimiser.
+        hessian_share: The share of μ² that pays for the Hessian.
     """
 
     regulariser: Literal["auto", "model"] = "auto"

@@ -47,8 +47,8 @@ def plan_output(
         require_replace_one(setup, "an average of minimisers", because=UNCERTIFIED)
     if setup.sharing is not None and (law != "auto" or joint):
         raise ValueError(
-            "law must be 'auto' and fit 'average' with noise at the parties: the shares have a law "
-            "of their own (share_law), and a joint fit shows the server exact sums."
+            "law must be 'auto' and fit 'average' with noise at the parties: shares have their "
+            "own distribution (share_law), and a joint fit shows the server exact sums."
         )
     if law == "auto":
         law = "gaussian" if budget.delta > 0 else "l2-laplace"

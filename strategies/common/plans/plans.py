@@ -248,7 +248,7 @@ def _require_pure(
 ) -> None:
     """Refuse what Laplace noise on gradients cannot be combined with, each with its reason."""
     reasons = {
-        "noise_at must be 'server': shares have a law of their own": setup.sharing is not None,
+        "noise_at must be 'server': shares have their own distribution": setup.sharing is not None,
         "calibration must be 'exact': the textbook rules are for Gaussian noise": (
             calibration != "exact"
         ),

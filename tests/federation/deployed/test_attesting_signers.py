@@ -32,7 +32,7 @@ def test_a_party_signs_for_its_own_server_roster_and_name_only(tmp_path: Path) -
         "another experiment than": replace(own, experiment="dc" * 32),
         "other masks": replace(own, protection=replace(own.protection, level="semi-honest")),
         "masks than those": replace(own, protection=replace(own.protection, corrupt=0.0)),
-        "tells of other": replace(own, protection=replace(own.protection, level="off")),
+        "claims other masks": replace(own, protection=replace(own.protection, level="off")),
     }
     with SHARES.ledger(tmp_path / "north.ledger") as ledger:
         attest(SHARES.signed(), ledger, own)

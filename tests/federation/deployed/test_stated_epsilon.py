@@ -58,7 +58,7 @@ def test_a_filter_promises_its_budget_for_what_it_admitted_and_no_release_more(n
     with pytest.raises(Unsound, match="its filter does not admit its releases"):
         recomputed_epsilon(statement_of(plan), (*block, (GAUSSIAN.event(), 1)))
     for epsilon in (0.9, 1.1):  # however little was spent: when to stop was seen
-        with pytest.raises(Unsound, match="promises its budget"):
+        with pytest.raises(Unsound, match="guarantees its budget"):
             recomputed_epsilon(statement_of(plan, epsilon=epsilon), block)
 
 

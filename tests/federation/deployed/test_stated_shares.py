@@ -116,13 +116,13 @@ def test_no_party_signs_for_more_colluders_than_its_noise_was_for(
     assert all(each.passed for each in recomputed(lie))  # nothing in it tells
     assert "even if 2 of them" in " ".join(lie["statement"]["trust"]["sees"])
     reply = asked(deployment, out, text, lie, hand=hand)
-    assert "tells of shares of noise for" in reply.refusal
+    assert "claims shares of noise for" in reply.refusal
     assert not reply.messages
     lie = sized_for(true, minimum=4, colluders=1, told=False)
     wrong = [each.words for each in recomputed(lie) if not each.passed]
     assert wrong == ["the parties added the noise, and it does not say in what shares."]
     reply = asked(deployment, out, text, lie, hand=hand)
-    assert "tells of shares of noise for None" in reply.refusal
+    assert "claims shares of noise for None" in reply.refusal
     assert not reply.messages
     again = sized_for(true, minimum=4, colluders=1)
     assert asked(deployment, out, text, again, hand=hand).messages

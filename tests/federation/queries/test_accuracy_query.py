@@ -131,7 +131,7 @@ def test_models_without_classes_or_with_hidden_layers_are_refused() -> None:
         (MlpModel(widths=(3, 4, 1)), Logistic()),
     ):
         task = Task(model=model, loss=loss, regulariser=0.1, feature_bound=1.0, sizes=(5, 5))
-        with pytest.raises(QueryRefused, match="linear model that tells classes apart"):
+        with pytest.raises(QueryRefused, match="must be about a linear classifier"):
             check_query(asked(np.zeros(task.dimension)), task, Policy())
 
 

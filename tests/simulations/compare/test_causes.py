@@ -167,10 +167,10 @@ def test_what_is_no_better_than_the_majority_is_told_from_what_is_worse() -> Non
             noisy([0.50, 0.51, 0.50, 0.52, 0.51], 1.0, label="worse"),
         ]
     )
-    worse = "Worse than always naming the majority class (56.0 %): worse (ε = 1)."
+    worse = "Worse than always predicting the majority class (56.0 %): worse (ε = 1)."
     same = (
-        "No better than always naming the majority class (56.0 %), as far as the seeds can tell: "
-        "same (ε = 1)."
+        "No better than always predicting the majority class (56.0 %), as far as the seeds can "
+        "tell: same (ε = 1)."
     )
     assert worse in sentences
     assert same in sentences

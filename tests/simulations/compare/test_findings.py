@@ -222,7 +222,7 @@ def test_joining_is_weighed_against_training_alone() -> None:
         for f in sentences
     )
     assert any(
-        "Worse than always naming the majority class (56.0 %): pathak" in f for f in sentences
+        "Worse than always predicting the majority class (56.0 %): pathak" in f for f in sentences
     )
 
 
@@ -321,8 +321,8 @@ def test_the_order_of_a_paper_is_counted_pair_by_pair() -> None:
     ]
     published = {"a": 0.1, "b": 0.2, "c": 0.3}
     assert findings(rows, published)[-1] == (
-        "Of 3 pairs with different published losses, 2 stand in the published order, 0 in the "
+        "Of 3 pairs with different published losses, 2 are in the published order, 0 in the "
         "opposite one, 1 are undecided."
     )
     reverse = {"a": 0.3, "b": 0.3, "c": 0.1}
-    assert "0 stand in the published order, 2 in the opposite one" in findings(rows, reverse)[-1]
+    assert "0 are in the published order, 2 in the opposite one" in findings(rows, reverse)[-1]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fedpriv.federation.queries.kinds import GradientQuery
 
-NOBODY_KNOWS = "nothing here tells whether the ledger"
+NOBODY_KNOWS = "nothing here shows whether the ledger"
 
 
 def answered(folder: Path) -> Deployment:

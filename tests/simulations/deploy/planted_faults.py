@@ -143,7 +143,7 @@ PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
         "missing must not be 'drop'",
     ),
     "an older ledger": (older_ledger, {"ledger"}, "older than state/, or is another"),
-    "a ledger that is lost": (lost_ledger, {"ledger"}, "knows of answers"),
+    "a ledger that is lost": (lost_ledger, {"ledger"}, "has a record of answers"),
     "no server": (
         lambda f: f.node.write_text("port = 1"),
         {"port"},

@@ -232,7 +232,7 @@ def test_the_command_line_says_what_was_copied_and_why_not(
     lose(party)
     again = fedpriv("deploy", "restore", backup, party.home("north"), "--head", head_in(done.out))
     assert again.code == 0, again.err
-    assert "left for good" in again.out
+    assert "closed for good" in again.out
 
 
 def head_in(text: str) -> str:

@@ -277,7 +277,7 @@ def test_two_runs_at_once_spend_a_budget_once_and_go_on_after_ctrl_c_and_without
         second = live.begin(live.written("second"))
         os.killpg(first.process.pid, signal.SIGINT)
         assert first.wait() == 130
-        (look,) = re.findall(r"The run goes on. Look again with: fedpriv (.*)", first.said)
+        (look,) = re.findall(r"The run continues. Follow it again with: fedpriv (.*)", first.said)
         again = fedpriv(*shlex.split(look))
         assert again.wait() == 0, again.said
         assert live.end(second.directory) is None

@@ -166,7 +166,7 @@ def test_a_release_is_paid_once_and_its_files_are_the_outcome(tmp_path: Path) ->
     for name in ("result.json", "statistics.json"):
         (out / name).unlink()
     changed = runner.invoke(app, ["describe", "--resume", str(out), "--set", "privacy.epsilon=9"])
-    assert "goes on as it began" in str(changed.exception)
+    assert "resumed run continues with the experiment that it began with" in str(changed.exception)
     late = runner.invoke(app, ["describe", "--resume", str(out), "--json"])
     assert json.loads(late.output)["statistics"] == told["statistics"]
     refused = runner.invoke(app, [*command, "--out", str(tmp_path / "two")])

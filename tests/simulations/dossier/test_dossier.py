@@ -53,7 +53,10 @@ def test_a_release_is_told_with_the_numbers_of_its_statement(
     assert (tmp_path / "key.pem").stat().st_mode & 0o077 == 0
     asked = {each["id"]: each for each in values["questions"]}
     assert asked.keys() == {each.id for each in QUESTIONS}
-    assert "ε ≤ 1. Somebody sees all that is released" in asked["epsilon"]["answer"]
+    assert (
+        "ε ≤ 1. Suppose that an attacker sees everything that is released"
+        in asked["epsilon"]["answer"]
+    )
     assert "replace-one" in asked["unit"]["answer"]
     noise = json.loads((run / "plan.json").read_text())["mechanisms"][0]
     assert f"stddev {noise['stddev']:.6g} (3 ×); the server adds it" in asked["mechanism"]["answer"]
@@ -133,7 +136,7 @@ def test_a_simulation_says_so_first(fedpriv: Command, tmp_path: Path) -> None:
     assert (out / "registry.yaml").read_text().startswith("# SIMULATED")
     done = fedpriv("verify", out)
     assert done.code == 0
-    assert "it is of a simulation, which promises nothing" in done.out
+    assert "it is a dossier of a simulation, which guarantees nothing" in done.out
 
 
 def test_an_audit_is_told_without_its_seconds(fedpriv: Command, tmp_path: Path) -> None:

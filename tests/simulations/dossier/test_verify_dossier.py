@@ -88,7 +88,7 @@ def test_every_changed_byte_is_found(fedpriv: Command, tmp_path: Path) -> None:
 def test_a_file_more_or_less_is_found(fedpriv: Command, tmp_path: Path) -> None:
     out = bundled(released(fedpriv, tmp_path), tmp_path / "out")
     (out / "evidence" / "more.txt").write_text("believe me")
-    assert "is not signed for" in checks(out)["files"].words
+    assert "is among the files, but not signed" in checks(out)["files"].words
     (out / "evidence" / "more.txt").unlink()
     (out / "registry.yaml").unlink()
     assert "is signed for, and missing" in checks(out)["files"].words

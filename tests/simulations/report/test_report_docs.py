@@ -31,7 +31,7 @@ def test_the_options_of_the_page_are_those_of_the_command() -> None:
 def test_every_section_that_a_page_can_have_is_named() -> None:
     from fedpriv.simulations.run.release_outcome import REPORT
 
-    table = PAGE[PAGE.index("| section |") : PAGE.index("The one sentence")]
+    table = PAGE[PAGE.index("| section |") : PAGE.index("The one-sentence result")]
     named = {line.split("|")[1].strip() for line in table.splitlines() if line.startswith("|")}
     others = {"budget": "schedule and budget"}
     told = {others.get(name, name.replace("-", " ")) for name in REPORT}

@@ -109,7 +109,7 @@ def test_a_finished_run_is_not_run_again(
     assert fedpriv("run", "--resume", tmp_path / "out", "--json").json() == first
     assert fedpriv("run", short_file, "--resume", tmp_path / "out", "--json").json() == first
     unnamed = fedpriv("run", "--set", "privacy.epsilon=9", "--resume", tmp_path / "out")
-    assert "a run that is resumed goes on as it began" in unnamed.message
+    assert "a resumed run continues with the experiment that it began with" in unnamed.message
     other = fedpriv("run", short_file, "--set", "run.seed=9", "--resume", tmp_path / "out")
     assert (other.code, "another experiment" in other.message) == (2, True)
     assert (tmp_path / "out" / "model.npz").stat().st_mtime_ns == before

@@ -157,8 +157,8 @@ def attest(
     _require_noise(document, signatory)
     if document["statement"]["plan"]["noise_at"] != "server" and not own_noise:
         raise QueryRefused(
-            "the statement says that the parties added the noise, and this party does not know of "
-            "every answer in the run that its noise was in it."
+            "the statement says that the parties added the noise, and this party does not know "
+            "for every answer in the run that it contained the party's noise."
         )
     _require_fixed_before(document, ledger, signatory, planned)
     return sign_as_party(
@@ -201,7 +201,7 @@ def require_experiment(document: Mapping[str, Any], signatory: Signatory) -> Non
         raise QueryRefused("the statement is of another experiment than this party is shown.")
     own = signatory.protection
     if stated != (asdict(own) if own.masked else None):
-        raise QueryRefused("the statement tells of other masks than those of its experiment.")
+        raise QueryRefused("the statement claims other masks than those of its experiment.")
     _require_shares(document, signatory.sharing)
     _require_told(document, signatory.told)
 
@@ -232,7 +232,7 @@ def _require_shares(document: Mapping[str, Any], own: Sharing | None) -> None:
         numbers = {"minimum": own.minimum, "colluders": own.colluders, "n_min": own.honest}
     if stated != numbers:
         raise QueryRefused(
-            f"the statement tells of shares of noise for {stated}, and the experiment of this "
+            f"the statement claims shares of noise for {stated}, and the experiment of this "
             f"party for {numbers}."
         )
 

@@ -40,7 +40,9 @@ def recomputed_epsilon(statement: Mapping[str, Any], releases: Block) -> tuple[f
     if guarantee["accountant"] not in FILTERS:
         return _accounted(guarantee["accountant"], budget, releases)
     if budget.epsilon != float(planned["epsilon"]):
-        raise Unsound("noise that is chosen on the way promises its budget, and it states another.")
+        raise Unsound(
+            "adaptively chosen noise guarantees its budget, and the statement has another one."
+        )
     event = releases[0][0]
     fresh = fresh_filter(
         guarantee["accountant"], budget=budget, adjacency=event.adjacency, unit=event.unit

@@ -43,7 +43,7 @@ def recomputed_guarantee(statement: Mapping[str, Any]) -> tuple[Finding, ...]:
     epsilon = finding_of("epsilon", check_epsilon, document)
     with suppress(ValueError, LookupError, TypeError, AttributeError):
         if events_of(statement["plan"]) is None:
-            words = "its plan does not tell which noise goes with which sampling rate."
+            words = "its plan does not say which noise belongs to which sampling rate."
             return Finding(check="releases", passed=None, words=words), epsilon, forms
     return finding_of("releases", check_releases, document), epsilon, forms
 

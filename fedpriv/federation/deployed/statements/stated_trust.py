@@ -69,7 +69,9 @@ def checked_trust(statement: Mapping[str, Any], share: NoiseShare | None) -> str
         ledger_kept=statement["ledger"] is not None,
     )
     if statement["warnings"] != list(warnings):
-        raise Unsound("its warnings do not follow: one is missing, or is none.")
+        raise Unsound(
+            "its warnings do not follow from the rest: one is missing, or should not be there."
+        )
     return f"who saw what follows from noise that is added by the {plan['noise_at']}."
 
 
@@ -79,4 +81,4 @@ def require_unmasked(trust: Mapping[str, Any]) -> None:
         raise Unsound("it states secure aggregation, and no numbers of masks.")
     none = {**asdict(TrustModel(secure_aggregation="off")), "tolerates": ""}
     if any(trust[name] != none[name] for name in none if name != "server_also_sees"):
-        raise Unsound("it tells whom it tolerates, and no numbers of masks.")
+        raise Unsound("it says whom it tolerates, but not the numbers of the masks.")

@@ -168,7 +168,7 @@ def _check_statement(document: Mapping[str, Any]) -> str:
     require_known_parts(document)
     require_known_words(statement)
     if statement["status"] != "real" or statement["run"]["simulated"] is not False:
-        raise Unsound("it is of a simulation, which promises nothing.")
+        raise Unsound("it is the statement of a simulation, which guarantees nothing.")
     if statement["run"]["randomness"] != "operating system":
         raise Unsound("its noise was not drawn from the operating system.")
     members = members_of(document)

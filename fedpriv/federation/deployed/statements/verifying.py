@@ -180,7 +180,7 @@ def _ledger(signed: SignedStatement, ledger: LedgerView | None, *, whole: bool) 
     return Finding(
         check="ledger",
         passed=False,
-        words="the ledger given has none of the heads that were signed.",
+        words="the given ledger has none of the signed heads.",
     )
 
 

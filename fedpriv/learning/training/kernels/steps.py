@@ -1,4 +1,4 @@
-"""One step of local SGD, compiled; and what compiled training is told, as named tuples."""
+"""One step of local SGD, compiled; and the inputs of compiled training, as named tuples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ledger on the disk: its SQLite file, chained rows, queries, and the check of all of it.
+"""Storage of a ledger: its SQLite file, chained rows, queries, and the check of everything.
 
-Start with `chain` (rows and their hashes), then `store`; `verify` finds what was tampered with.
+Start with `chain` (rows and their hashes), then `store`; `verify` detects tampering.
 """

@@ -123,7 +123,7 @@ class UnsoundObjectiveMechanism(ObjectiveMechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveNoise:
-    """How much objective perturbation may spend, and by which law; the rest follows from n.
+    """What objective perturbation may spend, and its noise distribution; the rest follows from n.
 
     Sizes of neighbours. Under replace-one adjacency both have n records; under add-remove they
     differ in their number, and share the n that is declared.

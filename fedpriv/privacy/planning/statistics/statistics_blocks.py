@@ -1,4 +1,4 @@
-"""Blocks of federated statistics: what every record adds to, and how far one record moves it.
+"""Blocks of federated statistics: kinds of sums, and how far one record changes each.
 
 Counts, histograms, moments, trees for quantiles, covariances, two-way tables and survival cells are
 sums of a vector that every record adds to. A block's weight w scales it, so that noise of standard

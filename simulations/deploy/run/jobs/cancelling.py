@@ -1,4 +1,4 @@
-"""Cancelled runs at the server: recorded first, told to every party, never taken up again.
+"""Cancelled runs at the server: recorded first, announced to every party, never resumed.
 
     private/seats.json        the runs of the protocol that served a run, each noted before it began
     private/cancelled.json    the run was cancelled, when, and which parties know it

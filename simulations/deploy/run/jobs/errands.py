@@ -1,4 +1,4 @@
-"""Errands of the server: one message to every party that is there, and what each made of it."""
+"""Errands of the server: one message to every party that is online, and the replies."""
 
 from __future__ import annotations
 

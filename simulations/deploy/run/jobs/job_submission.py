@@ -58,7 +58,7 @@ def end_run(directory: Path, folder: ServerFolder) -> None:
     if not is_up(folder):
         raise ValueError(
             f"the run in {str(directory)!r} is cancelled, and the server is not up: start it, and "
-            "cancel again to tell the parties. Else they are told by the next run."
+            "cancel again to tell the parties. Otherwise the next run tells them."
         )
     run = known_run(directory)
     if run is not None and control.is_open(folder, run.run):
