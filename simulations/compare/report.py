@@ -247,7 +247,10 @@ def _mean(row: Row) -> str:
 
 
 def _lost(row: Row, rows: Sequence[Row]) -> float | None:
-    """The accuracy of the exact joint model, minus this one's; None if it was not computed."""
+    """How much worse than the exact joint model: less accuracy, or more loss of a regression.
+
+    None if that model was not computed.
+    """
     exact = [
         r
         for r in rows
@@ -255,7 +258,10 @@ def _lost(row: Row, rows: Sequence[Row]) -> float | None:
         and r["parties"] == row["parties"]
         and r.point.items() <= row.point.items()
     ]
-    return exact[0].interval.mean - row.interval.mean if exact else None
+    if not exact:
+        return None
+    best, mean = exact[0].interval.mean, row.interval.mean
+    return best - mean if row.metric == "accuracy" else mean - best
 
 
 def _or_dash(value: float | None, form: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from fedpriv.simulations.compare.cells import cells
 from fedpriv.simulations.compare.findings import findings
 from fedpriv.simulations.compare.report import table
+from fedpriv.simulations.compare.rows import Row
 from fedpriv.simulations.experiment.file import (
     parse_experiment,
     read_experiment,
@@ -120,6 +121,21 @@ def test_the_table_shows_accuracies_beside_ours_and_other_adjacencies_by_name() 
     assert columns["published %"] == ["70.0", "–"]
     assert columns["strategy"] == ["a", "b (add-remove)"]
     assert "lost" not in columns
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "loss"])
+def test_what_is_lost_is_positive_for_the_worse_model(metric: str) -> None:
+    """Published losses are of accuracy, or more error of a regression: both count as a loss."""
+
+    def of(strategy: str, value: float) -> Row:
+        values = {"accuracy": None, "loss": None, metric: value}
+        return Row.of([{**each, **values} for each in row(strategy, [value], epsilon=0.5).results])
+
+    best, worse = (0.9, 0.7) if metric == "accuracy" else (0.7, 0.9)
+    made = table([of("pooled", best), of("a", worse)], study(published={"a": 0.25}))
+    columns = {str(column.header): list(column.cells) for column in made.columns}
+    assert columns["lost"] == ["0.0000", "0.2000"]
+    assert columns["published"] == ["–", "0.25"]
 
 
 @pytest.mark.parametrize(
