@@ -66,9 +66,9 @@ def fit(
     experiment with a table will do.
 
     Where the noise is more than half of the least curvature (two fifths, of a logistic
-    regression) no interval is known to hold, and none is given: the estimates are printed with
-    the records, or the epsilon, that would do, and the exit status is 1. An interval is never
-    widened instead.
+    regression), or the regulariser pulls further than can be taken back, no interval is known to
+    hold, and none is given: the estimates are printed with what would do, such as the records or
+    the epsilon, and the exit status is 1. An interval is never widened instead.
 
     [bold]Example[/]: try it, with other budgets, at no cost; then release it:
 
