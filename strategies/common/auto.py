@@ -32,15 +32,17 @@ from __future__ import annotations
 from math import cbrt, exp, inf, log, sqrt
 from typing import TYPE_CHECKING
 
+import torch
 from scipy.optimize import brentq
 
-from fedpriv.learning.losses import Squared
+from fedpriv.learning.losses import MarginLoss, Squared
 from fedpriv.strategies.common.building import LIGHT_L2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedpriv.federation.task import Task
+    from fedpriv.learning.losses import Loss
     from fedpriv.privacy.planning.noise_free import NoiseFree
     from fedpriv.privacy.planning.plan import Plan
 
@@ -102,6 +104,22 @@ def score_noise(strength: float, dimension: int) -> float:
     return _SCORE_NOISE * calm * min(_WIDEST, max(1.0, strength / dimension**2))
 
 
+def score_unit(loss: Loss) -> float:
+    """Where a Newton step from zero takes the score of a record, in units of the logistic loss.
+
+    A hinge is done with a record at a margin of 1, long before the logistic loss is, so noise in
+    its scores weighs more. That of others than margin losses, and of longer reach, is 1.
+
+    >>> from fedpriv.learning.losses import HuberHinge, Logistic
+    >>> score_unit(Logistic()), score_unit(HuberHinge(smoothing=0.5))
+    (1.0, 0.5)
+    """
+    if not isinstance(loss, MarginLoss):
+        return 1.0
+    slope = float(loss.slope(torch.zeros(1), torch.ones(1)).abs())
+    return min(1.0, slope / loss.smoothness / 2)
+
+
 def travel_rate(
     strength: float, task: Task, *, clip_norm: float, rounds: int, beta: float
 ) -> float:
@@ -109,7 +127,8 @@ def travel_rate(
     most = _STABLE * 2 * (1 + beta) / task.smoothness
     if strength == inf:
         return most
-    travel = score_noise(strength, task.dimension) * strength / task.feature_bound
+    noise = score_noise(strength, task.dimension) * score_unit(task.loss)
+    travel = noise * strength / task.feature_bound
     return min(most, travel * (1 - beta) / (clip_norm * rounds))
 
 
