@@ -98,9 +98,7 @@ def task_of(dataset: Dataset, loss: Loss, l2: float) -> Task:
     return Task(model=model, loss=loss, regulariser=l2, feature_bound=1.0, sizes=tuple(sizes))
 
 
-def settings(
-    dataset: Dataset, loss: Loss, epsilon: float, kind: Kind = LOGISTIC
-) -> list[Descent]:
+def settings(dataset: Dataset, loss: Loss, epsilon: float, kind: Kind = LOGISTIC) -> list[Descent]:
     """The fixed settings, those of the rule, and the grid, as the strategy would plan them."""
     from fedpriv.federation.strategy.base import Run
     from fedpriv.privacy.adjacency import Adjacency
@@ -118,9 +116,7 @@ def settings(
         run=Run(name="benchmark", noise=lambda index: RandomStream.seeded(0, "noise", index)),
         allowance=Budget(epsilon=epsilon, delta=1e-6),
     )
-    plan = plan_gradients(
-        setup, rounds=ROUNDS, clip_norm=1.0, sampling_rate=kind.sampling_rate
-    )
+    plan = plan_gradients(setup, rounds=ROUNDS, clip_norm=1.0, sampling_rate=kind.sampling_rate)
     noise = plan.mechanisms[0].noise_stddev  # type: ignore[union-attr]
     s = strength(plan, task, clip_norm=1.0)
 
@@ -129,7 +125,9 @@ def settings(
             clip=clip, noise=clip * noise, rate=rate, momentum=MOMENTUM, l2=LIGHT_L2, tail=True
         )
 
-    ruled = settled_gradients(setup, GradientOptions(rounds=ROUNDS, sampling_rate=kind.sampling_rate))
+    ruled = settled_gradients(
+        setup, GradientOptions(rounds=ROUNDS, sampling_rate=kind.sampling_rate)
+    )
     stable = 0.75 * 2 * (1 + MOMENTUM) / task.smoothness
     return [
         Descent(
@@ -143,9 +141,7 @@ def settings(
     ]
 
 
-def measured(
-    table: str, records: int | None, kind: Kind = LOGISTIC
-) -> list[dict[str, Any]]:
+def measured(table: str, records: int | None, kind: Kind = LOGISTIC) -> list[dict[str, Any]]:
     """One row per ε: fixed settings, the rule, and the best of the grid, seed by seed."""
     from fedpriv.learning.losses import HuberHinge
 

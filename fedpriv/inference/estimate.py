@@ -17,10 +17,10 @@ effect, fewer than six σ let wrong intervals through in up to 11 % of all runs.
 combination of coefficients, and τ must be below 0.35.
 
 What the rules promise is the chance that an interval is given *and* wrong: 5 %, and up to 7 % at
-their edge (`tests/inference/test_edges.py`). No rule that looks at released numbers can promise 95 %
-among those that a lucky draw lets through, since the draw that is lucky for the rule is the one
-that moves the estimate. `benchmarks.coverage` measures how often intervals hold the truth. An
-interval is never widened instead.
+their edge (`benchmarks.coverage_edges`). No rule that looks at released numbers can promise 95 % of
+those that a lucky draw lets through, since the draw that is lucky for the rule is the one that
+moves the estimate. `benchmarks.coverage` measures how often intervals hold the truth. An interval
+is never widened instead.
 """
 
 from __future__ import annotations

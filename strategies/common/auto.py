@@ -22,6 +22,10 @@ directions without curvature with λ = B·G/(r·s); as nothing is clipped in it,
 and λ is the least that keeps to it with the random term that it takes, Jacobian and all. Output
 perturbation has noise in all directions alike, and λ = B·G/(r·s) with r = ⅓. No λ is below 1e-5.
 
+A perceptron has no such argument: its curvature is not known, and neither is a gradient's length.
+But noise moves its scores about as it moves those of a linear model, and travel decides there, too:
+r = 2·min(1, √(s/20)), clip norm 1, η at most 4, all else alike.
+
 The form follows from the argument above; exponents and numbers were fitted, on tables that are
 named in docs/experiments.md, with others to judge them. No guarantee rests on any of it: clip norm,
 steps and λ are public, whatever they are.
@@ -32,17 +36,15 @@ from __future__ import annotations
 from math import cbrt, exp, inf, log, sqrt
 from typing import TYPE_CHECKING
 
-import torch
 from scipy.optimize import brentq
 
-from fedpriv.learning.losses import MarginLoss, Squared
+from fedpriv.learning.losses import Squared
 from fedpriv.strategies.common.building import LIGHT_L2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedpriv.federation.task import Task
-    from fedpriv.learning.losses import Loss
     from fedpriv.privacy.planning.noise_free import NoiseFree
     from fedpriv.privacy.planning.plan import Plan
 
@@ -52,6 +54,8 @@ _WIDEST = 4.0  # how far r grows where there are few coordinates
 _FULL = 480.0  # strengths for each √d, from which on nothing is clipped
 _LEAST_CLIP = 0.25  # of what the loss allows
 _STABLE = 0.75  # of the largest step that does not diverge on a quadratic
+_NETWORK_NOISE = 2.0  # r, of a perceptron
+_LONGEST_STEP = 4.0  # of a perceptron: with 9, one of 76,000 records and little noise diverged
 _OBJECTIVE_NOISE = 0.7  # times r, of a perturbed objective, in which nothing is clipped
 _OUTPUT_NOISE = 1 / 3  # r of a model that noise is added to
 
@@ -104,22 +108,6 @@ def score_noise(strength: float, dimension: int) -> float:
     return _SCORE_NOISE * calm * min(_WIDEST, max(1.0, strength / dimension**2))
 
 
-def score_unit(loss: Loss) -> float:
-    """Where a Newton step from zero takes the score of a record, in units of the logistic loss.
-
-    A hinge is done with a record at a margin of 1, long before the logistic loss is, so noise in
-    its scores weighs more. That of others than margin losses, and of longer reach, is 1.
-
-    >>> from fedpriv.learning.losses import HuberHinge, Logistic
-    >>> score_unit(Logistic()), score_unit(HuberHinge(smoothing=0.5))
-    (1.0, 0.5)
-    """
-    if not isinstance(loss, MarginLoss):
-        return 1.0
-    slope = float(loss.slope(torch.zeros(1), torch.ones(1)).abs())
-    return min(1.0, slope / loss.smoothness / 2)
-
-
 def travel_rate(
     strength: float, task: Task, *, clip_norm: float, rounds: int, beta: float
 ) -> float:
@@ -127,9 +115,19 @@ def travel_rate(
     most = _STABLE * 2 * (1 + beta) / task.smoothness
     if strength == inf:
         return most
-    noise = score_noise(strength, task.dimension) * score_unit(task.loss)
-    travel = noise * strength / task.feature_bound
+    travel = score_noise(strength, task.dimension) * strength / task.feature_bound
     return min(most, travel * (1 - beta) / (clip_norm * rounds))
+
+
+def network_rate(
+    strength: float, task: Task, *, clip_norm: float, rounds: int, beta: float
+) -> float:
+    """η of the rule for a perceptron: as far as its travel goes, or as long as any step."""
+    if strength == inf:
+        return _LONGEST_STEP
+    calm = min(1.0, sqrt(strength / _WEAK))
+    travel = _NETWORK_NOISE * calm * strength / task.feature_bound
+    return min(_LONGEST_STEP, travel * (1 - beta) / (clip_norm * rounds))
 
 
 def objective_regulariser(strength: float, task: Task, *, moved: Callable[[float], float]) -> float:

@@ -84,25 +84,31 @@ def test_a_single_direction_needs_six_times_its_noise() -> None:
         assert shown() > 0.09
 
 
+def neglected(X: np.ndarray, theta: np.ndarray, ridge: float) -> tuple[float, float]:
+    """What the correction is off by, in standard errors of the worst direction, and its bound."""
+    p = 1 / (1 + np.exp(-X @ theta))
+    hessian = (X * (p * (1 - p))[:, None]).T @ X
+    matrix = NoisyMatrix.released(hessian, stddev=0.0)
+    with patch.object(logistic, "MOST_PULL", np.inf):
+        found = logistic_estimate(theta, matrix, ridge=ridge, linear_stddev=0.0)
+    assert found.values == pytest.approx(theta + np.linalg.solve(hessian, ridge * theta))
+    wanted = X.T @ p + ridge * theta  # the sum of p·x where nothing is neglected
+    residual = X.T @ (1 / (1 + np.exp(-X @ found.values))) - wanted
+    return float(np.sqrt(residual @ np.linalg.solve(hessian, residual))), float(found.pull)
+
+
 def test_what_the_correction_neglects_is_no_more_than_stated() -> None:
-    """Newton's method to the end, against the correction and its bound, without noise."""
     rng = np.random.default_rng(0)
     for _ in range(40):
-        d, records = int(rng.integers(1, 4)), 300
-        X = np.column_stack([rng.uniform(-1, 1, (records, d)), np.ones(records)]) / np.sqrt(d + 1)
-        theta = rng.normal(0, 2.0, d + 1)
-        ridge = float(rng.uniform(0.1, 8.0))
-        p = 1 / (1 + np.exp(-X @ theta))
-        hessian = (X * (p * (1 - p))[:, None]).T @ X
-        matrix = NoisyMatrix.released(hessian, stddev=0.0)
-        with patch.object(logistic, "MOST_PULL", np.inf):
-            found = logistic_estimate(theta, matrix, ridge=ridge, linear_stddev=0.0)
-        true = theta + np.linalg.solve(hessian, ridge * theta)
-        slopes = X.T @ p + ridge * theta  # what the sum of p·x is at the end
-        residual = X.T @ (1 / (1 + np.exp(-X @ true))) - slopes
-        worst = np.sqrt(residual @ np.linalg.solve(hessian, residual))
-        assert worst <= float(found.pull) * (1 + 1e-9)
-        assert found.values == pytest.approx(true)
+        d = int(rng.integers(1, 4))
+        X = np.column_stack([rng.uniform(-1, 1, (300, d)), np.ones(300)]) / np.sqrt(d + 1)
+        off, bound = neglected(X, rng.normal(0, 2.0, d + 1), float(rng.uniform(0.1, 8.0)))
+        assert off <= bound * (1 + 1e-9)
+
+
+def test_and_hardly_less_where_all_records_are_alike_and_certain() -> None:
+    off, bound = neglected(np.ones((300, 1)), np.array([6.0]), 0.01)
+    assert 0.9 * bound < off <= bound
 
 
 def test_the_benchmark_and_the_rules_are_about_the_same_designs() -> None:

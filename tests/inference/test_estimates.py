@@ -6,7 +6,7 @@ the maximum of the likelihood with the inverse of the information.
 
 from __future__ import annotations
 
-from math import inf, sqrt
+from math import inf
 
 import numpy as np
 import pytest
