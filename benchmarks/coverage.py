@@ -140,7 +140,7 @@ def linear_runs(
     d, spread = X.shape[1], 0.1
     inner = X.T @ X * (records / ROWS)
     if theta is None:
-        theta = scaled(X, rng.uniform(-1, 1, d), most=0.5)
+        theta = scaled(X, rng.uniform(-1, 1, (d,)), most=0.5)
     root = np.linalg.cholesky(inner)
     pull = spread * rng.standard_normal((runs, d)) @ root.T  # Xᵀe
     along = (np.linalg.solve(root, pull.T) ** 2).sum(0)
@@ -176,7 +176,7 @@ def logistic_runs(
     """Minimisers with b, by Newton's method, and their Hessians with noise."""
     d, each = X.shape[1], records // ROWS
     if theta is None:
-        theta = scaled(X, rng.uniform(-1, 1, d), most=2.0)
+        theta = scaled(X, rng.uniform(-1, 1, (d,)), most=2.0)
     ones = rng.binomial(each, expit(X @ theta), (runs, ROWS)).astype(float)
     task, mechanism = _planned(records, d, epsilon, adjacency)
     ridge = records * (task.regulariser + mechanism.extra_regulariser)

@@ -43,7 +43,8 @@ def rows_of(shape: Shape, dimension: int, rng: np.random.Generator) -> Array:
         X[:, 0] = rng.permutation(ROWS) < ROWS // 50
     elif shape == "alike" and dimension > 2:
         X[:, 1] = np.clip(X[:, 0] + 0.15 * rng.standard_normal(ROWS), -1, 1)
-    return np.column_stack([X, np.ones(ROWS)]) / np.sqrt(dimension)
+    found: Array = np.column_stack([X, np.ones(ROWS)]) / np.sqrt(dimension)
+    return found
 
 
 def weakest(kind: Kind, X: Array) -> Array:

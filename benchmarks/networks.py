@@ -107,7 +107,7 @@ def clipped_sums(model: Tensor, X: Tensor, y: Tensor, loss: Loss, clip: Tensor) 
 def _layers(model: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Weights and biases of both layers, as `MlpModel` lays them out."""
     ends = [width * HIDDEN, HIDDEN, HIDDEN, 1]
-    inner, bias, outer, top = model.split(ends, dim=1)
+    inner, bias, outer, top = torch.split(model, ends, dim=1)
     return inner.reshape(-1, HIDDEN, width), bias, outer, top
 
 

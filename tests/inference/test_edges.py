@@ -7,6 +7,7 @@ curvature, log-odds far from zero, a narrow and a rare feature. A binomial of 60
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import numpy as np
@@ -14,10 +15,15 @@ import pytest
 from scipy.stats import binom
 
 from benchmarks import coverage, coverage_edges
-from benchmarks.coverage_edges import Kind, Shape, wrong
+from benchmarks.coverage_edges import wrong
 from fedpriv.inference import estimate, logistic
+from fedpriv.inference.linear import linear_estimate
 from fedpriv.inference.logistic import logistic_estimate
 from fedpriv.inference.noisy_matrix import NoisyMatrix
+
+if TYPE_CHECKING:
+    from benchmarks.coverage import Kind
+    from benchmarks.coverage_edges import Shape
 
 RUNS, MOST = 600, 0.14
 
@@ -74,7 +80,7 @@ def test_a_single_direction_needs_six_times_its_noise() -> None:
         if not given.any():
             return 0.0
         kept = NoisyMatrix.released(noisy.value[given], stddev=stddev)
-        found = coverage.linear_estimate(kept, records=records)
+        found = linear_estimate(kept, records=records)
         assert found.stderr is not None
         away = np.abs(found.values - theta) > coverage.Z * found.stderr
         return float(away.sum()) / runs
