@@ -8,8 +8,8 @@ estimate most, and the number of records runs through those at which the rules o
 `fedpriv.inference.estimate` begin to let intervals through. *Plain* features are uniform; a
 *narrow* one fills a tenth of its range; *alike* are two with a correlation of 0.97; *rare* is an
 indicator of two records in a hundred. Status 1 if an interval is given and wrong in more than 8 %
-of the repetitions anywhere, of 7 % that are promised: one coefficient's share has a standard error
-of 0.6 % at 2,000 repetitions, and the table shows the largest of many.
+of the repetitions anywhere: one coefficient's share has a standard error of 0.6 % at 2,000
+repetitions, and the table shows the largest of many.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ effect, fewer than six σ let wrong intervals through in up to 11 % of all runs.
 *Pull.* See `logistic`: what taking back the ridge neglects is at most τ standard errors of any
 combination of coefficients, and τ must be below 0.35.
 
-What the rules promise is the chance that an interval is given *and* wrong: 5 %, and up to 7 % at
+What the rules keep small is the chance that an interval is given *and* wrong: 5 %, and 7 to 8 % at
 their edge (`benchmarks.coverage_edges`). No rule that looks at released numbers can promise 95 % of
 those that a lucky draw lets through, since the draw that is lucky for the rule is the one that
 moves the estimate. `benchmarks.coverage` measures how often intervals hold the truth. An interval
