@@ -20,7 +20,7 @@ from scipy.special import expit, ndtri
 
 from fedpriv import strategies
 from fedpriv.federation.task import Task
-from fedpriv.inference.estimate import LINEAR_RULE, LOGISTIC_RULE, Curvature
+from fedpriv.inference.estimate import LINEAR_RULE, LOGISTIC_RULE, MOST_PULL, Curvature
 from fedpriv.inference.linear import linear_estimate
 from fedpriv.inference.logistic import logistic_estimate
 from fedpriv.inference.noisy_matrix import NoisyMatrix
@@ -88,7 +88,7 @@ def coverage(
     told: float = 1.0,
 ) -> Coverage:
     """Simulate one setting; ``told`` is the share of its noise that the estimate is told of."""
-    one = _linear if kind == "linear" else _logistic
+    one = linear_runs if kind == "linear" else logistic_runs
     blocks = [
         one(
             rows_of(design, dimension, rng),
@@ -117,10 +117,16 @@ def coverage(
     )
 
 
-_Block = tuple["NDArray[np.bool_]", "NDArray[np.bool_]", "Array"]
+Block = tuple["NDArray[np.bool_]", "NDArray[np.bool_]", "Array"]
 
 
-def _linear(
+def scaled(X: Array, theta: Array, *, most: float) -> Array:
+    """Coefficients in this direction, with which no score is beyond ``most``."""
+    found: Array = theta * (most / np.abs(X @ theta).max())
+    return found
+
+
+def linear_runs(
     X: Array,
     records: int,
     epsilon: float,
@@ -128,12 +134,13 @@ def _linear(
     runs: int,
     told: float,
     rng: np.random.Generator,
-) -> _Block:
+    theta: Array | None = None,
+) -> Block:
     """Blocks of Σ zzᵀ, z = (x, y): normal errors of variance 0.04, labels within ±1 but for 5σ."""
     d, spread = X.shape[1], 0.1
     inner = X.T @ X * (records / ROWS)
-    theta = rng.uniform(-1, 1, d)
-    theta *= 0.5 / np.abs(X @ theta).max()
+    if theta is None:
+        theta = scaled(X, rng.uniform(-1, 1, (d,)), most=0.5)
     root = np.linalg.cholesky(inner)
     pull = spread * rng.standard_normal((runs, d)) @ root.T  # Xᵀe
     along = (np.linalg.solve(root, pull.T) ** 2).sum(0)
@@ -156,7 +163,7 @@ def _linear(
     return _held(estimate.values, estimate.stderr, plain.stderr, public.stderr, theta)
 
 
-def _logistic(
+def logistic_runs(
     X: Array,
     records: int,
     epsilon: float,
@@ -164,11 +171,12 @@ def _logistic(
     runs: int,
     told: float,
     rng: np.random.Generator,
-) -> _Block:
+    theta: Array | None = None,
+) -> Block:
     """Minimisers with b, by Newton's method, and their Hessians with noise."""
     d, each = X.shape[1], records // ROWS
-    theta = rng.uniform(-1, 1, d)
-    theta *= 2.0 / np.abs(X @ theta).max()
+    if theta is None:
+        theta = scaled(X, rng.uniform(-1, 1, (d,)), most=2.0)
     ones = rng.binomial(each, expit(X @ theta), (runs, ROWS)).astype(float)
     task, mechanism = _planned(records, d, epsilon, adjacency)
     ridge = records * (task.regulariser + mechanism.extra_regulariser)
@@ -182,18 +190,27 @@ def _logistic(
     given = Curvature.of(hessian, rule=LOGISTIC_RULE).enough
     if not given.any():
         return _none(d)
-    hessian = NoisyMatrix.released(noisy[given], stddev=told * mechanism.hessian.stddev)
-    estimate = logistic_estimate(
-        found[given],
-        hessian,
-        ridge=ridge,
-        linear_stddev=told * stddev,
-        output_stddev=told * mechanism.output.noise_stddev,
+    released: dict[str, Any] = {
+        "ridge": ridge,
+        "linear_stddev": told * stddev,
+        "output_stddev": told * mechanism.output.noise_stddev,
+    }
+    given[given] = (
+        logistic_estimate(found[given], _taken(hessian, given), **released).pull < MOST_PULL
     )
+    if not given.any():
+        return _none(d)
+    hessian = _taken(hessian, given)
+    estimate = logistic_estimate(found[given], hessian, **released)
     plain = np.sqrt(np.diagonal(np.linalg.inv(hessian.value), axis1=1, axis2=2))
     best = _minimise(X, each, ones, 1e-6, np.zeros((runs, d)))
     public = np.sqrt(np.diagonal(np.linalg.inv(_hessian(X, each, best)), axis1=1, axis2=2))
     return _held(estimate.values, estimate.stderr, plain, public, theta)
+
+
+def _taken(matrix: NoisyMatrix, kept: NDArray[np.bool_]) -> NoisyMatrix:
+    """Some of the repetitions."""
+    return NoisyMatrix.released(matrix.value[kept], stddev=matrix.stddev)
 
 
 def _planned(
@@ -248,14 +265,14 @@ def _noise(size: int, runs: int, stddev: float, rng: np.random.Generator) -> Arr
     return stddev * (square + np.swapaxes(square, 1, 2)) / 2
 
 
-def _none(dimension: int) -> _Block:
+def _none(dimension: int) -> Block:
     empty = np.empty((0, dimension))
     return empty.astype(bool), empty.astype(bool), empty
 
 
 def _held(
     values: Array, stderr: Array | None, plain: Array | None, public: Array | None, truth: Array
-) -> _Block:
+) -> Block:
     if stderr is None or plain is None or public is None:
         raise RuntimeError("intervals must be given here.")
     away = np.abs(values - truth)

@@ -47,9 +47,19 @@ class Descent:
 
 
 def descend(
-    data: Dataset, loss: Loss, settings: Sequence[Descent], *, rounds: int, seed: int
+    data: Dataset,
+    loss: Loss,
+    settings: Sequence[Descent],
+    *,
+    rounds: int,
+    seed: int,
+    sampling_rate: float = 1.0,
 ) -> Tensor:
-    """The models of all settings, (settings, classes, features), in float32."""
+    """The models of all settings, (settings, classes, features), in float32.
+
+    With a ``sampling_rate`` below 1 every round has a Poisson sample of its own, the same for all
+    settings.
+    """
     records, labels = _tensor(data.train.X), _tensor(data.train.y)
     shape = (loss.outputs, records.shape[1])
     draws = np.random.default_rng(seed).standard_normal((rounds, *shape))
@@ -59,7 +69,10 @@ def descend(
     with torch.no_grad():
         for first in range(0, len(settings), _AT_ONCE):
             part = settings[first : first + _AT_ONCE]
-            models.append(_descend(records, lengths, labels, loss, part, noise))
+            coins = np.random.default_rng((seed, 1))
+            models.append(
+                _descend(records, lengths, labels, loss, part, noise, sampling_rate, coins)
+            )
     return torch.cat(models)
 
 
@@ -70,6 +83,8 @@ def _descend(
     loss: Loss,
     settings: Sequence[Descent],
     noise: Tensor,
+    sampling_rate: float,
+    coins: np.random.Generator,
 ) -> Tensor:
     def column(name: str) -> Tensor:
         return torch.tensor([[[float(getattr(each, name))]] for each in settings])
@@ -78,8 +93,11 @@ def _descend(
     clip, tail = column("clip").ravel(), column("tail") > 0
     model = torch.zeros(len(settings), *noise.shape[1:])
     velocity, total = torch.zeros_like(model), torch.zeros_like(model)
-    count = len(labels)
+    everyone, count = (records, lengths, labels), sampling_rate * len(labels)
     for index, draw in enumerate(noise):
+        if sampling_rate < 1:
+            chosen = torch.from_numpy(coins.random(len(everyone[2])) < sampling_rate)
+            records, lengths, labels = (each[chosen] for each in everyone)
         slopes = _slopes(records, labels, loss, model)  # (records, settings, classes)
         norms = lengths * (
             slopes.abs().squeeze(2)
@@ -87,7 +105,7 @@ def _descend(
             else torch.linalg.vector_norm(slopes, dim=2)
         )
         slopes = slopes * torch.clamp(clip / norms.clamp_min(1e-30), max=1.0).unsqueeze(2)
-        sums = (slopes.reshape(count, -1).T @ records).reshape(model.shape)
+        sums = (slopes.reshape(len(labels), -1).T @ records).reshape(model.shape)
         velocity = beta * velocity + (sums + stddev * draw) / count + l2 * model
         model = model - rate * velocity
         if index >= len(noise) // 2:

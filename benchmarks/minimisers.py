@@ -32,6 +32,7 @@ from benchmarks.settings import (
     SEEDS,
     SEEDS_OF_SMALL,
     SMALL,
+    TWO_CLASSES,
     cut,
     line,
     means,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from fedpriv.learning.losses import Loss
 
 OUTPUT, OBJECTIVE = STRATEGIES = ("output-perturbation", "objective-perturbation")
-TWO_CLASSES = {"digits": "digits:3v8"}  # for what needs a loss of one score
 GRID = tuple(10.0 ** (-5 + k / 2) for k in range(11))
 _TARGET = 1e-7  # of a gradient: nothing beside any noise here
 

@@ -66,10 +66,10 @@ def fit(
     Every level of a category is compared with the first. This command sets strategy and scaling:
     any experiment with a table will do.
 
-    If the noise exceeds half of the least curvature (two fifths, for a logistic regression), no
-    interval is known to be valid, and none is given: the command prints the estimates, with the
-    number of records or the epsilon that would be enough, and the exit status is 1. An interval
-    is never widened instead.
+    If the noise exceeds half of the least curvature (two fifths, for a logistic regression), or the
+    regulariser pulls further than can be corrected, no interval is known to be valid, and none is
+    given: the command prints the estimates, with what would be enough, such as the number of
+    records or the epsilon, and the exit status is 1. An interval is never widened instead.
 
     [bold]Example[/]: try it, with other budgets, at no cost; then release it:
 

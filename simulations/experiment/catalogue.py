@@ -150,9 +150,12 @@ def _ruled(experiment: Experiment, info: StrategyInfo) -> bool:
 
 def _l2(model: ModelSection, info: StrategyInfo, options: BaseModel) -> float:
     """λ, as stated or as suits the strategy."""
+    from fedpriv.strategies.common.settling import ClippedOptions, left_open
+
     if model.l2 != "auto":
         return model.l2
-    return info.l2_for(options, light=model.classifies_linearly)
+    ruled = model.name == "mlp" and isinstance(options, ClippedOptions) and left_open(options)
+    return info.l2_for(options, light=model.classifies_linearly or ruled)
 
 
 def _require_projecting(name: str, info: StrategyInfo) -> None:

@@ -22,6 +22,10 @@ directions without curvature with λ = B·G/(r·s); as nothing is clipped in it,
 and λ is the least that keeps to it with the random term that it takes, Jacobian and all. Output
 perturbation has noise in all directions alike, and λ = B·G/(r·s) with r = ⅓. No λ is below 1e-5.
 
+A perceptron has no such argument: its curvature is not known, and neither is a gradient's length.
+But noise moves its scores about as it moves those of a linear model, and travel decides there, too:
+r = 2·min(1, √(s/20)), clip norm 1, η at most 4, all else alike.
+
 The form follows from the argument above; exponents and numbers were fitted, on tables that are
 named in docs/experiments.md, with others to judge them. No guarantee rests on any of it: clip norm,
 steps and λ are public, whatever they are.
@@ -50,6 +54,8 @@ _WIDEST = 4.0  # how far r grows where there are few coordinates
 _FULL = 480.0  # strengths for each √d, from which on nothing is clipped
 _LEAST_CLIP = 0.25  # of what the loss allows
 _STABLE = 0.75  # of the largest step that does not diverge on a quadratic
+_NETWORK_NOISE = 2.0  # r, of a perceptron
+_LONGEST_STEP = 4.0  # of a perceptron: with 9, one of 76,000 records and little noise diverged
 _OBJECTIVE_NOISE = 0.7  # times r, of a perturbed objective, in which nothing is clipped
 _OUTPUT_NOISE = 1 / 3  # r of a model that noise is added to
 
@@ -111,6 +117,17 @@ def travel_rate(
         return most
     travel = score_noise(strength, task.dimension) * strength / task.feature_bound
     return min(most, travel * (1 - beta) / (clip_norm * rounds))
+
+
+def network_rate(
+    strength: float, task: Task, *, clip_norm: float, rounds: int, beta: float
+) -> float:
+    """η of the rule for a perceptron: as far as its travel goes, or as long as any step."""
+    if strength == inf:
+        return _LONGEST_STEP
+    calm = min(1.0, sqrt(strength / _WEAK))
+    travel = _NETWORK_NOISE * calm * strength / task.feature_bound
+    return min(_LONGEST_STEP, travel * (1 - beta) / (clip_norm * rounds))
 
 
 def objective_regulariser(strength: float, task: Task, *, moved: Callable[[float], float]) -> float:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from fedpriv.strategies.common.auto import auto_clip, longest_gradient, travel_rate
+from fedpriv.learning.models import MlpModel
+from fedpriv.strategies.common.auto import auto_clip, longest_gradient, network_rate, travel_rate
 from fedpriv.strategies.common.building import Positive  # noqa: TC001 - pydantic
 from fedpriv.strategies.common.optimiser import OptimiserOptions
 
@@ -33,6 +34,11 @@ def left_open(options: OptimiserOptions) -> bool:
     return options.learning_rate == options.optimiser == "auto"
 
 
+def perceptron(task: Task) -> bool:
+    """Whether the rule for perceptrons is about this task: other networks have none."""
+    return isinstance(task.model, MlpModel) and task.persons is None
+
+
 def follows_budget(options: ClippedOptions) -> bool:
     """Whether the rule has a say: what it says depends on how strong the noise is."""
     return options.clip == "auto" or left_open(options)
@@ -53,7 +59,7 @@ def settled(
         strength_at: How strong the noise is with a clip norm. It hardly matters which: noise grows
             with it as gradients do.
     """
-    ruled = left_open(options) and task.convex
+    ruled = left_open(options) and (task.convex or perceptron(task))
     if options.clip != "auto" and not ruled:
         return options
     clip = longest_gradient(task) if options.clip == "auto" else options.clip
@@ -65,7 +71,8 @@ def settled(
         chosen["optimiser"] = "momentum"
         if options.averaging == "auto":
             chosen["averaging"] = "tail"
-        chosen["learning_rate"] = travel_rate(
+        rate = travel_rate if task.convex else network_rate
+        chosen["learning_rate"] = rate(
             strength, task, clip_norm=clip, rounds=rounds, beta=options.momentum
         )
     return options.model_copy(update=chosen)

@@ -6,7 +6,7 @@ the maximum of the likelihood with the inverse of the information.
 
 from __future__ import annotations
 
-from math import inf, sqrt
+from math import inf
 
 import numpy as np
 import pytest
@@ -132,7 +132,7 @@ def test_noise_of_a_fit_with_all_levels_is_that_of_many_draws() -> None:
 def test_intervals_are_refused_where_noise_is_half_of_the_curvature() -> None:
     y = X @ TRUTH
     least = float(np.linalg.eigvalsh(X.T @ X)[0])
-    limit = least / (2 * sqrt(2 * 4))
+    limit = least / 6  # of four coefficients: 2√8 is less
     assert linear_estimate(moments_of(X, y, 0.99 * limit), records=400).covariance is not None
     refused = linear_estimate(moments_of(X, y, 1.01 * limit), records=400)
     assert refused.covariance is None

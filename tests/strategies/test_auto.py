@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fedpriv import run
+from fedpriv.learning.models import MlpModel
+from fedpriv.learning.network import NetworkModel
 from fedpriv.learning.optimisers import Averaged, DebiasedMomentum, Momentum, Sgd
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.gaussian import gdp_mu
@@ -157,6 +160,26 @@ def test_the_rule_speaks_where_neither_step_nor_optimiser_is_named() -> None:
     assert optimiser_of(averaging="last") == ruled.optimiser
 
 
+@pytest.mark.parametrize(("epsilon", "rate"), [(1.0, 0.2059), (0.02, None), (1e4, 4.0)])
+def test_a_perceptron_travels_by_a_rule_of_its_own(epsilon: float, rate: float | None) -> None:
+    """s = 870·μ/2 = 102.97 at ε = 1, and η = 2s(1 - β)/100."""
+    task = replace(TASK, model=MlpModel(widths=(WIDTH, 5, 1)))
+    strategy: Any = build("gradient-perturbation", task, epsilon=epsilon, delta=1e-6)
+    assert isinstance(strategy._optimiser, Averaged)
+    found = steps_of(strategy)
+    assert isinstance(found, Momentum)
+    assert strategy.fixed_clip == 1.0
+    s = strength(strategy.plan, task, clip_norm=1.0)
+    expected = 2e-3 * s * sqrt(s / 20) if rate is None else rate
+    assert found.learning_rate == pytest.approx(expected, rel=1e-3)
+
+
+def test_other_networks_and_persons_have_no_rule() -> None:
+    net = replace(TASK, model=NetworkModel(module=torch.nn.Linear(WIDTH, 1), input_shape=(WIDTH,)))
+    with pytest.raises(ValueError, match="learning_rate must be a number"):
+        build("gradient-perturbation", net, **BUDGET)
+
+
 def test_the_clip_norm_grows_with_strength_unless_a_theorem_needs_all_of_it() -> None:
     assert planned().clip_norm == pytest.approx(0.25)
     s = 60 * sqrt(TASK.dimension)
@@ -231,7 +254,9 @@ def test_only_a_run_without_noise_is_a_twin() -> None:
         (["strategy.name=non-private"], 1e-3),
         (["strategy.name=second-order"], 1e-5),
         (["model.name=huber-svm"], 1e-5),
+        (["model.name=mlp"], 1e-5),
         (["model.name=mlp", "strategy.learning_rate=0.1"], 1e-3),
+        (["model.name=mlp", "strategy.optimiser=sgd"], 1e-3),
         (["model.l2=0.25"], 0.25),
     ],
 )

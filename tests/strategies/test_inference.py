@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import sqrt
+from math import expm1, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,6 +208,24 @@ def test_all_parties_must_be_in_the_sum() -> None:
     answer = world(strategy).sum(query)
     with pytest.raises(RuntimeError, match="needs all 3 parties"):
         strategy.learn(replace(answer, sizes=answer.sizes[:2]))
+
+
+@pytest.mark.parametrize("records", [2_000, 100_000, 1_000_000])
+def test_the_regulariser_is_the_least_that_keeps_the_solver_quiet(records: int) -> None:
+    """A tenth of ε for the Jacobian; more of it only where hiding the solver would be loud."""
+    task = linear_task((records,), 4)
+    strategy: Any = build("inference", task, epsilon=1.0)
+    mechanism, found = strategy.plan.mechanisms[0], strategy.task.regulariser
+    least = task.curvature / (records * expm1(0.1))
+    most = task.curvature / (200 * task.dimension)
+    assert least <= found <= max(least, most)
+    quiet = 0.3 * sqrt(task.dimension / (task.curvature * records))
+    assert mechanism.output.noise_stddev <= quiet or found == most
+    if found > least:
+        weaker: Any = build(
+            "inference", replace(task, regulariser=found / 1.6), epsilon=1.0, regulariser="model"
+        )
+        assert weaker.plan.mechanisms[0].output.noise_stddev > quiet
 
 
 def test_others_than_records_and_other_budgets_are_refused() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from fedpriv.data.tables.schema import CategoryColumn
 from fedpriv.inference.coding import Coding
 from fedpriv.inference.coefficients import CoefficientTable
+from fedpriv.inference.estimate import MOST_PULL
 from fedpriv.privacy.gaussian import gdp_epsilon, gdp_mu
 from fedpriv.strategies.common.inference.linear_inference import LinearInference
 from fedpriv.strategies.common.inference.logistic_inference import LogisticInference
@@ -21,7 +22,7 @@ from fedpriv.strategies.common.inference.logistic_inference import LogisticInfer
 if TYPE_CHECKING:
     from fedpriv.data import Preprocessing, Schema
     from fedpriv.federation.strategy.base import SumStrategy
-    from fedpriv.inference.estimate import Curvature
+    from fedpriv.inference.estimate import Estimate
     from fedpriv.privacy.budget import Budget
     from fedpriv.simulations.run.prepare import Prepared
 
@@ -45,7 +46,7 @@ def coefficient_table(prepared: Prepared, strategy: SumStrategy) -> CoefficientT
     refusal = ""
     if estimate.covariance is None:
         budget = None if strategy.plan is None else strategy.plan.budget
-        refusal = refused(estimate.curvature, records=strategy.task.records, budget=budget)
+        refusal = refused(estimate, records=strategy.task.records, budget=budget)
     return CoefficientTable.of(
         coding.in_units(estimate),
         coding.names,
@@ -146,12 +147,20 @@ def _require_ranges(schema: Schema | None) -> None:
             )
 
 
-def refused(curvature: Curvature, *, records: int, budget: Budget | None) -> str:
+def refused(estimate: Estimate, *, records: int, budget: Budget | None) -> str:
     """Why there are no intervals, and what would do, from what was released.
 
     λ_min grows with N and the noise falls with μ: so the factor that is missing may be had of
     either. Where the noise hides λ_min, only what is certainly too little can be told.
     """
+    curvature = estimate.curvature
+    if curvature.enough:
+        return (
+            "the regulariser pulls the estimate so far that taking it back may be wrong by "
+            f"{float(estimate.pull):.2g} standard errors, and an interval is known to hold below "
+            f"{MOST_PULL:g}. More records, bounds that are no wider than the values, or fewer "
+            "features would do. Nothing was widened instead."
+        )
     least, noise = float(curvature.least), curvature.noise
     if not noise:
         return (
@@ -160,13 +169,12 @@ def refused(curvature: Curvature, *, records: int, budget: Budget | None) -> str
         )
     factor = curvature.missing_factor
     hidden = isinf(factor)
-    enough = curvature.rule * noise
     if hidden:
-        factor = enough / (max(least, 0.0) + noise)
+        factor = curvature.needed / (max(least, 0.0) + noise)
     many, word = ceil(records * factor), "more than" if hidden else "about"
     told = (
         f"the least curvature is {least:.4g} with noise of about {noise:.4g}, and an interval is "
-        f"known to hold from {enough:.4g} on. {word.capitalize()} {many} records would do"
+        f"known to hold from {curvature.needed:.4g} on. {word.capitalize()} {many} records would do"
     )
     if budget is not None:
         mu = gdp_mu(epsilon=budget.epsilon, delta=budget.delta) * factor

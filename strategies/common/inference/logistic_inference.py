@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import expm1
+from math import expm1, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from fedpriv.privacy.planning.objective.objective_fit import (
     with_hessian,
 )
 from fedpriv.strategies.common.averaging import FitOptions, on_grid
-from fedpriv.strategies.common.building import Share  # noqa: TC001 - pydantic
+from fedpriv.strategies.common.building import LIGHT_L2, Share
 from fedpriv.strategies.common.inference.linear_inference import NAME, fine_step, require_everybody
 from fedpriv.strategies.common.plans.sharing import noisy_sum
 from fedpriv.strategies.objective_perturbation import joint_terms, objective_noise, plan_objective
@@ -41,10 +41,14 @@ if TYPE_CHECKING:
     from fedpriv.inference.coding import Coding
     from fedpriv.inference.estimate import Estimate
     from fedpriv.privacy.adjacency import Adjacency
+    from fedpriv.privacy.planning.objective.objective import ObjectiveNoise
     from fedpriv.privacy.planning.plan import Plan
     from fedpriv.strategies.common.building import Setup
 
     Vector = NDArray[np.float64]
+
+_STRONGEST = 200.0  # λ is at most c over so many times d
+_SOLVER_NOISE = 0.3  # that hides the solver, of the standard error without any
 
 
 class InferenceOptions(FitOptions):
@@ -103,6 +107,7 @@ class LogisticInference(JointStrategy):
             ridge=self.task.records * (self.task.regulariser + extra),
             linear_stddev=0.0 if mechanism is None else mechanism.linear.noise_stddev,
             output_stddev=0.0 if mechanism is None else mechanism.output.noise_stddev,
+            feature_bound=self.task.feature_bound,
             coding=coding.levels,
         )
 
@@ -169,6 +174,8 @@ def plan_logistic(setup: Setup, options: InferenceOptions) -> LogisticInference:
             "That of the squared loss can be brought in shares."
         )
     if setup.noise_free:
+        if options.regulariser == "auto":
+            task = replace(task, regulariser=min(task.regulariser, LIGHT_L2))
         certain = certain_joint_tolerance(task, adjacency=adjacency)
         return LogisticInference(
             task=task,
@@ -177,19 +184,11 @@ def plan_logistic(setup: Setup, options: InferenceOptions) -> LogisticInference:
             tolerance=options.gradient_norm(task, certain=certain),
             run=setup.run,
         )
-    if options.regulariser == "auto":
-        task = replace(task, regulariser=auto_regulariser(task, setup.budget.epsilon))
-        setup = replace(setup, task=task)
     noise = objective_noise(setup, law="auto", solver_share=options.solver_share)
-    beside = with_hessian(noise, share=options.hessian_share)
-    problem, step = joint_terms(task, beside, options, finest=True)
-    mechanism = objective_fit(
-        noise,
-        problem,
-        step=step,
-        sensitivity=hessian_sensitivity(task, adjacency=adjacency, step=_step(task)),
-        share=options.hessian_share,
-    )
+    if options.regulariser == "auto":
+        task = replace(task, regulariser=auto_regulariser(task, noise, options))
+        setup = replace(setup, task=task)
+    mechanism, tolerance, step = _mechanism(task, noise, options)
     plan = plan_objective(
         setup,
         mechanism=mechanism,
@@ -202,22 +201,45 @@ def plan_logistic(setup: Setup, options: InferenceOptions) -> LogisticInference:
         task=task,
         plan=replace(plan, dimension=task.dimension + moments.width(task.dimension)),
         adjacency=adjacency,
-        tolerance=problem.tolerance,
+        tolerance=tolerance,
         run=setup.run,
     )
 
 
-def auto_regulariser(task: Task, epsilon: float) -> float:
-    """λ for which the Jacobian costs a tenth of ε, and at least c/(200d).
+def auto_regulariser(task: Task, noise: ObjectiveNoise, options: InferenceOptions) -> float:
+    """λ for which the Jacobian costs a tenth of ε, or more if hiding the solver takes it.
 
-    d features that share the norm B alike have a curvature of about c/(4d) each, c being the
-    largest of a record: the second term pulls estimates by some hundredths, which are taken back.
-    With less, a minimiser of many records is certified so poorly that hiding the solver takes more
-    noise than hiding the records. With a tenfold pull, what the correction neglects shows in the
-    coverage of intervals.
+    With a small λ a minimiser of many records is certified so poorly that hiding the solver takes
+    more noise than hiding the records; a large one pulls coefficients of narrow and of rare
+    features further than can be taken back. So it is the least at which that noise is three tenths
+    of the standard error of records alone, √(d/(cN)) for d features that share the norm alike, and
+    at most c/(200d). All of it follows from public facts; intervals know of both.
     """
-    for_privacy = task.curvature / (task.records * expm1(epsilon / 10))
-    return max(for_privacy, task.curvature / (200 * task.dimension))
+    found = task.curvature / (task.records * expm1(noise.epsilon / 10))
+    most = max(found, task.curvature / (_STRONGEST * task.dimension))
+    allowed = _SOLVER_NOISE * sqrt(task.dimension / (task.curvature * task.records))
+    while found < most:
+        mechanism, _, _ = _mechanism(replace(task, regulariser=found), noise, options)
+        if mechanism.output.noise_stddev <= allowed:
+            break
+        found = min(1.5 * found, most)
+    return found
+
+
+def _mechanism(
+    task: Task, noise: ObjectiveNoise, options: InferenceOptions
+) -> tuple[ObjectiveFitMechanism, float, float]:
+    """The noise of the whole release, the tolerance of its minimiser, and its grid."""
+    beside = with_hessian(noise, share=options.hessian_share)
+    problem, step = joint_terms(task, beside, options, finest=True)
+    mechanism = objective_fit(
+        noise,
+        problem,
+        step=step,
+        sensitivity=hessian_sensitivity(task, adjacency=noise.adjacency, step=_step(task)),
+        share=options.hessian_share,
+    )
+    return mechanism, problem.tolerance, step
 
 
 def _step(task: Task) -> float:

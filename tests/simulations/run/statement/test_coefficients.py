@@ -7,6 +7,7 @@ with a skewed column, a rare level, and the first level of each category as its 
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from statsmodels.regression.linear_model import OLS
 import fedpriv
 from fedpriv._toml import to_toml
 from fedpriv.data import Bounds, Preprocessing, parse_schema
-from fedpriv.inference.estimate import LINEAR_RULE, Curvature
+from fedpriv.inference.estimate import LINEAR_RULE, Curvature, Estimate
 from fedpriv.inference.noisy_matrix import NoisyMatrix
 from fedpriv.privacy.budget import Budget
 from fedpriv.simulations.run.statement.coefficients import coding_of, refused
@@ -162,30 +163,42 @@ def test_rows_that_are_clipped_have_no_units(folder: Path) -> None:
     assert found.coefficients.rows == ()
 
 
-def curvature(least: float, stddev: float) -> Curvature:
-    matrix = NoisyMatrix.released(np.diag([least, 1e6]), stddev=stddev)
-    return Curvature.of(matrix, rule=LINEAR_RULE)
+def estimate(matrix: NoisyMatrix) -> Estimate:
+    """One that is refused, of which only the curvature is looked at."""
+    return Estimate(
+        values=np.zeros(matrix.size),
+        covariance=None,
+        curvature=Curvature.of(matrix, rule=LINEAR_RULE),
+    )
+
+
+def seen(least: float, stddev: float) -> Estimate:
+    return estimate(NoisyMatrix.released(np.diag([least, *[1e6] * 7]), stddev=stddev))
 
 
 def test_a_refusal_says_what_would_do() -> None:
     """σ√(2d) = 20, and 40 are needed: 30 are a quarter of a factor 4/3 short."""
     budget = Budget(epsilon=1.0, delta=1e-6)
-    found = curvature(30.0, 10.0)
-    assert not found.enough
-    assert found.missing_factor == pytest.approx(4 / 3)
+    found = seen(30.0, 5.0)
+    assert not found.curvature.enough
+    assert found.curvature.missing_factor == pytest.approx(4 / 3)
     told = refused(found, records=3000, budget=budget)
     assert "About 4000 records would do" in told
     assert "about epsilon = 1.36" in told  # of 4/3 times the μ
-    assert curvature(30.0 * 1.34, 10.0).enough
-    assert curvature(30.0, 10.0 / 1.34).enough
+    assert seen(30.0 * 1.34, 5.0).curvature.enough
+    assert seen(30.0, 5.0 / 1.34).curvature.enough
 
 
 def test_a_refusal_says_no_more_than_it_can_know() -> None:
-    hidden = curvature(-3.0, 10.0)
-    assert hidden.missing_factor == inf
+    hidden = seen(-3.0, 5.0)
+    assert hidden.curvature.missing_factor == inf
     told = refused(hidden, records=3000, budget=Budget(epsilon=1.0, delta=1e-6))
     assert "More than 6000 records would do" in told
     exact = NoisyMatrix.released(np.diag([0.0, 1.0]), stddev=0.0)
-    assert "determine one another" in refused(
-        Curvature.of(exact, rule=LINEAR_RULE), records=10, budget=None
-    )
+    assert "determine one another" in refused(estimate(exact), records=10, budget=None)
+
+
+def test_a_refusal_for_the_pull_of_the_regulariser_says_so() -> None:
+    found = replace(seen(300.0, 5.0), pull=np.array(1.234))
+    told = refused(found, records=3000, budget=None)
+    assert "may be wrong by 1.2 standard errors" in told
