@@ -10,7 +10,7 @@
     fedpriv.describe("mine.toml")                                   # a table, privately
     fedpriv.calibrate(epsilon=1, delta=1e-6, rounds=100, adjacency="replace-one")
 
-Names are imported when they are first used: ``import fedpriv`` itself loads nothing heavy.
+Names are imported on first use: ``import fedpriv`` itself loads nothing heavy.
 """
 
 from importlib import import_module
@@ -59,7 +59,7 @@ __all__ = [
     "run",
 ]
 
-# Where each name lives; the same as above, for when the program runs.
+# Where each name lives: the same as above, for run time.
 _HOMES = {
     "Budget": "privacy.budget",
     "Comparison": "simulations.compare.comparison",
@@ -83,10 +83,10 @@ _HOMES = {
     "run": "simulations.api.running",
 }
 
-if not TYPE_CHECKING:  # for a type checker the names above are all there are
+if not TYPE_CHECKING:  # a type checker needs only the names above
 
     def __getattr__(name: str) -> object:
-        """A public name, imported when it is first asked for."""
+        """A public name, imported on first use."""
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(f"fedpriv.{_HOMES[name]}"), name)

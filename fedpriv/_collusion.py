@@ -1,7 +1,7 @@
 """Colluding parties: how many may tell the server all they know; one rule for all of fedpriv.
 
-Masks, shares of noise, policies and statements all count by `colluders_of`. With three rules of
-their own, masks assumed nobody below ten parties where the noise counted one.
+Masks, shares of noise, policies and statements all use `colluders_of`, so that they never assume
+different numbers.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ DEFAULT_COLLUDING = 0.1
 
 
 def count_of(fraction: float, parties: int) -> int:
-    """⌊fraction·parties⌋, although 0.29 · 100 is 28.999999999999996."""
+    """⌊fraction·parties⌋, robust to rounding: 0.29 · 100 is 28.999999999999996."""
     return floor(fraction * parties + 1e-9)
 
 
 def colluders_of(fraction: float, parties: int) -> int:
     """c: how many of ``parties`` collude with the server, for masks that hide the other answers.
 
-    The fraction of them, and of three or more at least one: nobody only if the fraction is 0, said
-    on purpose. Of two parties one that colludes knows the other's answer from the sum, so masks
-    promise nothing there: c is 0 unless the fraction says otherwise, and then there is no plan.
+    The fraction of them; with three or more parties at least one, unless the fraction is 0 on
+    purpose. With two parties a colluder learns the other's answer from the sum, so masks promise
+    nothing: c is then 0 unless the fraction says otherwise, and in that case there is no plan.
 
     >>> colluders_of(0.1, 5), colluders_of(0.1, 20), colluders_of(0.0, 5), colluders_of(0.1, 2)
     (1, 2, 0, 0)
@@ -34,7 +34,7 @@ def colluders_of(fraction: float, parties: int) -> int:
 def tolerance(
     *, parties: int, mode: str, colluders: int, minimum: int, shares: int | None = None
 ) -> str:
-    """What masks tolerate, for people; ``shares`` of noise are honest, if the parties bring it.
+    """What masks tolerate, in words; ``shares`` of noise are honest, if the parties add it.
 
     >>> tolerance(parties=5, mode="active", colluders=1, minimum=4, shares=3)[132:]
     'No sum of fewer than 4; noise of 3 honest shares.'
@@ -50,8 +50,8 @@ def tolerance(
 
 
 def known_shares(fraction: float, parties: int) -> int:
-    """How many shares of noise the worst observer knows: those of the colluders, one at least.
+    """How many shares of noise the worst observer knows: the colluders' shares, at least one.
 
-    A party that only reads what is released knows its own share, and is an observer like any other.
+    A party that only reads the release knows its own share, and is an observer like any other.
     """
     return max(colluders_of(fraction, parties), min(1, parties - 1))

@@ -1,4 +1,4 @@
-"""Compiled loops, by numba, for the few places where no array library has the loop."""
+"""Compiled loops (numba), for the few places where no array library has the loop."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def compiled(*, relaxed: Collection[str] = ()) -> Callable[[Function], Function]:
-    """Compile a function when it is first called, and let other threads run beside it.
+    """Compile a function on its first call, and release the GIL while it runs.
 
-    Its code is kept on disk, beside the source or in the user's cache. Where neither can be written
-    to, as in a container with a read-only disk, every process compiles it anew.
+    Its code is cached on disk, beside the source or in the user's cache. Where neither is writable,
+    as in a container with a read-only disk, every process compiles it again.
 
     Args:
-        relaxed: What the compiler may change about floating point; nothing unless it is named.
+        relaxed: Floating-point transformations that the compiler may make; none by default.
     """
 
     def compile_(function: Function) -> Function:
         try:
             found = njit(cache=True, nogil=True, fastmath=set(relaxed))(function)
-        except RuntimeError:  # no place for it
+        except RuntimeError:  # nowhere to cache it
             found = njit(nogil=True, fastmath=set(relaxed))(function)
         return cast("Function", found)
 

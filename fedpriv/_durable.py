@@ -1,4 +1,4 @@
-"""Durable files: after a crash or a power failure there is the old content or the new, whole."""
+"""Durable files: after a crash or a power failure, the whole old content or the whole new one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ OWNER_ONLY = 0o600
 def replace_file(
     path: Path, content: bytes | str, *, mode: int | None = None, locked: bool = False
 ) -> None:
-    """Replace a file atomically and durably: its content and its name are on the disk on return.
+    """Replace a file atomically and durably: content and name are on disk on return.
 
     Args:
         path: of the file; its folder must exist.
         content: text is written as UTF-8.
-        mode: who may read it, at no moment anyone else; None for what the umask says.
-        locked: whether the caller keeps all other writers of the file out. Then what a crash left
-            half-written is removed by the next write; else every process has a name of its own
-            for it, and two writers cannot mix their bytes.
+        mode: its permissions, from the first moment on; None for what the umask says.
+        locked: whether the caller excludes all other writers of the file. Then the next write
+            removes what a crash left half-written; otherwise every process uses its own temporary
+            name, so that two writers cannot mix their bytes.
     """
     temporary = path.with_name(f".{path.name}.{'new' if locked else os.getpid()}")
     temporary.unlink(missing_ok=True)
@@ -38,10 +38,10 @@ def replace_file(
 
 
 def create_file(path: Path, content: bytes | str, *, mode: int | None = None) -> None:
-    """Write a file that is not there yet; its content is on the disk on return.
+    """Write a file that does not exist yet; its content is on disk on return.
 
     Raises:
-        FileExistsError: It is there.
+        FileExistsError: It exists.
     """
     data = content.encode() if isinstance(content, str) else content
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -55,7 +55,7 @@ def create_file(path: Path, content: bytes | str, *, mode: int | None = None) ->
 
 
 def synchronise(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

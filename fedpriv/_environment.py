@@ -1,4 +1,4 @@
-"""Environment variables for processes that are started, set for as long as a block lasts."""
+"""Environment variables for child processes, set for the duration of a block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables inside the block, and put back what was there before."""
+    """Set variables inside the block, and restore the old ones after it."""
     before = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
     try:

@@ -1,8 +1,8 @@
-"""JSON that others wrote: one reader, whose only error is that it is no JSON.
+"""JSON from others: one strict reader, whose only error is that the text is not JSON.
 
-A key that comes twice in one object is refused: readers differ in which of the two they take, so
-that a person, or another program, would read another value than the one that was looked at here.
-Nor has JSON a NaN, or infinities.
+A key that occurs twice in one object is refused: readers differ in which of the two they take, so
+a person or another program could read another value than the one checked here. NaN and infinities
+are not JSON either.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def parse_json(data: str | bytes) -> Any:
     """The values of a text in JSON.
 
     Raises:
-        ValueError: It is no JSON, has a key twice, or is nested too deeply to be read.
+        ValueError: It is not JSON, has a key twice, or is nested too deeply to be read.
 
     >>> parse_json('{"seed": 1}')
     {'seed': 1}

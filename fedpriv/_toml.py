@@ -1,4 +1,4 @@
-"""TOML files: one reader with one voice for what is wrong, and a writer."""
+"""TOML files: one reader with consistent errors, and a writer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """The values of a TOML file; ``what`` it is for, such as "roster", is named in the error.
+    """The values of a TOML file; errors call it ``what``, such as "roster".
 
     Raises:
         ValueError: It cannot be read, or is not TOML.
@@ -31,7 +31,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 
 def parse_toml(text: str, what: str) -> dict[str, Any]:
-    """The values of a text in TOML; ``what`` it is, is named in the error.
+    """The values of a text in TOML; errors call it ``what``.
 
     Raises:
         ValueError: It is not TOML.
@@ -77,7 +77,7 @@ def _key(key: object) -> str:
 
 
 def to_toml_value(value: Any, *, key: str = "value") -> str:
-    """A value on the right of ``key``; what TOML has no word for is refused.
+    """A value on the right of ``key``; what TOML cannot express is refused.
 
     >>> print(to_toml_value({"seed": 1, "grid": [0.1, 1]}))
     { seed = 1, grid = [0.1, 1] }
@@ -102,5 +102,5 @@ def to_toml_value(value: Any, *, key: str = "value") -> str:
 
 
 def _text(value: str) -> str:
-    # A JSON string is a TOML string, but for one control character.
+    # A JSON string is a TOML string, except for one control character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_MANY = 2**63  # what is counted fits 64 bits, and so a float
+_MANY = 2**63  # counts fit 64 bits, and so a float
 
 
 def require_positive(**parameters: float) -> None:
-    """Refuse what is not a positive, finite number."""
+    """Require a positive, finite number."""
     for name, value in parameters.items():
         if not (_is_number(value) and 0 < value < inf):
             raise ValueError(f"{name} must be positive and finite, got {value!r}.")
 
 
 def require_non_negative(**parameters: float) -> None:
-    """Refuse what is not a finite number of at least zero."""
+    """Require a finite number of at least 0."""
     for name, value in parameters.items():
         if not (_is_number(value) and 0 <= value < inf):
             raise ValueError(f"{name} must be finite and at least 0, got {value!r}.")
 
 
 def require_above(bound: float, **parameters: float) -> None:
-    """Refuse what is not a finite number above ``bound``."""
+    """Require a finite number above ``bound``."""
     for name, value in parameters.items():
         if not (_is_number(value) and bound < value < inf):
             raise ValueError(f"{name} must be finite and above {bound:g}, got {value!r}.")
 
 
 def require_count(**parameters: int) -> None:
-    """Refuse what is not an integer of at least one."""
+    """Require an integer of at least 1."""
     for name, value in parameters.items():
         if not _is_integer(value) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
@@ -47,21 +47,21 @@ def require_count(**parameters: int) -> None:
 
 
 def require_delta(**parameters: float) -> None:
-    """Refuse a failure probability outside [0, 1)."""
+    """Require a failure probability in [0, 1)."""
     for name, value in parameters.items():
         if not (_is_number(value) and 0 <= value < 1):
             raise ValueError(f"{name} must lie in [0, 1), got {value!r}.")
 
 
 def require_rate(**parameters: float) -> None:
-    """Refuse a sampling rate outside (0, 1]."""
+    """Require a sampling rate in (0, 1]."""
     for name, value in parameters.items():
         if not (_is_number(value) and 0 < value <= 1):
             raise ValueError(f"{name} must lie in (0, 1], got {value!r}.")
 
 
 def require_open_unit(**parameters: float) -> None:
-    """Refuse a number outside the open interval (0, 1)."""
+    """Require a number in the open interval (0, 1)."""
     for name, value in parameters.items():
         if not (_is_number(value) and 0 < value < 1):
             raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
@@ -82,7 +82,7 @@ def _is_integer(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a float holds it: Python's integers have no end, and are finite beyond that."""
+    """Whether a float can hold it: Python's integers are unbounded."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return False
     return abs(value) <= sys.float_info.max

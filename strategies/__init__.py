@@ -1,10 +1,10 @@
 """Server strategies, one per file: each reads like the algorithm that it implements.
 
-Imported as `fedpriv.strategies`. A new one is a file with an INFO and a `build`, named in _MODULES
-below; `common` has what several of them share. Strategies see only sums: they may not import what
-can hold the answer of one party. Start with `output_perturbation`. A strategy of your own, in a
-file outside of fedpriv, derives from `NoisyGradients`: docs/own-strategy.md. `accuracy` and
-`description` are not in the catalogue: one evaluates a deployed model privately, the other
+Imported as `fedpriv.strategies`. To add one, write a file with an INFO and a `build`, and name it
+in _MODULES below; `common` has what several of them share. Strategies see only sums: they may not
+import modules that can hold a single party's answer. Start with `output_perturbation`. A strategy
+of your own, in a file outside fedpriv, derives from `NoisyGradients`: docs/own-strategy.md. Two
+modules are not in the catalogue: `accuracy` evaluates a deployed model privately, `description`
 describes a table.
 """
 
@@ -92,7 +92,7 @@ _BUILDERS: dict[str, Callable[[Setup, Any], SumStrategy]] = {
 STRATEGIES: dict[str, StrategyInfo] = {module.INFO.name: module.INFO for module in _MODULES}
 
 ALGORITHMS: dict[str, str] = {module.INFO.name: module.__doc__ or "" for module in _MODULES}
-"""Each strategy as its file explains it: the algorithm, its source and what it rests on."""
+"""Each strategy as its file explains it: the algorithm, its source and its assumptions."""
 
 
 def build(
@@ -114,30 +114,31 @@ def build(
     share_law: ShareLaw | Literal["auto"] = "auto",
     unit: Unit | str = DEFAULT_UNIT,
 ) -> SumStrategy:
-    """The strategy ``name``, planned within its budget and ready to ask.
+    """Build the strategy ``name``: planned within its budget and ready to run.
 
     Args:
         name: One of `STRATEGIES`, or a strategy of the user's own.
         task: The public facts of the problem.
         budget: (ε, δ) of the run; needed by private strategies, refused by the others.
         adjacency: Which data sets the guarantee compares.
-        options: Of the strategy; unknown ones are refused.
-        noise: The stream of each round: seeded in a simulation, from the system in a release.
+        options: The strategy's options; unknown ones are refused.
+        noise: The random stream of each round: seeded in a simulation, from the operating system
+            in a release.
         run: The name of the run.
         ledger: Where a release is reserved and committed; None in a simulation.
-        release: Whether it is for a release whose ledger is attached later.
-        noise_free: Whether a private strategy is to add no noise, for study: without a budget, and
+        release: Whether this is a release whose ledger is attached later.
+        noise_free: Whether a private strategy adds no noise, for study: without a budget, and
             never in a release.
-        twin_of: Without noise, the budget whose settings the run takes, where these follow from
-            one; None for those that suit no noise at all.
+        twin_of: Without noise: the budget from which the run takes the settings that depend on
+            one; None for the settings that suit no noise at all.
         noise_at: Who adds the noise; "parties": in shares, so that nobody sees an exact sum.
         dropout: With noise at the parties, the largest fraction of them missing from a sum.
-        colluding: With noise at the parties, the largest fraction that tell their shares.
-        share_law: Of the shares; "auto" is Skellam if δ > 0, else Pólya.
+        colluding: With noise at the parties, the largest fraction that reveal their shares.
+        share_law: Distribution of the shares; "auto" is Skellam if δ > 0, else Pólya.
         unit: Whose privacy the guarantee protects: "record", "person" or "party".
 
     Raises:
-        BudgetExceeded: The strategy's plan does not fit its budget. Nothing was asked.
+        BudgetExceeded: The strategy's plan does not fit its budget. Nothing was released.
     """
     if isinstance(name, str):
         require_choice(STRATEGIES, strategy=name)
@@ -160,8 +161,8 @@ def build(
     if noise_at == "parties" and not info.shares:
         known = " and ".join(title for title, each in STRATEGIES.items() if each.shares)
         raise ValueError(
-            f"noise_at must be 'server' for {name}, got 'parties': only {known} have noise that is "
-            "calibrated to a sum of the parties' answers, and so can be brought in shares."
+            f"noise_at must be 'server' for {name}, got 'parties': only {known} calibrate their "
+            "noise to a sum of the parties' answers, so that the parties can add it in shares."
         )
     whose = Unit(unit)
     planned = promised or twin_of is not None  # any other twin without noise protects nobody
@@ -204,13 +205,13 @@ def build(
 
 
 def _unsupported_unit(info: StrategyInfo, unit: Unit) -> str:
-    """Why a strategy is not built for a unit of privacy, and which are."""
+    """Why a strategy does not support a unit of privacy, and which strategies do."""
     if info.guest is not None and unit is Unit.PERSON:
         return (
             f"unit must be declared by a strategy of your own, got {unit.value!r}, and INFO of "
-            f"{info.name} declares {', '.join(each.value for each in info.units)}. Noise and "
-            "clipping of NoisyGradients are for persons as well: if nothing in the strategy counts "
-            'on single records, add units=("record", "person") to INFO.'
+            f"{info.name} declares {', '.join(each.value for each in info.units)}. Clipping and "
+            "noise of NoisyGradients also protect persons: if nothing in the strategy depends on "
+            'single records, add units=("record", "person") to INFO.'
         )
     has = " or ".join(repr(each.value) for each in info.units)
     able = [name for name, each in STRATEGIES.items() if each.private and unit in each.units]
@@ -221,7 +222,7 @@ def _unsupported_unit(info: StrategyInfo, unit: Unit) -> str:
 
 
 def _require_planned(strategy: object, info: StrategyInfo, *, promised: bool) -> SumStrategy:
-    """Refuse a user's own strategy whose noise is not the base class's, by a plan in its name."""
+    """Refuse a user's strategy unless the base class adds its noise, by a plan in its name."""
     if not isinstance(strategy, SumStrategy):
         raise ValueError(f"{info.name}: build must return a strategy, got {strategy!r}.")
     if not info.private:

@@ -3,8 +3,8 @@
     (r, w) ← Σ over all parties of how many held-out records θ classifies rightly, and wrongly
     publish (r, w) + N(0, σ²)                                  (one release)
 
-No learning algorithm, and so not in the list of strategies: it asks about a model that was released
-and leaves it as it is. Everything else is as in every strategy: reserve, ask, add noise, commit.
+Not a learning algorithm, so not in the list of strategies: it evaluates a released model and leaves
+it unchanged. Everything else is as in every strategy: reserve, ask, add noise, commit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STEP = 2.0**-10  # of a count: rounding to the grid costs a thousandth of the no
 
 
 class Accuracy(SumStrategy):
-    """One release: the noisy counts. The model stays as it is.
+    """One release: the noisy counts. The model stays unchanged.
 
     Attributes:
         counts: Right and wrong, with noise; None before the release.
@@ -77,8 +77,8 @@ def build(setup: Setup, theta: NDArray[np.float64]) -> Accuracy:
     task = setup.task
     if setup.unit is not Unit.RECORD:
         raise ValueError(
-            f"unit must be 'record' for a private evaluation, got {setup.unit.value!r}: the counts "
-            f"are of records, and how far {setup.unit.words} can move them has no bound."
+            f"unit must be 'record' for a private evaluation, got {setup.unit.value!r}: it counts "
+            f"records, and how far {setup.unit.words} can move the counts has no bound."
         )
     moved = count_sensitivity(setup.adjacency)
     plan = counts_plan(
@@ -104,10 +104,10 @@ class Estimate:
         accuracy: r/(r + w), within [0, 1]; None if the noise leaves no record.
         low: The lower end of the interval.
         high: Its upper end.
-        confidence: How sure it is that the accuracy *on these records* lies between: over the
-            noise, and nothing else. How far it is from that of the population is another question.
-        records: r + w, noisy: about how many records there are.
-        noise_stddev: Of each count.
+        confidence: The probability that the interval covers the accuracy *on these records*, over
+            the noise alone. The accuracy on the population is another question.
+        records: r + w, noisy: an estimate of the number of records.
+        noise_stddev: The standard deviation of each count's noise.
     """
 
     accuracy: float | None
@@ -121,12 +121,13 @@ class Estimate:
 def estimate(
     counts: NDArray[np.float64], *, noise_stddev: float, confidence: float = 0.95
 ) -> Estimate:
-    """The accuracy that noisy counts speak for, with an interval (Fieller 1954).
+    """The accuracy estimated from noisy counts, with an interval (Fieller 1954).
 
-    The accuracy a satisfies (1 - a)·r - a·w = 0 for the true counts, and for the noisy ones the
-    left side is normal with mean 0 and variance σ²((1 - a)² + a²). All a for which it is within z
-    of that are the interval; no ratio of normals is approximated. Noise in shares of fewer
-    honest parties than answered is wider than ``noise_stddev``, never narrower: state the widest.
+    The accuracy a satisfies (1 - a)·r - a·w = 0 for the true counts; for the noisy ones the left
+    side is normal with mean 0 and variance σ²((1 - a)² + a²). The interval has every a for which
+    the left side is within z standard deviations of 0; no ratio of normals is approximated. Shares
+    of noise are sized for the fewest honest parties; when more answer, the noise is wider, never
+    narrower: state the widest ``noise_stddev``.
     """
     require_rate(confidence=confidence)
     right, wrong = (float(count) for count in counts)

@@ -1,4 +1,4 @@
-"""Adaptive clipping: the bound on a record's gradient adapts to what was released.
+"""Adaptive clipping: the bound on a record's gradient follows the releases.
 
     rule = "quantile"                                          (Andrew et al. 2021)
         S, n ← Σ clip_C(∇f)/C, and κ·Σ(b − ½), b = 1 for gradients that were not clipped
@@ -13,16 +13,16 @@
             with size = "adaptive"
 
 If more than the desired share q of the gradients is shorter than C, C is too large, and shrinks. S
-and n are one vector, in one secure sum, and get one noise: one release a round, to which a record
-adds a vector of norm √(1 + κ²/4) at most, whatever C is. So the noise of all rounds is planned
-before the first, in units that follow from what was released; and the parties can bring it in
-shares, as to any sum. Whatever follows from releases is free: θ, C, a and b.
+and n form one vector, in one secure sum, with one draw of noise: one release a round, to which a
+record adds a vector of norm at most √(1 + κ²/4), whatever C is. So the noise of all rounds, in
+units that follow from earlier releases, is planned before the first; and the parties can add it in
+shares, as with any sum. Whatever is computed from releases is free: θ, C, a and b.
 
-With ``sampling_rate`` r both are over a Poisson sample, and r·N stands for N. A record in it adds
-that one vector, any other zero to gradients and count alike, not −κ/2. So each round is one sampled
-Gaussian release, whatever rule and bound, and is amplified as one: the pair of laws that dominates
-it is known before the run, and such pairs compose although C, a and b follow releases (Zhu, Dong
-and Wang 2022, Thm. 10). Neighbours are add-remove.
+With ``sampling_rate`` r both are sums over a Poisson sample, and r·N replaces N. A sampled record
+adds that one vector; any other adds zero to gradients and count alike, not −κ/2. So each round is
+one sampled Gaussian release, whatever the rule and the bound, and is amplified as one: the pair of
+distributions that dominates it is known before the run, and such pairs compose although C, a and b
+depend on releases (Zhu, Dong and Wang 2022, Thm. 10). Neighbours are add-remove.
 """
 
 from __future__ import annotations
@@ -83,15 +83,16 @@ class ClippingOptions(ClippedOptions):
         rule: Adapt one bound to a quantile of the norms, or a scale for each coordinate.
         clip: C of the first round ("quantile"); or the root mean square of the scale b, which is
             the bound on a gradient while all coordinates have the same scale ("coordinate"). "auto"
-            is that of gradient perturbation, by its rule; the steps follow that rule, too, if
-            neither learning_rate nor optimiser is given.
-        size: Of the scale b ("coordinate"): "fixed" by ``clip``, or "adaptive" as in the paper,
-            b_i² = s_i·Σs; then ``clip`` is of no effect, and h₁ and h₂ bound b² to d·h₁ … d·h₂.
+            follows the rule of gradient perturbation, and so do the steps if neither learning_rate
+            nor optimiser is given.
+        size: How the scale b is sized ("coordinate"): "fixed" by ``clip``, or "adaptive" as in the
+            paper, b_i² = s_i·Σs; then ``clip`` has no effect, and h₁ and h₂ keep b² within d·h₁ and
+            d·h₂.
         largest_clip: An upper limit on one record's contribution to an answer: C·√(1 + κ²/4) or a
             scale. Parties of a deployment refuse a round beyond their ``max_clip``.
         quantile: q, the share of gradients that should not be clipped.
         clip_rate: η_C.
-        count_share: The share of μ² that pays for counting.
+        count_share: The share of μ² spent on counting.
         mean_decay: β₁ of the running mean a.
         spread_decay: β₂ of the running variance behind b.
         least_variance: h₁, the least variance of a coordinate; if the size is fixed, only its ratio
@@ -118,22 +119,22 @@ class ClippingOptions(ClippedOptions):
     seed: int = 0
 
     def most(self, counting: float | None) -> float:
-        """The largest C, or scale, so that a record's part is within its bound, up to rounding."""
+        """The largest C, or scale, that keeps a record's part within its bound, up to rounding."""
         if self.largest_clip is None:
             return inf
         return self.largest_clip / hypot(1.0, (counting or 0.0) / 2) * (1 - 2.0**-50)
 
 
 class AdaptiveClipping(SumStrategy):
-    """T noisy steps, each one release, with a bound that adapts.
+    """T noisy steps, each one release, with an adaptive bound.
 
     Args:
         task: The problem.
         plan: In units of the bound: C, or the scale.
-        optimiser: Of the server.
+        optimiser: The server's optimiser.
         run: The run that it is part of.
-        options: Of the strategy.
-        counting: κ, for rule "quantile", and None for the other.
+        options: The strategy's options.
+        counting: κ, for rule "quantile"; None for "coordinate".
     """
 
     name: ClassVar[str] = "adaptive-clipping"
@@ -165,7 +166,7 @@ class AdaptiveClipping(SumStrategy):
 
     @property
     def fixed_clip(self) -> float | None:
-        """None where C moves; in scaled coordinates the bound is 1, and the scale moves."""
+        """None where C moves; in scaled coordinates the bound is 1 and the scale moves."""
         return 1.0 if self._counting is None else None
 
     def _query(self) -> GradientQuery:
@@ -186,7 +187,7 @@ class AdaptiveClipping(SumStrategy):
         )
 
     def _release(self, answer: Sum) -> Vector:
-        """The noisy mean, in units of the bound, and what was counted, per expected record."""
+        """The noisy mean, in units of the bound, and the noisy count, per expected record."""
         noisy = released(self._plan.mechanisms[self._round], answer, self._stream)
         return noisy / (self._plan.rate(self._round) * sum(answer.sizes))
 
@@ -200,13 +201,13 @@ class AdaptiveClipping(SumStrategy):
     def _follow_quantile(self, below: float) -> None:
         # A noisy share may lie outside [0, 1]; no round moves C by more than e^±η.
         excess = min(1.0, max(0.0, below)) - self._options.quantile
-        # From one end of the range to the other, at most: a larger power might overflow.
+        # At most from one end of the range to the other: a larger power might overflow.
         power = min(2 * log(_WIDEST), max(-2 * log(_WIDEST), -self._options.clip_rate * excess))
         moved = max(self._least, self._clip * exp(power))
         self._clip = min(self._first * _WIDEST, self._most, LARGEST_CLIP, moved)
 
     def _scale(self) -> Vector:
-        """Noise of a given total harms least with b² in proportion to the standard deviation."""
+        """b² in proportion to the standard deviation: the least harm of noise of a given total."""
         spread, options = np.sqrt(self._variance), self._options
         scale = coordinate_scale(spread, clip=self._middle, size=options.size)
         return np.minimum(scale, self._most)
@@ -224,7 +225,7 @@ class AdaptiveClipping(SumStrategy):
 
     @property
     def _noise(self) -> float:
-        """The standard deviation on a coordinate of the sum, if all parties are in it."""
+        """The standard deviation of the noise on a coordinate of the sum over all parties."""
         mechanism = self._plan.mechanisms[self._round]
         if isinstance(mechanism, SharedNoise):
             return mechanism.stddev_of(self.task.parties)
@@ -281,10 +282,10 @@ def build(setup: Setup, options: ClippingOptions) -> AdaptiveClipping:
 
 
 def _settled(setup: Setup, options: ClippingOptions) -> ClippingOptions:
-    """The options with numbers and names in the place of "auto", from public facts alone.
+    """The options with "auto" replaced by numbers and names, from public facts alone.
 
-    Noise is as strong as that of gradient perturbation, but for the counts; steps follow from C of
-    the first round, before ``largest_clip`` lowers it.
+    The noise is as strong as in gradient perturbation, except for the counts; steps follow from C
+    of the first round, before ``largest_clip`` lowers it.
     """
 
     def strength_at(clip: float) -> float:

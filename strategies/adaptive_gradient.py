@@ -1,4 +1,4 @@
-"""Adaptive gradient descent: noise and step size are chosen from what was released.
+"""Adaptive gradient descent: noise and step size follow from earlier releases.
 
     p ← R/2s of the budget                                    (s splits; noise of precision p)
     while the budget lasts:
@@ -12,14 +12,14 @@
 
 Lee and Kifer 2018 ("Concentrated differentially private gradient descent with adaptive
 per-iteration privacy budget"). When no step seems to help, the gradient is measured again, more
-exactly; what was already measured is not thrown away. Here with noisy-min by report-noisy-max (ε
-for monotone losses, else at twice the noise), each release charged once and before it is asked for,
-and a Rényi filter: noise that depends on earlier releases needs one, and their theorem has none.
+exactly; earlier measurements are kept. Here noisy-min is report-noisy-max (ε for monotone losses,
+twice the noise for others), each release is charged once and before it is asked for, and a Rényi
+filter pays: noise that depends on earlier releases needs a filter, which their theorem lacks.
 
-With ``sampling_rate`` q every sum, of gradients and of losses, is one over a Poisson sample of its
-own, and q·N stands for N. Given the releases before it each is one sampled release, whose
-divergence at the filter's order is charged before it is asked for. Two on one sample would not be:
-the noise of the second would be chosen between two looks at the same draw.
+With ``sampling_rate`` q every sum, of gradients or of losses, is over a fresh Poisson sample, and
+q·N replaces N. Given earlier releases, each is one sampled release, whose divergence at the
+filter's order is charged before it is asked for. Two releases on one sample would not be: the noise
+of the second would be chosen after a first look at the same draw.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-_LEVELS = 2**16  # of one record's loss on the grid, at least
+_LEVELS = 2**16  # least number of grid steps in the bound on one record's loss
 _REVIEW = 10  # rounds after which the range of steps is fitted to those that were taken
-_MOST = 2.0**52  # steps of the grid: sums with up to as many of losses are exact in float64
-_ROOM = 1.1  # the largest of them, times this, is the new end of the range
+_MOST = 2.0**52  # grid steps: sums of losses up to this size are exact in float64
+_ROOM = 1.1  # the largest step taken, times this, is the new end of the range
 
 
 class AdaptiveOptions(Options):
@@ -109,7 +109,7 @@ class AdaptiveOptions(Options):
 
 
 class AdaptiveGradient(AdaptiveStrategy):
-    """Rounds of one step each; a round makes two releases or more."""
+    """Rounds of one step each; a round makes at least two releases."""
 
     name: ClassVar[str] = "agd"
 
@@ -132,7 +132,7 @@ class AdaptiveGradient(AdaptiveStrategy):
         self._taken = self._relative_noise = self._epsilon = 0.0
         self._rate = options.sampling_rate
         self._reach = loss_sensitivity(task, clip=options.loss_clip)
-        # Refuses what no grid is for, before anything is paid.
+        # Refuses what no grid can represent, before anything is paid.
         self._levels = FixedPoint(step=2.0 ** floor(log2(options.loss_clip / _LEVELS))).step
         if isinstance(plan, NoiseFree):
             return
@@ -144,7 +144,7 @@ class AdaptiveGradient(AdaptiveStrategy):
     def _play(self) -> Round:
         first, chooser = self._gradient(1.0), self._chooser()
         if self.plan and first and chooser and not self.plan.affords(first, chooser):
-            self.stopped = "the budget does not pay for another gradient and another step."
+            self.stopped = "the budget is too small for another gradient and another step."
             return
         gradient = yield self._asking(first)
         for attempt in count():
@@ -173,7 +173,7 @@ class AdaptiveGradient(AdaptiveStrategy):
             self._longest, self._taken = _ROOM * self._taken, 0.0
 
     def _gradient(self, factor: float) -> GaussianMechanism | None:
-        """Noise on a sum of gradients, in units of the noise of a round's first; None without."""
+        """Noise on a sum of gradients, in units of the round's first noise; None without noise."""
         if self.plan is None:
             return None
         return GaussianMechanism(
@@ -262,9 +262,10 @@ class AdaptiveGradient(AdaptiveStrategy):
 def _strengths(
     plan: AdaptivePlan, fund: RdpFilter, options: AdaptiveOptions
 ) -> tuple[float, float]:
-    """σ/Δ of a first gradient and ε of a selection: each costs a share of 1/2s of the budget.
+    """σ/Δ of a first gradient and ε of a selection: each costs 1/2s of the budget.
 
-    Without samples D_α is α/(2z²) for Gaussian noise, at most αε²/2 for ε-DP, αε²/8 for a range.
+    Without sampling, D_α is α/(2z²) for Gaussian noise, at most αε²/2 for ε-DP and at most αε²/8
+    for the exponential mechanism (bounded range).
     """
     share, rate = fund.limit / (2 * options.splits), plan.sampling_rate
     if rate < 1:
@@ -275,11 +276,11 @@ def _strengths(
 
 
 def _on_grid(penalties: Vector, *, step: float) -> Vector:
-    """Penalties above the least of them, in whole steps, so that adding losses rounds nothing.
+    """Penalties above the least of them, in whole grid steps: adding losses then rounds nothing.
 
-    Rounded, a score would move by a unit of rounding of its penalty, or not at all, whatever the
-    loss of a record is: a large penalty would make one record count as many. What is cut off at
-    2³⁵ times the bound on a loss and more has no chance to be selected.
+    In floating point, a score with a large penalty would move by a whole unit of rounding or not
+    at all, whatever a record's loss is: one record could count as many. Penalties cut off at
+    2³⁵ times the bound on a loss have no chance of being selected anyway.
     """
     above: Vector = np.minimum(np.rint((penalties - penalties.min()) / step), _MOST)
     return above * step

@@ -3,10 +3,10 @@
     s ← Σ over all records of the vector that a design states     (a secure sum over the parties)
     publish s + N(0, σ²)                                           (one release)
 
-By party s has one such vector for every party, side by side, and a total follows from their noisy
-sums: a record is in one of them, so that each costs what the total would have cost alone.
+By party, s has one such vector for every party, side by side, and totals follow from the parties'
+noisy sums: a record is in only one of them, so that each costs what the total alone would cost.
 
-No learning algorithm, and so not in the list of strategies: `fedpriv describe` runs it. Everything
+Not a learning algorithm, so not in the list of strategies: `fedpriv describe` runs it. Everything
 else is as in every strategy: reserve, ask, add noise, commit.
 """
 
@@ -53,15 +53,15 @@ _HEAD = 2
 class Description(SumStrategy):
     """One release: the noisy sums of a design.
 
-    What is kept of it in the ledger begins with who was in the sum, which is public: the number of
-    records that their sizes state, and of parties.
+    What the ledger keeps of it begins with who was in the sum, which is public: the number of
+    parties, and of records as their stated sizes have it.
 
     Attributes:
         design: What was asked for.
         sums: The noisy sums over all parties, weights included; None before the release.
-        party_sums: Those of every party, (m, width); None unless they were asked for.
-        records: The public number of records of those in the sum.
-        parties: How many they were.
+        party_sums: Those of every party, (m, width); None unless asked for.
+        records: The public number of records of the parties in the sum.
+        parties: The number of parties in the sum.
     """
 
     name: ClassVar[str] = DESCRIBE
@@ -92,12 +92,12 @@ class Description(SumStrategy):
 
     @property
     def noise_stddev(self) -> float:
-        """Of every number of the total, which by party is that of as many noisy sums."""
+        """Of every number of the total, which by party is the sum of as many noisy sums."""
         return sqrt(self._parts) * self.part_stddev
 
     @property
     def part_stddev(self) -> float:
-        """Of every number that is released; of shares, by how many parties brought them."""
+        """Of every number that is released; with shares, by how many parties added them."""
         if self._mechanism is None:
             return 0.0
         stddev_of = getattr(self._mechanism, "stddev_of", None)
@@ -124,7 +124,7 @@ class Description(SumStrategy):
         if self.by_party and len(answer.sizes) != self.task.parties:
             raise RuntimeError(
                 f"a description by party needs all {self.task.parties} parties in its sum, got "
-                f"{len(answer.sizes)}: of the others there is noise alone."
+                f"{len(answer.sizes)}: the others would be noise alone."
             )
         there = [sum(answer.sizes), len(answer.sizes)]
         return np.concatenate([there, released(self._mechanism, answer, self._stream)])
@@ -186,7 +186,7 @@ def build(setup: Setup, options: DescribeOptions) -> Description:
         if task.persons.records is None:
             raise ValueError(
                 "persons.records must be given with describe.per_person = 'records': how far a "
-                "person moves a sum of records follows from how many one has."
+                "person moves a sum depends on the most records that one has."
             )
         records = task.persons.records
     require_parts(design, task, by_party=options.by_party)

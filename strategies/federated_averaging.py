@@ -1,4 +1,4 @@
-"""Federated averaging: parties train on their own, and the mean of their updates is released.
+"""Federated averaging: parties train locally, and the mean of their updates is released.
 
     for t = 1 … T:
         party j:  w ← θ; some epochs of SGD on its own records; u_j ← w - θ
@@ -7,14 +7,14 @@
         θ ← step(θ, -u)
 
 McMahan et al. 2017 (arXiv:1602.05629): with steps of rate 1 the model is the mean of the parties'
-models. The server takes -u for a gradient: "momentum" is FedAvgM, "adagrad", "adam" and "yogi" are
+models. The server uses -u as a gradient: "momentum" is FedAvgM; "adagrad", "adam" and "yogi" are
 FedAdagrad, FedAdam and FedYogi (Reddi et al. 2021, arXiv:2003.00295; moments are debiased here).
 ``proximal`` > 0 is FedProx (Li et al. 2020, arXiv:1812.06127).
 
 With privacy (McMahan et al. 2018, arXiv:1710.06963) the unit is the *party*: all its records at
 once, whatever it does with them. Parties may be sampled, and the bound C may follow a quantile of
-the updates' lengths (``clip_quantile``; Andrew et al. 2021, arXiv:1905.03871), at a cost that is
-split exactly (`fedpriv.privacy.planning.party`). Without privacy, updates are not clipped.
+the updates' lengths (``clip_quantile``; Andrew et al. 2021, arXiv:1905.03871), whose cost is split
+exactly (`fedpriv.privacy.planning.party`). Without privacy, updates are not clipped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-_WIDEST = 2.0**10  # of C that follows a quantile, in units of where it starts, either way
+_WIDEST = 2.0**10  # how far C may follow a quantile from where it starts, as a factor either way
 
 
 class AveragingOptions(LocalOptions):
@@ -52,10 +52,10 @@ class AveragingOptions(LocalOptions):
 
     Attributes:
         local_momentum: β of the parties' steps, reset between two exchanges.
-        proximal: μ of FedProx, which holds a party's model near the common one.
-        clip_quantile: γ, the share of updates that should not be clipped: C follows it; 0 leaves C
+        proximal: μ of FedProx, which keeps a party's model near the common one.
+        clip_quantile: γ, the share of updates that should not be clipped: C follows it; 0 keeps C
             fixed.
-        clip_rate: η_C, by which C follows.
+        clip_rate: η_C, the rate at which C follows.
         count_noise: σ_b of the count of updates that were not clipped; by default, a twentieth of
             the number of parties that train.
     """
@@ -112,7 +112,7 @@ class FederatedAveraging(UpdateStrategy):
             self._clip = self._followed(self._clip, float(release[-1]))
 
     def _followed(self, clip: float, below: float) -> float:
-        """C after a noisy share of updates was not clipped; within reason, whatever the noise."""
+        """C after a noisy share of updates was not clipped; within limits, whatever the noise."""
         options, first = self._options, self._first_clip
         excess = min(1.0, max(0.0, below)) - options.clip_quantile
         power = min(log(_WIDEST), max(-log(_WIDEST), -options.clip_rate * excess))
@@ -140,7 +140,7 @@ INFO = StrategyInfo(
 
 
 def build(setup: Setup, options: AveragingOptions) -> FederatedAveraging:
-    """The strategy, planned within its budget; without a plan where nothing is promised."""
+    """The strategy, planned within its budget; without a plan if it has no guarantee."""
     clip, counted = options.clip_norm(setup), options.clip_quantile > 0
     if counted and clip is None:
         raise ValueError("clip must be a number with clip_quantile, which moves it, got none.")

@@ -8,8 +8,8 @@
 With a Laplace law instead of N(0, σ_t²) the run is ε-DP with δ = 0, and each round has ε/T.
 
 Jayaraman, Wang, Evans and Gu 2018 (full batch, noise inside a secure sum); Abadi et al. 2016
-(Poisson sampling). The regulariser is neither clipped nor noised. The step is post-processing:
-any server optimiser, and any average of the iterates, at the same cost.
+(Poisson sampling). The regulariser is neither clipped nor noised. The step is post-processing: any
+server optimiser, and any average of the iterates, has the same cost.
 
 For the person unit of privacy S is Σ over persons of clip_C(Σ over that person's records of ∇f), N
 the declared number of persons: descent on the mean over persons of the sum of their losses.
@@ -64,19 +64,19 @@ if TYPE_CHECKING:
 class GradientOptions(ScheduledOptions, ClippedOptions):
     """Options of gradient perturbation.
 
-    With neither a learning_rate nor an optimiser, steps are those of a rule from public facts
-    (`fedpriv.strategies.common.auto`): momentum, and the mean of the last half of the models. An
-    optimiser that is named, or that a schedule is for, has 1/M for "auto".
+    With neither learning_rate nor optimiser, steps follow a rule from public facts
+    (`fedpriv.strategies.common.auto`): momentum, and the mean of the last half of the models. If
+    the optimiser is named, or a schedule requires it, "auto" is 1/M.
 
     Attributes:
-        clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is a
-            part of the bound that the loss has at the first model, by that rule, or all of it if a
+        clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is,
+            by that rule, a fraction of the loss's own bound at the first model, or all of it if the
             schedule follows from a theorem.
         law: Distribution of the noise; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure;
             l1-laplace with ``clip_in``.
         clip_in: "l1" clips gradients to C in L1 instead of L2: for l1-laplace, whose noise is then
             calibrated to an L1 sensitivity.
-        weights: Every record counts alike ("proportional"), or every party ("equal").
+        weights: Every record counts equally ("proportional"), or every party ("equal").
         calibration: How the noise is calibrated to the budget.
         sampling_rate: Poisson rate q of the records of a round; 1 is full batch. A table with
             ``first``, ``factor`` and ``every`` makes it grow.
@@ -161,7 +161,7 @@ class GradientPerturbation(SumStrategy):
 
 
 def _auto_l2(options: GradientOptions) -> float:
-    """λ: no more than descent needs, but for schedules whose theorem rests on it."""
+    """λ: no more than descent needs, except for schedules whose theorem needs it larger."""
     return (heavy_l2 if follows_from_a_theorem(options.schedule) else light_l2)(options)
 
 
@@ -197,13 +197,13 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
 
 
 def settled_gradients(setup: Setup, options: GradientOptions, *, draws: int = 1) -> GradientOptions:
-    """The options with numbers and names in the place of "auto", from public facts alone.
+    """The options with "auto" replaced by numbers and names, from public facts alone.
 
-    ``draws`` is how many draws of its noise each sum has, where every party adds its own.
+    ``draws`` is how many draws of noise each sum carries, where every party adds its own.
     """
     task, theorem = setup.task, follows_from_a_theorem(options.schedule)
     if theorem:
-        chosen: dict[str, Any] = {"optimiser": theorem}  # it names no other
+        chosen: dict[str, Any] = {"optimiser": theorem}  # the options name no other
         if options.clip == "auto" and task.convex:
             chosen["clip"] = task.lipschitz
         options = options.model_copy(update=chosen)
@@ -220,7 +220,7 @@ def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
     if options.law != "auto":
         law = options.law
     else:
-        # With shares, a pure budget is refused there, with its reason.
+        # With shares, a pure budget is refused there, with the reason.
         pure = setup.sharing is None and not setup.noise_free and setup.budget.delta == 0
         law = "l1-laplace" if options.clip_in == "l1" else "l2-laplace"
         law = law if pure else "gaussian"
@@ -241,7 +241,7 @@ def _plan(setup: Setup, options: GradientOptions) -> Plan | NoiseFree:
     if fixed != ("uniform", "proportional", "exact", "gaussian", "l2"):
         raise ValueError(
             "schedule must be 'uniform', weights 'proportional', calibration 'exact', law "
-            "'gaussian' and clip_in 'l2' with a growing sampling_rate, a schedule of its own."
+            "'gaussian' and clip_in 'l2' with a growing sampling_rate, which is a schedule itself."
         )
     return plan_growing(
         setup,

@@ -1,21 +1,20 @@
 """Inference: coefficients of a linear or logistic regression, with intervals you may publish.
 
-Squared loss, one exchange: the second moments of features and label are all that least squares
-needs.
+Squared loss, one exchange: least squares needs only the second moments of features and label.
 
     S ← Σ over all records of zzᵀ, z = (x, s·y), by a secure sum; + N(0, σ²) on its scaled triangle
 
-Logistic loss: objective perturbation, and the Hessian at the point that it finds.
+Logistic loss: objective perturbation, and the Hessian at the minimiser.
 
     b ← noise;  θ ← argmin (1/N)Σ f(θ; x, y) + ((λ + Δ)/2)‖θ‖² + bᵀθ/N,  + a little noise
     H ← Σ over all records of p(1-p)xxᵀ at θ, by a secure sum; + N(0, σ²) on its scaled triangle
 
-Everything that follows (`fedpriv.inference`) is post-processing: estimates, standard errors over
-sampling *and* noise, intervals, and the decision not to give any.
+Everything that follows (`fedpriv.inference`) is post-processing: estimates, standard errors that
+cover sampling *and* noise, intervals, and the decision to withhold them.
 
 Wang 2018 (AdaSSP; here with one release for all moments and exact Gaussian accounting); Kifer,
-Smith and Thakurta 2012 with the exact rule of `fedpriv.privacy.objective_profile`. The model that
-predicts is the ridge estimate of the former, and θ of the latter.
+Smith and Thakurta 2012 with the exact rule of `fedpriv.privacy.objective_profile`. The model for
+predictions is the ridge estimate for the squared loss, and θ for the logistic one.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ INFO = StrategyInfo(
     noise_by="server",
     asks=("moments",),
     convex_only=True,
-    one_draw=True,  # of the logistic loss, as of a perturbed objective
+    one_draw=True,  # for the logistic loss, as in objective perturbation
     options=InferenceOptions,
     shares=True,
     because={

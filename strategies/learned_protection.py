@@ -1,4 +1,4 @@
-"""Learned protection: noise and steps chosen by networks that were trained on public data.
+"""Learned protection: networks trained on public data choose the noise and the steps.
 
     while the budget lasts:
         S ← Σ over all records of clip_C(∇f(θ; x, y))         (a secure sum over the parties)
@@ -7,20 +7,20 @@
         g ← ((S + N(0, σ²)) / N + λθ) / C
         θ ← θ + projector(g, …)/B
 
-L2P: Hong, Wang, Wang and Zhou 2021. Both networks see releases only, so all that they choose is
-post-processing, however bad it is: a poor protector costs accuracy, never privacy. The
-filter Σμ² ≤ μ(ε, δ)² pays for noise that depends on earlier releases, which a composition theorem
-for fixed schedules does not.
+L2P: Hong, Wang, Wang and Zhou 2021. Both networks see releases only, so everything they choose is
+post-processing, however bad: a poor protector costs accuracy, never privacy. The filter
+Σμ² ≤ μ(ε, δ)² pays for noise that depends on earlier releases; a composition theorem for fixed
+schedules would not.
 
 For the person unit of privacy S is Σ over persons of clip_C(Σ over that person's records of ∇f), N
-the declared number of persons. The norm of S changes by no more than S does when a person is
-exchanged, added or removed.
+the declared number of persons. When a person is exchanged, added or removed, the norm of S changes
+by no more than S does.
 
-With ``sampling_rate`` q, S is over a Poisson sample and q·N stands for N: one sample for the norm,
-and a fresh one for the gradient, whose noise was chosen by then. A Rényi filter pays for both.
+With ``sampling_rate`` q, S is over a Poisson sample and q·N replaces N: one sample for the norm,
+and a fresh one for the gradient, whose noise is chosen by then. A Rényi filter pays for both.
 
-Without noise, for study, it moves as at the largest budget that the protector was trained for, with
-exact norms and gradients, for T rounds.
+Without noise, for study, it moves as at the largest budget for which the protector was trained,
+with exact norms and gradients, for T rounds.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class LearnedOptions(Options):
     Attributes:
         protector: The name of a protector that comes with fedpriv, or the path of a file.
         protector_sha256: The hash that identifies the file: filled in when an experiment names a
-            file, and compared whenever it is read.
-        horizon: T, the number of rounds for which the budget is to last; "auto" is the protector's
+            file, and compared whenever the file is read.
+        horizon: T, the number of rounds for which the budget should last; "auto" is the protector's
             own for such a budget.
         clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is
             the protector's, times B.
@@ -158,7 +158,7 @@ class LearnedProtection(AdaptiveStrategy):
     def _step_of(
         self, release: GaussianMechanism | None, draw: Callable[..., Vector], **more: Any
     ) -> Step:
-        """A release made from the sum of gradients at θ: without samples, both from the same."""
+        """A release made from the sum of gradients at θ: without sampling, both use one sum."""
         query = GradientQuery(
             run=self._run.name,
             round=self._release_index,
@@ -177,7 +177,7 @@ class LearnedProtection(AdaptiveStrategy):
     def _draw_norm(
         self, mechanism: GaussianMechanism | None, answer: Sum, stream: RandomStream
     ) -> Vector:
-        """The noisy norm of the mean, over C; the norm on the grid, an integer, gets the noise."""
+        """The noisy norm of the mean, over C; noise is added to the norm as a grid integer."""
         length = np.linalg.norm(answer.total.astype(np.float64))
         total = np.array([np.rint(length)]).astype(np.int64)
         noisy = noisy_sum(mechanism, total, step=answer.step, stream=stream)
@@ -190,10 +190,10 @@ class LearnedProtection(AdaptiveStrategy):
         noisy = noisy_sum(mechanism, answer.total, step=answer.step, stream=stream)
         return noisy / (self._rate * sum(answer.sizes))
 
-    # Everything from here on sees releases only.
+    # From here on, everything sees releases only.
 
     def _schedule(self, norm: float) -> float:
-        """The scheduler's choice, within its range; what is no number counts as the most noise."""
+        """The scheduler's choice, within its range; NaN counts as the most noise."""
         fund = None if self.plan is None else self.plan.filter
         spendable = 1 - self._elapsed if fund is None else fund.left / fund.limit
         answer, self._memory = self._protector.schedule(
@@ -206,12 +206,12 @@ class LearnedProtection(AdaptiveStrategy):
         noise = float(answer)
         if not isfinite(noise):
             return MOST_NOISE
-        # Coarser than the rounding of a network: a run that another machine takes up again from
-        # its ledger must ask for the noise that was paid for.
+        # Coarser than the rounding of a network: a run that another machine resumes from its
+        # ledger must ask for the noise that was paid for.
         return min(max(round(noise, 3), LEAST_NOISE), MOST_NOISE)
 
     def _affordable(self, mechanism: GaussianMechanism) -> GaussianMechanism:
-        """``mechanism``, with more noise if less of the budget is left than it costs."""
+        """``mechanism``, with more noise if it costs more than is left of the budget."""
         fund, relative = self.paid.filter, mechanism.event().relative_noise
         if self._rate == 1:
             relative = max(relative, 1 / sqrt(fund.left))
@@ -270,9 +270,9 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
     clip = card.clip_norm * task.feature_bound if options.clip == "auto" else options.clip
     step, moved = gradient_grid(setup, clip_norm=clip)
     sensitivity = grid_sensitivity(moved, dimension=task.dimension, step=step)
-    rate, whole = options.sampling_rate, task.records * clip  # what a protector's units are of
+    rate, whole = options.sampling_rate, task.records * clip  # the unit of a protector's numbers
     require_sampleable(setup, rate, coins="a norm of a sum")
-    # A twin without noise takes the steps of its private run: the networks are told of that noise.
+    # A twin without noise takes the steps of its private run: its networks see that run's noise.
     private = setup.private
     fresh, noise = None, card.least_noise
     if not private.noise_free:
@@ -324,7 +324,7 @@ def build(setup: Setup, options: LearnedOptions) -> LearnedProtection:
 
 
 def _loaded(options: LearnedOptions) -> Trained:
-    """The protector that the options name, which must be the one that they state."""
+    """The protector that the options name, which must have the hash that they state."""
     trained, stated = load(protector_path(options.protector)), options.protector_sha256
     if stated is not None and stated != trained.sha256:
         raise ValueError(
@@ -337,7 +337,7 @@ def _loaded(options: LearnedOptions) -> Trained:
 
 
 def protector_path(name: str) -> Path:
-    """The file of a protector: of those that come with fedpriv, or anywhere."""
+    """The file of a protector: one that comes with fedpriv, or any path."""
     known = {path.stem: path for path in sorted(PROTECTORS.glob("*.json"))}
     if Path(name).suffix == ".json":
         return Path(name)

@@ -5,7 +5,7 @@
         server:       θ   ← step(θ, ΣS_j / N + λθ)
 
 With ``sampling_rate`` q every party draws a Poisson sample of its records, which nobody else sees,
-and q·N stands for N: its answer is one sampled Gaussian release.
+and q·N replaces N: its answer is one sampled Gaussian release.
 
 Shows what gradient perturbation costs without a secure sum: the same noise m times, hence √m times
 the standard deviation. A baseline.
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 
 class LocalGradientOptions(ClippedOptions):
-    """Options of local gradient perturbation: as without "local".
+    """Options of local gradient perturbation, as for gradient perturbation.
 
     Attributes:
         rounds: T, the number of rounds.
-        clip: C, the bound on one record's gradient; "auto" as without "local".
-        weights: Every record counts alike ("proportional"), or every party ("equal").
+        clip: C, the bound on one record's gradient; "auto" as for gradient perturbation.
+        weights: Every record counts equally ("proportional"), or every party ("equal").
         calibration: How the noise is calibrated to the budget.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
         seed: Seed of the initial weights of a model that is not linear.
@@ -105,9 +105,9 @@ INFO = StrategyInfo(
 
 
 def build(setup: Setup, options: LocalGradientOptions) -> GradientPerturbation:
-    """The strategy, planned within its budget; without noise, whose it is makes no difference."""
+    """The strategy, planned within its budget; without noise equal to gradient perturbation."""
     task = setup.task
-    # Each sum has the noise of every party.
+    # Each sum carries the noise of every party.
     alike = settled_gradients(
         setup.private, GradientOptions(**options.model_dump()), draws=task.parties
     )

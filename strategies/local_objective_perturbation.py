@@ -6,11 +6,12 @@
 Chaudhuri, Monteleoni and Sarwate 2011 at every party, then averaged. A baseline.
 
 With ``law = "unsound-laplace"`` b_j has the noise of the experiments of Jayaraman, Wang, Evans and
-Gu 2018: Laplace by coordinates, scale 2G/ε′, for a sensitivity 2G that is one in L2. Their program
-draws one b for all parties, and here each draws its own: whoever knows the records of one party
-reads a common b from its model, and then no other model has any noise. And it subtracts
-2·ln(c/(nΛ)) from ε where the theorem has 2·ln(1 + c/(nΛ)), which is the form here; in both ε′ = ε/2
-and the same Δ follow where that is more than ε, as with the 50 records a party of their comparison.
+Gu 2018: Laplace by coordinates, scale 2G/ε′, for a sensitivity 2G that holds in L2. Their program
+draws one b for all parties; here each party draws its own, because whoever knows one party's
+records can read a common b from its model, which leaves every other model without noise. Their
+program also subtracts 2·ln(c/(nΛ)) from ε where the theorem has 2·ln(1 + c/(nΛ)), the form used
+here; both set ε′ = ε/2 and the same Δ where that exceeds ε, as with the 50 records per party of
+their comparison.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class LocalObjectiveOptions(ModelOptions, RuledOptions):
     Attributes:
         law: Of b_j; "auto" is Gaussian if δ > 0, else l2-laplace, which is pure. "unsound-laplace"
             is for study, and its plan states what it really costs.
-        solver_share: The share that pays for an inexact minimiser: of ε, or of μ² with Gaussian b.
+        solver_share: The share spent on an inexact minimiser: of ε, or of μ² for Gaussian b.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace", "unsound-laplace"] = "auto"

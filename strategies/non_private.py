@@ -61,7 +61,7 @@ INFO = StrategyInfo(
 
 
 def build(setup: Setup, options: ModelOptions) -> NonPrivate:
-    """The strategy; it promises nothing, so there is no plan."""
+    """The strategy; it has no guarantee, so no plan."""
     task = setup.task
     tolerance = options.gradient_norm(task)
     return NonPrivate(task=task, weights=options.weights, tolerance=tolerance, run=setup.run)

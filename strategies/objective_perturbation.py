@@ -5,14 +5,14 @@
     θ ← θ + a little noise, because no solver is exact
 
 N is public: under add-remove adjacency it is a declared constant, the same for neighbours, and the
-sum runs over the records that there are. Where the unit is a person, f is the mean over the records
-of one at a party, and N the declared number of persons. The loss must be Lipschitz everywhere: b is
+sum runs over the records that exist. For the person unit, f is the mean over one person's records
+at a party, and N the declared number of persons. The loss must be Lipschitz everywhere: b is
 unbounded.
 
 Chaudhuri, Monteleoni and Sarwate 2011 (pure ε); Kifer, Smith and Thakurta 2012 (Gaussian b, here
 with the exact rule of `fedpriv.privacy.objective_profile`); the joint form of Jayaraman et al.
 2018; approximate minima of Iyengar et al. 2019. Only the last θ is released. The server sees exact
-sums of gradients on the way, and has drawn b itself: it must be trusted with both.
+sums of gradients on the way, and draws b itself: it must be trusted with both.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.plan import NoisePlace, Plan
 
 
-_LARGE = 1e6  # a λ beside which the curvature of a loss is nothing
+_LARGE = 1e6  # a λ so large that the curvature of a loss is negligible
 
 
 class ObjectiveOptions(FitOptions):
@@ -63,7 +63,7 @@ class ObjectiveOptions(FitOptions):
             (`fedpriv.strategies.common.auto`), the default if an experiment states no λ; "optimal"
             minimises the bound on the excess risk.
         radius: D, a bound on the norm of a good model, for the optimal λ.
-        solver_share: The share that pays for an inexact minimiser: of ε, or of μ² with Gaussian b.
+        solver_share: The share spent on an inexact minimiser: of ε, or of μ² for Gaussian b.
     """
 
     law: Literal["auto", "gaussian", "l2-laplace", "unsound-objective"] = "auto"
@@ -81,7 +81,7 @@ class ObjectivePerturbation(JointStrategy):
         super().__init__(
             task=task, plan=plan, adjacency=plan.adjacency, tolerance=tolerance, run=run
         )
-        # What the rules demand of the loss holds of this task, and not only of the plan's.
+        # The task, not only the plan, must meet what the rules demand of the loss.
         objective_problem(task, task.records, regulariser=task.regulariser, tolerance=tolerance)
         (mechanism,) = plan.mechanisms
         if not isinstance(mechanism, ObjectiveMechanism):
@@ -89,7 +89,7 @@ class ObjectivePerturbation(JointStrategy):
         self._step, self._mechanism = plan.step, mechanism
 
     def _begin(self) -> tuple[NDArray[np.float64], float]:
-        """Draw b: of a release the same one if the fit is begun anew (`StrategyInfo.one_draw`)."""
+        """Draw b: the same one if the fit of a release is restarted (`StrategyInfo.one_draw`)."""
         self._random = self._stream()
         b = self._mechanism.draw_linear((self.task.dimension,), self._random)
         return b, self._mechanism.extra_regulariser
@@ -105,7 +105,7 @@ INFO = StrategyInfo(
     noise_by="server",
     asks=("risk-gradient",),
     convex_only=True,
-    one_draw=True,  # long b take other numbers of exchanges than short ones
+    one_draw=True,  # the size of b changes the number of exchanges
     options=ObjectiveOptions,
     units=(Unit.RECORD, Unit.PERSON),
     follows_budget=lambda options: options.regulariser != "model",
@@ -153,7 +153,7 @@ def joint_terms(
 ) -> tuple[ObjectiveProblem, float]:
     """The facts of the joint problem, with its tolerance, and the grid of its minimiser.
 
-    A tolerance that is left to us is the ``finest`` that is certain, or one that costs little.
+    The default tolerance is the ``finest`` that can be certified, or one that costs little.
     """
     certain = certain_joint_tolerance(task, adjacency=objective.adjacency, objective=objective)
     tolerance = options.gradient_norm(task, certain=certain)
@@ -162,16 +162,16 @@ def joint_terms(
     everyone = objective_problem(
         task, task.records, regulariser=task.regulariser, tolerance=tolerance
     )
-    # √d·step is at most what the solver's tolerance costs already.
+    # √d·step is at most what the solver's tolerance already costs.
     apart = 2 * tolerance / (task.regulariser * sqrt(task.dimension))
     return everyone, 2.0 ** floor(log2(apart))
 
 
 def with_ruled_objective(setup: Setup, noise: ObjectiveNoise, *, problems: int = 1) -> Setup:
-    """The task with λ of the rule for perturbed objectives; it follows from public facts.
+    """The task with the rule's λ for perturbed objectives, from public facts.
 
-    Of so many ``problems``, each with an equal part of the records and a term of its own, the
-    minimisers are averaged, and so is their noise.
+    ``problems`` is the number of problems, each with an equal part of the records and its own
+    random term, whose minimisers, and so their noise, are averaged.
     """
     task = setup.task
     task.require_convex(ObjectivePerturbation.name)
@@ -192,7 +192,7 @@ def with_ruled_objective(setup: Setup, noise: ObjectiveNoise, *, problems: int =
 
 
 def _with_optimal_regulariser(setup: Setup, noise: ObjectiveNoise, *, radius: float) -> Setup:
-    """The task with the λ of least excess risk, as far as it is proved."""
+    """The task with the λ of least proved excess risk."""
     task = setup.task
     task.require_convex(ObjectivePerturbation.name)
     problem = objective_problem(task, task.records, regulariser=1.0, tolerance=1.0)
@@ -203,7 +203,7 @@ def _with_optimal_regulariser(setup: Setup, noise: ObjectiveNoise, *, radius: fl
 def objective_noise(
     setup: Setup, *, law: ObjectiveLaw | Literal["auto"], solver_share: float
 ) -> ObjectiveNoise:
-    """All of the budget, by the law that is asked for or by the one that needs less noise."""
+    """Spend all of the budget, by the given law or by the one that needs less noise."""
     if law == "auto":
         law = "gaussian" if setup.budget.delta > 0 else "l2-laplace"
     return ObjectiveNoise(

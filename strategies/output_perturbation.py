@@ -4,11 +4,11 @@
     server:       θ   ← Σ w_jθ_j + b                                (a secure sum over the parties)
 
 Jayaraman, Wang, Evans and Gu 2018. With w_j = 1/m the smallest party decides the noise, for
-2G/(m·n₍₁₎·λ); with w_j = n_j/N all decide alike, for 2G/(N·λ), never more. b is calibrated to the
-parties really in the sum. The joint fit replaces the average by the minimiser of all records, for
-2G/(N·λ) as well, or G/(N·λ) under add-remove adjacency with a declared N.
+2G/(m·n₍₁₎·λ); with w_j = n_j/N all parties count equally, for 2G/(N·λ), which is never more. b is
+calibrated to the parties actually in the sum. The joint fit replaces the average by the minimiser
+of all records, also for 2G/(N·λ), or G/(N·λ) under add-remove adjacency with a declared N.
 
-Where the unit is a person, f is the mean over the records of one at a party, n_j and N are declared
+For the person unit, f is the mean over one person's records at a party, n_j and N are declared
 numbers of persons, and 2G becomes p·G (add-remove) or 2p·G, for persons at up to p parties.
 """
 
@@ -96,7 +96,7 @@ class OutputPerturbation(SumStrategy):
     def _release(self, answer: Sum) -> NDArray[np.float64]:
         """The average over the parties that answered, with noise for exactly these.
 
-        Shares of the parties are sized for any of them: the weights do not depend on who answers.
+        The parties' shares are sized for any of them: the weights do not depend on who answers.
         """
         (mechanism,) = self._plan.mechanisms
         if share_of(mechanism) is None:
@@ -123,9 +123,9 @@ class OutputPerturbation(SumStrategy):
 class JointOutputPerturbation(JointStrategy):
     """Many exchanges, one release: the minimiser of all records, with noise for 2G/(N·λ).
 
-    Where records join and leave, N is the declared number, a constant of the objective, and the
-    noise for G/(N·λ). How many there are really enters nothing: the sums run over them, and the
-    solver's certificate holds for up to `HEADROOM`·N of them.
+    Under add-remove adjacency, N is the declared number, a constant of the objective, and the noise
+    is for G/(N·λ). The true number of records enters nothing: the sums run over all of them, and
+    the solver's certificate holds for up to `HEADROOM`·N of them.
     """
 
     name: ClassVar[str] = "output-perturbation"
@@ -134,7 +134,7 @@ class JointOutputPerturbation(JointStrategy):
         return np.zeros(self.task.dimension), 0.0
 
     def _end(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The minimiser on the grid, as it was found, with noise.
+        """The minimiser rounded to the grid, with noise.
 
         Nothing is projected: 2G/(Nλ) + 2τ/λ holds for any two points of gradient norm at most τ,
         wherever they are. They fit 64 bits whatever the records are: ‖θ‖ ≤ (rG + τ)/λ with up to
@@ -163,8 +163,8 @@ INFO = StrategyInfo(
 def build(setup: Setup, options: OutputOptions) -> SumStrategy:
     """The strategy, planned within its budget; without noise it is `non_private` or `pooled`.
 
-    A λ that follows from noise falls with it, to nothing, where there is no minimiser: without
-    noise λ is that of the private run which this is the twin of, or else the model's.
+    A λ that follows from the noise would fall with it to zero, where there is no minimiser: so
+    without noise λ is that of the private run whose twin this is, or else the model's.
     """
     setup = regularised(
         setup,

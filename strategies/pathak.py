@@ -2,7 +2,7 @@
 
     θ ← (1/m)Σ θ_j + b,    b for a sensitivity of 2G/(n₍₁₎·λ)
 
-Pathak, Rane and Raj 2010. Its analysis misses that averaging divides the sensitivity by m, so it
+Pathak, Rane and Raj 2010. Its analysis overlooks that averaging divides the sensitivity by m, so it
 adds m times the noise that output perturbation with equal weights needs. A baseline.
 """
 

@@ -40,7 +40,7 @@ INFO = StrategyInfo(
 
 
 def build(setup: Setup, options: FitOptions) -> Pooled:
-    """The strategy; it promises nothing, so there is no plan."""
+    """The strategy; it has no guarantee, so no plan."""
     task = setup.task
     certain = certain_joint_tolerance(task, adjacency=setup.adjacency)
     tolerance = options.gradient_norm(task, certain=certain)

@@ -12,14 +12,13 @@ its control variate c_j, the mean gradient of its own data along its last steps,
 q is the share of the parties that train.
 
 With privacy the unit is the party: (u, v) is clipped *as one vector*, so that the sum moves by C or
-2C as in federated averaging, whatever c_j is. That c_j remembers earlier rounds costs nothing more:
-given the releases so far, the answer of a party has norm C at most, and whether it trains is drawn
-afresh. But a release has twice as many numbers, and noise on all of them.
+2C as in federated averaging, whatever c_j is. It costs nothing more that c_j depends on earlier
+rounds: given the releases so far, a party's answer has norm at most C, and whether it trains is
+drawn afresh. But a release has twice as many numbers, and noise on all of them.
 
-Deployed parties keep c_j in their journal: a run that is resumed continues from it, and a release
-that is asked for again updates it only once. Elsewhere c_j is in memory, and a run in one place
-that was interrupted continues with c_j = c, as in a first round: the guarantee is the same, c_j is
-not.
+Deployed parties keep c_j in their journal: a resumed run continues from it, and a release that is
+asked for again updates it only once. Elsewhere c_j is in memory: a run in one place that was
+interrupted continues with c_j = c, as in a first round. The guarantee is the same, c_j is not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Second-order steps from sums: a noisy matrix of second moments, once, then few noisy gradients.
+"""Second-order steps from sums: one noisy matrix of second moments, then few noisy gradients.
 
     M ← Σ x·xᵀ + noise                                        (a secure sum; symmetric)
     U·diag(w)·Uᵀ ← M/N
@@ -9,24 +9,25 @@
     publish the mean of the last T/2 iterates
 
 β bounds the second derivative of the loss in the score, so that the Hessian of the risk is at most
-β·M/N + λ: P is the inverse of a bound that holds at every θ, and no step is too long but for noise.
-Its matrix is therefore released once, without θ, and there is no step size to choose. The noise of
-M has a norm of about σ_M·√(2d), and M is indefinite with it: negative eigenvalues are clamped, and
-the floor φ = σ_M·√(2d)/N, from public numbers alone, keeps steps along directions that the noise
-hides short. With several classes the Hessian is at most ½·I ⊗ Σ x·xᵀ, diag(p) − p·pᵀ being at most
-½: each class steps by the same P. All but the two kinds of sum is post-processing.
+β·M/N + λ: P is the inverse of a bound that holds at every θ, and only noise can make a step too
+long. The matrix is therefore released once, independent of θ, and there is no step size to choose.
+The noise of M has a norm of about σ_M·√(2d) and makes M indefinite: negative eigenvalues are
+clamped, and the floor φ = σ_M·√(2d)/N, from public numbers alone, keeps steps short along
+directions that the noise hides. With several classes the Hessian is at most ½·I ⊗ Σ x·xᵀ, because
+diag(p) − p·pᵀ is at most ½: each class steps by the same P. All but the two kinds of sum is
+post-processing.
 
 The gain is in rounds: about the accuracy of well-tuned momentum in eight times fewer
 (docs/second-order.md). Private second-order steps on convex problems: Ganesh, Haghifam, Steinke and
 Thakurta 2023 (arXiv:2305.13209). Gaussian noise on Σ x·xᵀ, released once: Dwork,
 Talwar, Thakurta and Zhang 2014.
 
-With ``sampling_rate`` q every sum, the matrix too, is over a Poisson sample of its own, and q·N
-stands for N.
+With ``sampling_rate`` q every sum, the matrix too, is over its own Poisson sample, and q·N replaces
+N.
 
 For the person unit of privacy M is Σ over persons of the mean of a person's x·xᵀ, and gradients are
-sums of a person's, whose curvature is up to k times as large, k records being declared: k·β stands
-for β.
+summed over a person's records, which makes them up to k times as steep for k declared records: k·β
+replaces β.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class SecondOrderOptions(Options):
         rounds: T, the number of rounds after the matrix.
         clip: C, the bound on one record's gradient, or on a person's summed gradients; "auto" is G,
             the bound that the loss has without clipping.
-        matrix_share: The share of μ² that pays for the matrix.
+        matrix_share: The share of μ² spent on the matrix.
         floor: Factor of the floor φ under the eigenvalues.
         sampling_rate: Poisson rate of the records of every sum; 1 is all records.
         accountant: Name of the accountant, or "auto" for the tightest.
@@ -146,7 +147,7 @@ class SecondOrder(SumStrategy):
         return GradientQuery(**common, theta=self._iterate, clip_norm=self._clip)
 
     def _release(self, answer: Sum) -> Vector:
-        """A noisy mean. Divided by the stated number of records: the real one may be private."""
+        """A noisy mean, divided by the stated number of records: the real one may be private."""
         noisy = released(self._plan.mechanisms[self._round], answer, self._stream)
         return noisy / (self._plan.rate(self._round) * sum(answer.sizes))
 
@@ -161,7 +162,7 @@ class SecondOrder(SumStrategy):
         self._theta = self._memory.average
 
     def _inverted(self, matrix: Vector) -> Vector:
-        """P: what is indefinite by noise is clamped, and no eigenvalue is below the floor."""
+        """P, with negative eigenvalues clamped and none below the floor."""
         values, vectors = np.linalg.eigh(matrix)
         bounded = self._smoothness * (np.maximum(values, 0.0) + self._floor)
         inverse: Vector = (vectors / (bounded + self.task.regulariser)) @ vectors.T
@@ -186,14 +187,14 @@ INFO = StrategyInfo(
     shares=True,
     units=(Unit.RECORD, Unit.PERSON),
     auto_l2=light_l2,
-    follows_budget=lambda _options: True,  # the floor does
+    follows_budget=lambda _options: True,  # through the floor
 )
 
 
 def build(setup: Setup, options: SecondOrderOptions) -> SecondOrder:
     """The strategy, planned within its budget."""
     task = setup.task
-    score_curvature(task)  # refuses what has none
+    score_curvature(task)  # refuses losses without one
     plan = _plan(setup, options)
     # A twin without noise has the steps of the private run, and so its floor.
     planned = plan if setup.sibling is None else _plan(setup.sibling, options)
@@ -221,7 +222,7 @@ def _plan(setup: Setup, options: SecondOrderOptions) -> SecondOrderPlan | NoiseF
 
 
 def score_curvature(task: Task) -> float:
-    """β: a record's, or a person's, loss has a Hessian of at most β·x·xᵀ, of a person in the mean.
+    """β: the Hessian of a record's loss is at most β·x·xᵀ; of a person's, β times the mean x·xᵀ.
 
     The smoothness that a loss states is for ‖x‖ ≤ 1, where it is attained: that of the score.
     """
@@ -230,14 +231,14 @@ def score_curvature(task: Task) -> float:
         return task.loss.smoothness
     if task.persons.records is None:
         raise ValueError(
-            "persons.records must be given for second-order: how steep a person's loss is follows "
-            "from the most records that one has."
+            "persons.records must be given for second-order: how steep a person's loss is depends "
+            "on the most records that one has."
         )
     return task.persons.records * task.loss.smoothness
 
 
 def matrix_floor(task: Task, stddev: float) -> float:
-    """φ = σ_M·√(2d)/N, and no less than what records lose where they are cut off."""
+    """φ = σ_M·√(2d)/N, at least what truncating the records can cost."""
     noise = stddev * sqrt(2 * task.model.features) / task.records
     return max(noise, task.feature_bound**2 / UNITS)
 
@@ -248,8 +249,8 @@ def _warn_if_hidden(task: Task, stddev: float) -> None:
     if task.records < needed:
         warn(
             f"second-order: noise hides the mean eigenvalue of the matrix, with {task.records} "
-            f"records in {size} coordinates; by a rule of thumb {needed:.0f} records would not be "
-            "too few. It costs no privacy, and steps may gain little by the matrix. Use fewer "
-            "features, a larger epsilon, or gradient-perturbation.",
+            f"records in {size} coordinates; a rule of thumb asks for {needed:.0f} records. "
+            "Privacy is not affected, but the matrix may gain little. Use fewer features, a larger "
+            "epsilon, or gradient-perturbation.",
             stacklevel=3,
         )

@@ -7,14 +7,14 @@
         s ← score of θ on all records + N(0, σ²)             (all of the trial within μ-GDP)
     publish i and θ of the trial with the largest s; ties by a uniform variable of each trial
 
-Liu and Talwar 2019; Papernot and Steinke 2022. What it costs is one event, whose price is proved in
+Liu and Talwar 2019; Papernot and Steinke 2022. The cost is one event, whose price is proved in
 `fedpriv.privacy.tuning_profile`; it is reserved before the first trial, and its one release is
-committed after the last. The proof needs that nothing else leaves: not K, which is why exchanges
-are concealed, and nothing of the other trials, which is why a trial whose model diverges is one of
-the worst score instead of an error. Every trial is run to its end: to stop early is another law.
+committed after the last. The proof requires that nothing else leaks: not K, so exchanges are
+concealed, and nothing of the other trials, so a trial whose model diverges gets the worst score
+instead of an error. Every trial runs to its end: stopping early has another distribution.
 
-All randomness follows from the numbered streams of the run, 0 for K and k for trial k, which must
-be the same whenever they are opened: a run that is taken up again draws nothing anew.
+All randomness comes from the numbered streams of the run, 0 for K and k for trial k, which must be
+the same whenever they are opened: a resumed run draws nothing anew.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 _TIE_BYTES = 16
-_HEAD = 2  # numbers of a release before the model: the setting, and whether its model is finite
+_HEAD = 2  # numbers before the model in a release: the setting, and whether its model is finite
 _ALL_DIVERGED = (
     "the steps of the best trial grew without bound: the model is the last finite one of a trial, "
-    "and of no use. Offer smaller learning rates"
+    "and useless. Offer smaller learning rates"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Setting:
-    """One candidate: the keys that it sets, and how a strategy with them is made.
+    """One candidate: the keys that it sets, and how to build a strategy with them.
 
     Attributes:
         values: By dotted key, as in "strategy.clip".
@@ -109,7 +109,7 @@ class Tuned(SumStrategy):
 
     @property
     def chosen(self) -> Mapping[str, Any] | None:
-        """The keys that the best trial has set."""
+        """The keys that the best trial sets."""
         return None if self._choice is None else self._settings[self._choice].values
 
     @property
@@ -155,7 +155,7 @@ class Tuned(SumStrategy):
         """One trial, whose setting, noise, score and tie-breaker come from one stream."""
         setting = int(stream.integers(len(self._settings), 1)[0])
         tie = int.from_bytes(stream.bytes(_TIE_BYTES))
-        # Paid for by the whole: the trial by itself reserves nothing.
+        # The tuning pays for it: a trial by itself reserves nothing.
         strategy = self._settings[setting].build(Run(name=self._run.name, noise=lambda _: stream))
         if strategy.plan != self._plan.trials[setting]:
             raise RuntimeError("a trial must follow the plan of its setting. Nothing was released.")
@@ -179,7 +179,7 @@ class Tuned(SumStrategy):
         stream = self._stream(number)
         if not stream.repeatable:
             raise RuntimeError(
-                "the draws of a tuning must follow from a seed or a secret that is kept: a "
+                "the draws of a tuning must follow from a seed or a stored secret: otherwise a "
                 "resumed run would draw another number of trials. Nothing was released."
             )
         return stream

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Sum:
-    """All that a strategy ever gets: the sum over some parties, in fixed point.
+    """All that a strategy ever sees: the sum over some parties, in fixed point.
 
     >>> Sum(total=np.array([3, -1]), step=0.5, sizes=(100, 50)).value
     array([ 1.5, -0.5])
 
     Attributes:
         total: Σ of the quantised answers, decoded from the ring, int64 (d,). **Private** until
-            noise is on it.
-        step: The width of the grid: the real sum is total·step.
+            noise is added.
+        step: The grid step: the real sum is total·step.
         sizes: The public n_j of the parties in the sum.
         diagnostics: In a simulation, **private** facts such as the share of clipped gradients;
             empty in a deployment.
@@ -49,7 +49,7 @@ class Sum:
 
     @property
     def value(self) -> NDArray[np.float64]:
-        """The real sum; for answers that carry their noise already, or promise none."""
+        """The real sum; for answers that already carry their noise, or have no guarantee."""
         return self.total.astype(np.float64) * self.step
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ class Sum:
 
 
 class Federation(Protocol):
-    """Whatever turns a query into a sum over the parties."""
+    """Anything that turns a query into a sum over the parties."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

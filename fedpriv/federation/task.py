@@ -1,4 +1,4 @@
-"""The public facts of a learning problem, known alike to the server and to every party."""
+"""The public facts of a learning problem, known to the server and to every party."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ Weights = Literal["equal", "proportional"]
 WEIGHTS: tuple[Weights, ...] = ("equal", "proportional")
 
 HEADROOM = 2
-"""So many times its declared number of records, or persons, a party may hold where it is declared.
+"""How many times its declared number of records, or persons, a party may hold.
 
-What is proved of rounding, of exact sums and of minimisers is proved up to that. Data sets beyond
-it are outside of the guarantee: a declared number must be at least half the true one.
+What is proved about rounding, exact sums and minimisers is proved up to that. Larger data sets are
+outside the guarantee: a declared number must be at least half the true one.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonBounds:
-    """Person bounds: how much of the data one person may be, declared and enforced.
+    """Person bounds: how much of the data may belong to one person, declared and enforced.
 
     Attributes:
-        records: k: at one party; what a person has beyond is dropped there, by a rule that looks at
-            that person alone. None for any number.
-        parties: p: at how many parties a person has records. No single party can see that: in a
-            deployment it is a promise about the world, on which the guarantee rests.
+        records: k, the most at one party; a person's records beyond it are dropped there, by a rule
+            that looks at that person alone. None for any number.
+        parties: p, the number of parties at which a person may have records. No single party can
+            see that: in a deployment it is an assumption on which the guarantee rests.
     """
 
     records: int | None = None
@@ -75,21 +75,21 @@ class Task:
     (2, 150, 50)
 
     Attributes:
-        model: Scores of a record.
+        model: Computes the scores of a record.
         loss: ℓ(score, y).
         regulariser: λ ≥ 0. It is never clipped nor noised: the server adds λθ itself.
         feature_bound: B, the public bound on ‖x‖₂, intercept included; parties enforce it.
-        sizes: n_j, the public number of records of every party: what is divided, weighted and
-            calibrated by. The true number may be another one, which is private.
-        headroom: So many times its size a party's records may be: more than 1 where a hash of every
+        sizes: n_j, the public number of records of every party, by which everything is divided,
+            weighted and calibrated. The true number may differ, and is private.
+        headroom: A party may hold up to so many times its size: more than 1 where a hash of every
             record decides whether it is trained on, and at which party.
-        in_place: Whether a record that is exchanged moves no other: each is at a place of its own,
-            and none joins or leaves. Not so where a hash decides, even if the headroom is 1.
+        in_place: Whether an exchanged record moves no other: each has its own place, and none joins
+            or leaves. Not so where a hash decides, even if the headroom is 1.
         persons: For the person unit of privacy: all records of a person are treated as one, and
             ``sizes`` are public numbers of *persons*, since those of records are private. None for
             the other units.
-        start: Parameters of a model that was trained before, (d,), public by assumption: where
-            strategies that descend begin. None for `Model.initial`.
+        start: Parameters of a pre-trained model, (d,), public by assumption: where strategies that
+            descend begin. None for `Model.initial`.
         radius: R of the ball ‖θ‖ ≤ R that every model lies in; None for no such constraint.
     """
 
@@ -119,8 +119,8 @@ class Task:
             )
         if self.in_place and self.persons is not None:
             raise ValueError(
-                "in_place must be False for persons: one who is exchanged for another with more "
-                "records, or fewer, moves those of others."
+                "in_place must be False for persons: exchanging one for another with more or fewer "
+                "records moves those of others."
             )
         if self.loss.outputs != self.model.outputs:
             raise ValueError(
@@ -147,7 +147,7 @@ class Task:
 
     @cached_property
     def size_counts(self) -> Counter[int]:
-        """How many parties there are of each size."""
+        """How many parties have each size."""
         return Counter(self.sizes)
 
     @cached_property
@@ -162,22 +162,22 @@ class Task:
 
     @property
     def most_members(self) -> float:
-        """So many times its size a party's records, or persons, may be, at the least.
+        """How many times its size a party's records, or persons, must be allowed to be.
 
-        The number of persons is a declared one under either adjacency: one who is exchanged for
-        another may be at another party.
+        The number of persons is declared under either adjacency: a person who replaces another may
+        be at another party.
         """
         return self.headroom if self.persons is None else HEADROOM * self.headroom
 
     @property
     def most_records(self) -> int:
-        """The number of records that a party of the largest size has, or k for each person."""
+        """The number of records of a party of the largest size, or k for each person."""
         if self.persons is None:
             return self.largest
         if self.persons.records is None:
             raise ValueError(
                 "persons.records must be given for a minimiser: how exactly one can be certified "
-                "follows from the most records that there may be."
+                "depends on the largest possible number of records."
             )
         return self.persons.records * self.largest
 
@@ -206,19 +206,19 @@ class Task:
     def smoothness(self) -> float:
         """M = B²·c + λ: the objective is M-smooth, and 1/M a step size that never overshoots.
 
-        Of a sum over persons, divided by their number, k times B²·c.
+        For a sum over persons, divided by their number, k times B²·c.
         """
         if self.persons is None:
             return self.curvature + self.regulariser
         if self.persons.records is None:
             raise ValueError(
                 "learning_rate must be given, or persons.records: how steep a person's loss is "
-                "follows from the most records that one has."
+                "depends on the most records that one has."
             )
         return self.persons.records * self.curvature + self.regulariser
 
     def initial(self, seed: int) -> NDArray[np.float64]:
-        """Where descent begins: at the start, or else where ``seed`` says; inside the ball."""
+        """Where descent begins: at ``start``, or else as ``seed`` determines; inside the ball."""
         theta = self.start
         if theta is None:
             theta = self.model.initial(np.random.default_rng(seed)).numpy()
@@ -232,17 +232,17 @@ class Task:
         return self.lipschitz
 
     def gradient_weight(self, weights: Weights, size: int) -> float:
-        """By what a party of ``size`` scales its sum of gradients: 1, or n₍₁₎/n_j ≤ 1.
+        """The factor on a party's sum of gradients: 1, or n₍₁₎/n_j ≤ 1.
 
         The sum of the scaled sums is then N times the mean over records, or m·n₍₁₎ times the mean
-        of the parties' means. One record adds to either no more than one clipped gradient, if it
+        of the parties' means. One record adds at most one clipped gradient to either, provided it
         does not change n_j: equal weights are for replace-one adjacency.
         """
         require_choice(WEIGHTS, weights=weights)
         return 1.0 if weights == "proportional" else self.smallest / size
 
     def gradient_count(self, weights: Weights, sizes: tuple[int, ...]) -> int:
-        """What to divide the sum of gradients of parties with ``sizes`` by: N or m·n₍₁₎."""
+        """The divisor of a sum of gradients of parties with ``sizes``: N or m·n₍₁₎."""
         require_choice(WEIGHTS, weights=weights)
         return sum(sizes) if weights == "proportional" else len(sizes) * self.smallest
 
@@ -254,8 +254,8 @@ class Task:
     def certain_tolerance(self, regulariser: float, *, linear: float = 0.0) -> float:
         """The least gradient norm to which every party finds its minimiser, whatever its records.
 
-        Below, whether a party answers would tell something about them. ``linear`` bounds ‖b‖/n of
-        a linear term in a party's objective.
+        Below it, whether a party answers would reveal something about them. ``linear`` bounds ‖b‖/n
+        of a linear term in a party's objective.
         """
         self.require_convex("a minimiser")
         return certain_tolerance(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Statistics:
-    r"""Statistics of a table, with the standard errors of their noise, and what they guarantee.
+    r"""Statistics of a table, with the standard errors of their noise, and their guarantee.
 
     >>> import fedpriv, tempfile
     >>> from pathlib import Path
@@ -43,7 +43,7 @@ class Statistics:
 
     Attributes:
         summary: The content of ``result.json``.
-        statistics: All that ``statistics.json`` holds.
+        statistics: The content of ``statistics.json``.
         statement: What the release guarantees, as text to sign.
     """
 

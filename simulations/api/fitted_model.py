@@ -66,7 +66,7 @@ class FittedModel:
         return found
 
     def predict(self, table: Any) -> NDArray[Any]:
-        """The label of every row: its class as the table calls it, or a number in its own unit."""
+        """The label of every row: its class as the table names it, or a number in its own unit."""
         scores = self.scores(table)
         if classifies(self.file.loss):
             codes = classes_of(torch.from_numpy(scores), self.file.loss).numpy()

@@ -74,7 +74,7 @@ class Result:
 
     @property
     def page(self) -> Path:
-        """The run as a page for a browser, if Jinja was there to make it."""
+        """The run as a page for a browser, if Jinja was available to make it."""
         return self.directory / PAGE
 
     @property

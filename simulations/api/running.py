@@ -111,11 +111,11 @@ def carried_out(
     new_ledger: bool,
     trackers: Sequence[Tracker] = (),
 ) -> Iterator[Path]:
-    """The directory of a run that was carried through; ``command`` is what resumes it."""
+    """The directory of a completed run; ``command`` is what resumes it."""
     if release and out is None:
         raise ValueError(
-            "out must be given with release = True, got None: a release is made once, and its "
-            "files are not for a temporary directory."
+            "out must be given with release = True, got None: a release is made once, so its "
+            "files do not belong in a temporary directory."
         )
     with results_directory(out) as directory:
         session = open_session(
@@ -206,7 +206,7 @@ def compare(
 
 
 def overrides(tables: Mapping[str, Any]) -> list[str]:
-    """Keys to replace as ``--set`` has them: ``{"run": {"seed": 1}}`` is ``run.seed=1``.
+    """Keys to replace, in the form of ``--set``: ``{"run": {"seed": 1}}`` is ``run.seed=1``.
 
     >>> overrides({"run": {"seed": 1}, "name": "study"})
     ['run.seed=1', 'name="study"']
@@ -221,13 +221,13 @@ def overrides(tables: Mapping[str, Any]) -> list[str]:
 
 
 def stopped(command: str, directory: Path, out: str | Path | None) -> str:
-    """How to go on with what was stopped."""
+    """How to continue what was stopped."""
     return "stopped." if out is None else f"continue with: fedpriv {command} --resume {directory}"
 
 
 @contextmanager
 def results_directory(out: str | Path | None) -> Iterator[Path]:
-    """Where to write: ``out``, or a temporary directory, which is gone if the block fails."""
+    """Where to write: ``out``, or a temporary directory, which is deleted if the block fails."""
     if out is not None:
         yield Path(out)
         return
@@ -240,6 +240,6 @@ def results_directory(out: str | Path | None) -> Iterator[Path]:
 
 
 def _leave_with(owner: object, directory: Path, out: str | Path | None) -> None:
-    """A temporary directory is removed when its owner is."""
+    """Delete a temporary directory together with its owner."""
     if out is None:
         finalize(owner, shutil.rmtree, directory, ignore_errors=True)

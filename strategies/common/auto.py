@@ -1,34 +1,34 @@
-"""Settings that need no tuning: rules from public facts alone, for descent and for minimisers.
+"""Automatic settings without tuning: rules from public facts, for descent and minimisers.
 
-Noise of a plan has a *strength* s, which full batches under a Gaussian budget make N·μ/2
-(replace-one) or N·μ (add-remove), whatever the rounds and the clip norm C are:
+The noise of a plan has a *strength* s. Full batches under a Gaussian budget make it N·μ/2
+(replace-one) or N·μ (add-remove), whatever the number of rounds and the clip norm C:
 
     s² = Σ_t (q_t·N·C/σ_t)²  of T noisy sums,       s = G/(λ·σ)  of a minimiser with noise σ,
     s = N·G/σ_b              of a minimiser with a random linear term b in its objective.
 
-Descent. T noisy gradients carry a model by R = C·η·T/(1 − β) at most, its *travel*, and move each
-coordinate by noise of about R/s, ignoring curvature: the score of a record, ‖x‖ ≤ B, by R·B/s. So
-travel is what noise and learning are weighed by, and not the number of rounds. Curvature h undoes
-noise that is older than 1/h. Over all spectra of a mean Hessian of trace at most c·B² in d
-coordinates, noise then adds to the risk no more than about C·R·d/s² once R exceeds d·C/(c·B²), and
-not (R·B/s)²·c/2: where s is large beside d, it may travel further. The rule is
+Descent. T noisy gradients move a model by at most R = C·η·T/(1 − β), its *travel*, and, ignoring
+curvature, add noise of about R/s to each coordinate, and R·B/s to the score of a record, ‖x‖ ≤ B.
+So travel, not the number of rounds, trades learning against noise. Curvature h undoes noise that is
+older than 1/h. Over all spectra of a mean Hessian of trace at most c·B² in d coordinates, noise
+then adds at most about C·R·d/s² to the risk once R exceeds d·C/(c·B²), instead of (R·B/s)²·c/2:
+where s is large compared with d, the model may travel further. The rule is
 
     r = 5/2·min(1, √(s/20))·w,  w = s/d² within 1 and 4,
     R = r·s/B,  with η at most ¾ of what is stable,
     C = G·½(s/(60√d))^⅓, within ¼·G and G,
 
 with momentum 0.9, and the mean of the last half of the models. A perturbed objective is as noisy in
-directions without curvature with λ = B·G/(r·s); as nothing is clipped in it, 7/10 of r is its own,
-and λ is the least that keeps to it with the random term that it takes, Jacobian and all. Output
-perturbation has noise in all directions alike, and λ = B·G/(r·s) with r = ⅓. No λ is below 1e-5.
+directions without curvature with λ = B·G/(r·s); as nothing is clipped in it, its r is 7/10 of that,
+and λ is the least that respects it with the random term that this λ needs, Jacobian included.
+Output perturbation has equal noise in all directions: λ = B·G/(r·s), r = ⅓. No λ is below 1e-5.
 
-A perceptron has no such argument: its curvature is not known, and neither is a gradient's length.
-But noise moves its scores about as it moves those of a linear model, and travel decides there, too:
-r = 2·min(1, √(s/20)), clip norm 1, η at most 4, all else alike.
+For a perceptron there is no such argument: neither its curvature nor the length of a gradient is
+known. But noise moves its scores about as it moves those of a linear model, and travel decides
+there too: r = 2·min(1, √(s/20)), clip norm 1, η at most 4, everything else the same.
 
-The form follows from the argument above; exponents and numbers were fitted, on tables that are
-named in docs/experiments.md, with others to judge them. No guarantee rests on any of it: clip norm,
-steps and λ are public, whatever they are.
+The form follows from the argument above; exponents and numbers were fitted on the tables named in
+docs/experiments.md, and judged on others. No guarantee rests on any of it: clip norm, steps and λ
+are public, whatever they are.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.noise_free import NoiseFree
     from fedpriv.privacy.planning.plan import Plan
 
-_SCORE_NOISE = 2.5  # r, of a score, at ordinary strength
+_SCORE_NOISE = 2.5  # r, the noise of a score, at ordinary strength
 _WEAK = 20.0  # the strength below which r falls
 _WIDEST = 4.0  # how far r grows where there are few coordinates
-_FULL = 480.0  # strengths for each √d, from which on nothing is clipped
-_LEAST_CLIP = 0.25  # of what the loss allows
+_FULL = 480.0  # the strength, per √d, from which nothing is clipped
+_LEAST_CLIP = 0.25  # the least clip norm, as a fraction of the loss's own bound
 _STABLE = 0.75  # of the largest step that does not diverge on a quadratic
-_NETWORK_NOISE = 2.0  # r, of a perceptron
-_LONGEST_STEP = 4.0  # of a perceptron: with 9, one of 76,000 records and little noise diverged
-_OBJECTIVE_NOISE = 0.7  # times r, of a perturbed objective, in which nothing is clipped
-_OUTPUT_NOISE = 1 / 3  # r of a model that noise is added to
+_NETWORK_NOISE = 2.0  # r of a perceptron
+_LONGEST_STEP = 4.0  # of a perceptron: with 9, one with 76,000 records and little noise diverged
+_OBJECTIVE_NOISE = 0.7  # times r, for a perturbed objective, in which nothing is clipped
+_OUTPUT_NOISE = 1 / 3  # r of output perturbation
 
 
 def longest_gradient(task: Task) -> float:
-    """How long the gradient of a record can be at the first model; 1 where that is not known."""
+    """The largest gradient norm of a record at the first model; 1 where it is not known."""
     if not task.convex or task.persons is not None:
         return 1.0
-    if isinstance(task.loss, Squared):  # its G is for models far away
+    if isinstance(task.loss, Squared):  # its G holds for models far away
         return task.feature_bound * task.loss.label_bound
     return task.lipschitz
 
 
 def auto_clip(strength: float, task: Task) -> float:
-    """C of the rule: a part of the longest gradient that grows with the strength of a plan.
+    """C of the rule: a fraction of the longest gradient that grows with the strength of a plan.
 
     Where the longest gradient is not known, it is 1.
     """
@@ -83,7 +83,7 @@ def auto_clip(strength: float, task: Task) -> float:
 def strength(plan: Plan | NoiseFree, task: Task, *, clip_norm: float, draws: int = 1) -> float:
     """s of a plan of noisy sums of gradients within ``clip_norm``; infinite without noise.
 
-    ``draws`` is how many draws of its noise each sum has, where every party adds its own.
+    ``draws`` is how many draws of noise each sum carries, where every party adds its own.
 
     >>> from fedpriv.privacy.planning.noise_free import NoiseFree
     >>> strength(NoiseFree(step=2.0**-40, clip_norm=1.0), task=None, clip_norm=1.0)
@@ -99,7 +99,7 @@ def strength(plan: Plan | NoiseFree, task: Task, *, clip_norm: float, draws: int
 
 
 def score_noise(strength: float, dimension: int) -> float:
-    """r: how much noise the rule lets a score of a linear model have, were there no curvature.
+    """r: how much noise the rule allows in a score of a linear model, ignoring curvature.
 
     >>> score_noise(300.0, 100), score_noise(5.0, 100), score_noise(40.0, 4)
     (2.5, 1.25, 6.25)
@@ -122,7 +122,7 @@ def travel_rate(
 def network_rate(
     strength: float, task: Task, *, clip_norm: float, rounds: int, beta: float
 ) -> float:
-    """η of the rule for a perceptron: as far as its travel goes, or as long as any step."""
+    """η of the rule for a perceptron: from its travel, at most the longest step."""
     if strength == inf:
         return _LONGEST_STEP
     calm = min(1.0, sqrt(strength / _WEAK))
@@ -134,10 +134,10 @@ def objective_regulariser(strength: float, task: Task, *, moved: Callable[[float
     """λ of the rule for a perturbed objective.
 
     Args:
-        strength: With the least random term that there could be.
+        strength: Of the smallest possible random term.
         task: The public facts.
-        moved: By λ: how far the term that it takes moves a score where there is no curvature. It
-            falls as λ grows, also because the Jacobian then costs less.
+        moved: By λ: how far the random term that it needs moves a score where there is no
+            curvature. It falls as λ grows, also because the Jacobian then costs less.
     """
     most = _OBJECTIVE_NOISE * score_noise(strength, task.dimension)
     if moved(LIGHT_L2) <= most:
@@ -149,5 +149,5 @@ def objective_regulariser(strength: float, task: Task, *, moved: Callable[[float
 
 
 def output_regulariser(strength: float, task: Task) -> float:
-    """λ of the rule for a minimiser that noise is added to."""
+    """λ of the rule for output perturbation."""
     return max(LIGHT_L2, task.lipschitz * task.feature_bound / (_OUTPUT_NOISE * strength))

@@ -1,4 +1,4 @@
-"""Averaging of models: what the strategies that do it have in common."""
+"""Averaging of models: what the strategies that average have in common."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class FitOptions(Options):
     tolerance: Positive | Literal["auto"] = "auto"
 
     def gradient_norm(self, task: Task, *, certain: float | None = None) -> float:
-        """The tolerance; left to us, a thousandth of the 2G/N that it adds to, within reason.
+        """The tolerance; by default a thousandth of the 2G/N that it adds to, within limits.
 
-        At least ``certain``, what is certified whatever the records and the noise are; if not
-        given, that of every party's own minimiser. With less, the records would decide whether
-        there is an answer, and a release that fails and is tried again would show it.
+        At least ``certain``, which is certified whatever the records and the noise are; by default
+        that of every party's own minimiser. With a smaller one the records would decide whether
+        there is an answer, and a release that fails and is tried again would reveal it.
         """
         wanted = min(1e-6, max(1e-11, 1e-3 * task.lipschitz / task.records))
         if not (task.convex and task.regulariser):
@@ -76,7 +76,7 @@ def model_grid(task: Task, plan: Plan, *, noise_reach: float = 0.0) -> FixedPoin
 def mean_model(
     total: NDArray[np.float64], task: Task, weights: Weights, sizes: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """Σ w_jθ_j over the parties of ``sizes``, divided by Σ w_j: 1 if all answered."""
+    """Σ w_jθ_j over the parties of ``sizes``, divided by Σ w_j, which is 1 if all answered."""
     if sorted(sizes) == sorted(task.sizes):
         return total
     return total / sum(task.model_weight(weights, size) for size in sizes)

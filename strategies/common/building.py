@@ -1,4 +1,4 @@
-"""Set-up and info of a strategy: what it is built from, and how it describes itself."""
+"""Set-up and info of a strategy: what it is built from and how it describes itself."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Rounds = Annotated[int, Field(ge=1, le=1_000_000)]
-"""Every round has a row in plan, ledger and history: many more than anybody trains fill a disk."""
+"""Every round has a row in plan, ledger and history: more rounds than this could fill a disk."""
 
 
 UNIT_REASONS: dict[Unit, str] = {
     Unit.RECORD: (
-        "one record may turn the whole of what its party sends, so that to hide a record takes the "
-        "noise that hides its party"
+        "one record may change everything that its party sends, so that hiding a record takes as "
+        "much noise as hiding its party"
     ),
-    Unit.PERSON: "how far all records of a person move what it releases is not proved here",
+    Unit.PERSON: "how far all of a person's records move what it releases is not proved here",
     Unit.PARTY: (
-        "a party moves such a sum by all of its records together, and nothing clips that: only "
-        "updates of local training are clipped as a whole"
+        "all of a party's records move such a sum together, and nothing clips their joint part: "
+        "only updates of local training are clipped as a whole"
     ),
 }
-"""Why a strategy that does not name a unit is refused for it."""
+"""Why a strategy is refused for a unit that it does not name."""
 
 LOCAL_NOISE = (
-    "noise of every party's own covers what that party shows, and not what others show of the same "
-    "person, or of one who takes that person's place elsewhere"
+    "each party's own noise hides what that party shows of a person, but not what others show of "
+    "the same person, or of one who takes that person's place elsewhere"
 )
-"""Why strategies in which the parties draw noise by themselves are not for persons."""
+"""Why strategies whose parties add noise independently do not support persons."""
 
 
 HEAVY_L2, LIGHT_L2 = 1e-3, 1e-5
-"""λ where it is left to a strategy: for minimisers, whose noise grows with 1/λ; for descent."""
+"""λ where the strategy chooses it: for minimisers, whose noise grows with 1/λ; for descent."""
 
 
 def heavy_l2(options: Any) -> float:
-    """λ of a strategy that says nothing else, whatever its options are."""
+    """λ of a strategy that states no other, whatever its options."""
     return HEAVY_L2
 
 
@@ -61,7 +61,7 @@ def light_l2(options: Any) -> float:
 
 
 def never(options: Any) -> bool:
-    """That no setting of a strategy follows from its budget, whatever its options are."""
+    """No setting of the strategy follows from its budget, whatever its options."""
     return False
 
 
@@ -79,23 +79,23 @@ class StrategyInfo:
         name: What an experiment calls it.
         summary: What it does, in a sentence.
         convex_only: Whether it needs a convex problem.
-        descends: Whether it descends along clipped gradients, though it needs a convex problem: it
-            then begins where the model does, and takes nothing from the author of a loss.
-        noise_by: Who draws its noise: the server, which draws a release once, or each party for
-            its own answer; "nobody" if it adds none. Whether a run in one place may be released
-            depends on it, so every strategy must say.
-        one_draw: Whether how long a release takes, or how many exchanges, follows from what was
+        descends: Whether it descends along clipped gradients although it needs a convex problem:
+            it then starts where the model does, and relies on no claim of a loss's author.
+        noise_by: Who draws its noise: the server, once per release, or each party for its own
+            answer; "nobody" if it adds none. It decides whether a run in one place may be
+            released, so every strategy must state it.
+        one_draw: Whether the time or the number of exchanges of a release depends on what was
             drawn at its beginning: it is then drawn once, however often a run is interrupted.
-        asks: Which kinds of query it puts, but for the exchanges of a joint fit: a deployed party
-            answers no others in a run of its name.
-        options: What can be set.
-        shares: Whether the parties can bring its noise in shares.
-        units: Whose privacy it can protect: what its noise is calibrated to, and proved for. By
+        asks: The kinds of query that it sends, except the exchanges of a joint fit: a deployed
+            party answers no others in a run of its name.
+        options: The class of its options.
+        shares: Whether the parties can add its noise in shares.
+        units: Whose privacy it can protect: what its noise is calibrated to and proved for. By
             name, as in ("record", "person"), or as `Unit`.
-        because: Why not that of another unit, where there is more to say than in `UNIT_REASONS`.
+        because: Why another unit is refused, where there is more to say than `UNIT_REASONS`.
         auto_l2: λ of a linear classifier, by the options, where ``model.l2`` is "auto".
-        follows_budget: Whether settings that are left open follow from the budget, by the options:
-            a twin without noise then has to be told whose settings it takes.
+        follows_budget: Whether settings left open follow from the budget, by the options: a twin
+            without noise then needs to know whose settings it takes.
         guest: What builds a strategy from a file of the user's own; None for those of fedpriv.
     """
 
@@ -118,7 +118,7 @@ class StrategyInfo:
         object.__setattr__(self, "units", tuple(Unit(unit) for unit in self.units))
 
     def why_not(self, unit: Unit) -> str:
-        """The reason why it is refused for a unit of privacy."""
+        """The reason why a unit of privacy is refused."""
         return self.because.get(unit, UNIT_REASONS[unit])
 
     def l2_for(self, options: Any, *, light: bool) -> float:
@@ -127,12 +127,12 @@ class StrategyInfo:
 
     @property
     def minimises(self) -> bool:
-        """Whether it looks for minimisers, which are certified, and the same from any start."""
+        """Whether it computes minimisers, which are certified, and the same from any start."""
         return self.convex_only and not self.descends
 
     @property
     def private(self) -> bool:
-        """Whether it makes a promise, and so needs a budget."""
+        """Whether it has a privacy guarantee, and so needs a budget."""
         return self.noise_by != "nobody"
 
 
@@ -144,14 +144,14 @@ class Setup:
         task: The public facts of the problem.
         adjacency: Which data sets a guarantee compares.
         run: The run that it is part of.
-        allowance: (ε, δ) of the run; None for a strategy that promises nothing.
-        noise_free: Whether a strategy with noise is to add none, for study: then there is no
-            allowance, and a `NoiseFree` stands for the plan.
-        sharing: Who brings shares of the noise; None if the server adds it.
-        signature: What the plan of a user's own strategy calls it; empty for those of fedpriv.
+        allowance: (ε, δ) of the run; None for a strategy without a guarantee.
+        noise_free: Whether a strategy with noise adds none, for study: it then has no allowance,
+            and a `NoiseFree` in place of the plan.
+        sharing: Who adds shares of the noise; None if the server adds it.
+        signature: The name of a user's own strategy in its plan; empty for those of fedpriv.
         unit: Whose privacy it protects.
-        sibling: Of a run without noise: the private run whose settings it takes; None if they are
-            to be those of no noise.
+        sibling: Of a run without noise: the private run whose settings it takes; None for
+            settings that suit no noise.
     """
 
     task: Task
@@ -166,15 +166,15 @@ class Setup:
 
     @property
     def private(self) -> Setup:
-        """What settings follow from: a twin's are those of the private run that it is the twin of.
+        """The set-up that settings follow from: for a twin, that of its private run.
 
-        A twin of none has no budget; what follows from one is then that of no noise at all.
+        A twin of no run has no budget; settings that need one are then those for no noise.
         """
         return self.sibling or self
 
     @property
     def budget(self) -> Budget:
-        """The allowance of a private strategy, which does not start without one."""
+        """The budget of a private strategy, which cannot start without one."""
         if self.allowance is None:
             raise ValueError("budget must be given for a private strategy, got None.")
         return self.allowance

@@ -1,4 +1,4 @@
-"""Chooser: what a strategy asks of networks that choose its noise and its steps."""
+"""Chooser: the interface of the networks that choose a strategy's noise and steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Chooser(Protocol):
-    """What is asked of a protector; whatever it answers, the strategy stays within its budget."""
+    """What a protector answers; whatever it says, the strategy stays within its budget."""
 
     def start(self, dimension: int) -> State:
         """Before the first round."""

@@ -1,4 +1,4 @@
-"""Scales of coordinate-wise clipping (AdaClip, Pichapati et al. 2019): their shape and their size.
+"""Scales of coordinate-wise clipping (AdaClip, Pichapati et al. 2019): shape and size.
 
 A gradient is clipped to norm 1 as (∇f − a)/b, and noise σ on the result is noise b_i·σ on its
 coordinate i. With standard deviations s_i of the coordinates around a, E‖(∇f − a)/b‖² is
@@ -6,11 +6,11 @@ coordinate i. With standard deviations s_i of the coordinates around a, E‖(∇
 
     b_i² = s_i·Σ_j s_j                                                   (Lagrange; their Thm. 2).
 
-Its shape, b² in proportion to s, is best at every size. Its size needs the s_i of *records*, and
-what is released are noisy means: like the paper, `adaptive` takes the deviations of these for them.
-A mean of clipped vectors deviates by less than b, though, and by less the more records it has: with
-large batches b shrinks from round to round towards √(d·h₁), which ends as descent on directions
-with ever smaller steps. Fixed is the default.
+The shape, b² in proportion to s, is best at every size. The size needs the s_i of *records*, but
+the releases are noisy means: like the paper, `adaptive` uses their deviations instead. A mean of
+clipped vectors deviates by less than b, though, and by less the more records it has: with large
+batches b shrinks from round to round towards √(d·h₁), and descent ends in directions with ever
+smaller steps. "fixed" is the default.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def coordinate_scale(
     Args:
         spread: s, the standard deviation of every coordinate, as far as it is known.
         clip: The root mean square of b, if its size is "fixed".
-        size: Or "adaptive", which follows the spread: b_i² = s_i·Σs.
+        size: "fixed", or "adaptive", which follows the spread: b_i² = s_i·Σs.
     """
     if size == "adaptive":
         return np.asarray(np.sqrt(spread * spread.sum()))

@@ -1,7 +1,7 @@
-"""Options of `fedpriv describe`, and the blocks of a design that they ask for.
+"""Options of `fedpriv describe`, and the design blocks that they ask for.
 
 Everything is declared in public terms: columns, ranges and values come from the schema, bins and
-edges from the options. Nothing comes from the records.
+edges from the options, and nothing from the records.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Edges = Annotated[tuple[float, ...], Field(min_length=1)]
 Chance = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=1e-9, le=1e9)]
 
-_WIDEST = 1e100  # of a range: its square, and that of noise in its unit, must be finite
+_WIDEST = 1e100  # largest range: its square, and that of noise in its unit, must be finite
 
 
 class SurvivalOptions(Options):
     """Survival by Kaplan and Meier.
 
     Attributes:
-        time: The column with the time of the event, or of the last look.
-        event: The column that says whether the event was seen.
-        seen: Its value that says so; all others mean that it was not, yet.
-        edges: Where intervals of time begin and end, between the bounds of the column.
-        by: A column of groups, with a curve each.
+        time: The column with the time of the event, or of the last observation.
+        event: The column that says whether the event was observed.
+        seen: The value that means it was; all others mean that it was not observed yet.
+        edges: Ends of the time intervals, between the bounds of the column.
+        by: A column of groups, with one curve each.
     """
 
     time: str
@@ -53,24 +53,24 @@ class DescribeOptions(Options):
 
     Attributes:
         columns: Which columns; all that the schema describes, if not given.
-        moments: Whether to have means and variances of numbers.
-        quantiles: Which quantiles of numbers; none for an empty list.
+        moments: Whether to release means and variances of numbers.
+        quantiles: Which quantiles of numbers; an empty list for none.
         bins: How many bins of its range a number's quantiles are read from, a power of two.
-        edges: By column: inner edges of a histogram of its own; else it is read from the bins.
-        correlation: Columns of numbers whose covariances and correlations to have; such a column
-            needs no moments of its own.
+        edges: By column: inner edges of its own histogram; by default it is read from the bins.
+        correlation: Columns of numbers whose covariances and correlations to release; such a
+            column needs no moments of its own.
         tables: Pairs of columns of categories.
         survival: Survival curves.
         weights: By column, by ``"correlation"``, ``"survival"``, ``"total"`` or by a table as
-            ``"sex*smoker"``: how much of the budget, in proportion, each gets; 1 if not given.
-        magnitudes: Columns of numbers that need no bounds, of which to have histograms over powers
-            of two, and nothing else: for ``--suggest-bounds``.
-        by_party: Whether to have all of it of every party as well: the parties' sums are released
-            side by side, each with the noise that their total would have had, and the total is that
-            of noisy sums.
+            ``"sex*smoker"``: the share of the budget, in proportion, of each; 1 by default.
+        magnitudes: Columns of numbers without bounds: releases their histograms over powers of
+            two, and nothing else, for ``--suggest-bounds``.
+        by_party: Whether to release everything for every party as well: the parties' sums are
+            released side by side, each with the noise that their total would have had, and the
+            total is the sum of the noisy sums.
         per_person: For the person unit: "mean" counts a person once at a party, by the average of
-            that person's records; "records" counts each record, at as many times the noise as a
-            person may have of them.
+            that person's records; "records" counts each record, with noise scaled by the most
+            records that a person may have.
     """
 
     columns: Names | None = None
@@ -103,15 +103,15 @@ class DescribeOptions(Options):
 def items_of(
     options: DescribeOptions, columns: Sequence[ColumnFacts], *, total: bool
 ) -> tuple[list[list[Block]], dict[int, float]]:
-    """What the budget is split over, and in which proportions.
+    """What the budget is divided among, and in which proportions.
 
     Args:
-        options: What is asked for.
-        columns: What is publicly known of the table.
-        total: Whether the number of records, or persons, is private, and so has to be paid for.
+        options: What to describe.
+        columns: The public facts of the table.
+        total: Whether the number of records, or persons, is private, and so must be paid for.
     """
     finder = _Finder(columns)
-    # Not by name: a column may be called "total", too.
+    # Not by name: a column may be called "total" too.
     named: list[tuple[str, list[Block]]] = [(TOTAL, [Block(kind="total")])] if total else []
     chosen = [facts.name for facts in columns] if options.columns is None else options.columns
     for name in (*options.edges, *(name for name in options.correlation)):
@@ -142,7 +142,7 @@ def items_of(
 
 
 def table_name(first: str, second: str) -> str:
-    """What a two-way table is called."""
+    """The name of a two-way table."""
     return f"{first}*{second}"
 
 
@@ -198,7 +198,7 @@ def scaled_edges(facts: ColumnFacts, edges: Sequence[float], *, key: str) -> tup
 
 
 class _Finder:
-    """Columns by name, with a kind."""
+    """Looks up columns by name and checks their kind."""
 
     def __init__(self, columns: Sequence[ColumnFacts]) -> None:
         self.columns = columns

@@ -1,8 +1,8 @@
-"""State that a user's strategy forgets to save: a warning, before a run is resumed.
+"""State that a user's strategy forgets to save: a warning before a run is resumed.
 
-A run that is taken up again has the model, and what `_state` gave. Whatever else changed from round
-to round is as `__init__` made it, so that the run ends at another model. Privacy does not depend
-on it: the releases are paid for, and never drawn again.
+A resumed run has the model and what `_state` returned. Anything else that changed from round to
+round is back to what `__init__` made, so that the run ends at another model. Privacy does not
+depend on it: the releases are paid for, and never drawn again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def remembered(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers and arrays among attributes, as they are now."""
+    """The current numbers and arrays among the attributes."""
     return {
         name: np.array(value)
         for name, value in attributes.items()
@@ -27,7 +27,7 @@ def remembered(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def forgotten(
     before: Mapping[str, Any], now: Mapping[str, Any], state: Mapping[str, Any]
 ) -> list[str]:
-    """Which attributes are others than before, and neither by name nor by value in a state."""
+    """Attributes that changed and appear in the state neither by name nor by value."""
     saved, values = {name.strip("_") for name in state}, remembered(state).values()
     return sorted(
         name

@@ -1,4 +1,4 @@
-"""Noise of learned protection: on gradients, in units of the reference, and on norms of sums."""
+"""Noise of learned protection: on gradients, in units of the reference, and on their norms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _U = 2.0**-53
 
 
 def fund_of(setup: Setup, *, sampling_rate: float) -> PrivacyFilter:
-    """The filter that pays: of Gaussian noise exactly, of sampled releases at one order."""
+    """The filter that pays: exact for Gaussian noise, one Rényi order for sampled releases."""
     name = GdpFilter.name if sampling_rate == 1 else RdpFilter.name
     return fresh_filter(name, budget=setup.budget, adjacency=setup.adjacency, unit=setup.unit)
 
@@ -27,10 +27,10 @@ def fund_of(setup: Setup, *, sampling_rate: float) -> PrivacyFilter:
 def noise_of_all(
     fund: PrivacyFilter, *, sampling_rate: float, horizon: int, norm_share: float
 ) -> float:
-    """σ/Δ, over q, of the one release that would take all of the budget: what networks are told.
+    """σ/Δ, over q, of one release that would spend the whole budget: the networks' input.
 
-    Exact for full batches. On samples no one release stands for T of them: it is what makes T
-    gradients, each for its share of the budget, as noisy as they are on a mean.
+    Exact for full batches. With sampling no single release stands for T of them: it is then the
+    noise at which T gradients, each for its share of the budget, are as noisy as on a mean.
     """
     if sampling_rate == 1:
         return fund.whole_noise
@@ -59,7 +59,7 @@ def noises_of(
     sensitivity: float,
     unit: float,
 ) -> Noises:
-    """The noise that the networks are told of, on sums: ``unit`` is what theirs is relative to."""
+    """The noise on sums that the networks' numbers stand for: those are relative to ``unit``."""
     return Noises(
         reference=GaussianMechanism(
             sensitivity=sensitivity,
@@ -80,11 +80,11 @@ def noises_of(
 def norm_mechanism(
     setup: Setup, *, clip_norm: float, step: float, sensitivity: float, relative_noise: float
 ) -> GaussianMechanism:
-    """Noise for the norm of a sum that one record moves by ``sensitivity``.
+    """Noise for the norm of a sum that one record moves by at most ``sensitivity``.
 
-    The norm moves by no more: |‖S‖ − ‖S′‖| ≤ ‖S − S′‖. Rounded to the grid it moves by one step
-    more. Float64 computes it within a factor 1 ± γ_(d+4) (Higham 2002, §3.1), and it is at most
-    C for every record, of all that there may be, and √d steps for the rounding of every party.
+    The norm moves by no more: |‖S‖ − ‖S′‖| ≤ ‖S − S′‖. Rounding to the grid adds one step. Float64
+    computes it within a factor 1 ± γ_(d+4) (Higham 2002, §3.1), and it is at most C times the
+    largest possible number of records, plus √d steps for the rounding of every party.
     """
     task = setup.task
     most = headroom(setup.adjacency, task) * task.records

@@ -1,4 +1,4 @@
-"""Local training of the parties: the options, plans and noise that strategies of updates share."""
+"""Local training of the parties: options, plans and noise that strategies of updates share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADAPTIVE_RATE = 0.01
 
 
 class LocalOptions(OptimiserOptions):
-    """Options of strategies whose parties train on their own between two exchanges.
+    """Options of strategies whose parties train locally between two exchanges.
 
     ``learning_rate``, ``optimiser``, ``momentum`` and ``averaging`` are the server's: "auto" is a
     rate of 1 for "sgd", so that the new model is the mean of the parties', 1 - β for "momentum",
@@ -35,20 +35,20 @@ class LocalOptions(OptimiserOptions):
 
     Attributes:
         rounds: T, the number of exchanges.
-        local_epochs: How often a party goes through its records between two exchanges; 1, if
+        local_epochs: How many passes a party makes over its records between two exchanges; 1 if
             ``local_steps`` is not given either.
         local_steps: Instead, the number of steps that every party takes.
-        batch_size: Number of records in a local step, or "all" records of the party.
+        batch_size: Number of records in a local step, or "all" for all records of the party.
         local_learning_rate: η of the parties, or "auto" for 1/M with M = B²·c + λ.
-        weights: A party counts by its number of records ("proportional", at most 1), or all parties
-            count alike ("equal").
-        party_rate: The probability with which each party trains in a round, drawn by itself.
+        weights: A party counts by its number of records ("proportional", at most 1), or all
+            parties count equally ("equal").
+        party_rate: The probability with which each party trains in a round; each draws for itself.
         cohort: Instead, the number of parties that train, chosen by the public seed: no
             amplification.
         clip: C, the bound on a party's update; "auto" is 1 with noise and none without; "none" is
             for runs without a guarantee.
         accountant: Name of the accountant, or "auto" for the tightest.
-        stability: What adaptive server optimisers add to the roots by which they divide.
+        stability: Added to the roots by which adaptive server optimisers divide.
         allow_swamped: Whether to run even if the noise on a mean update is longer than any update.
         seed: Seed of the initial weights of a model that is not linear, of the orders in which
             parties go through their records, and of cohorts.
@@ -74,8 +74,8 @@ class LocalOptions(OptimiserOptions):
             raise ValueError("local_epochs and local_steps must not both be given: choose one.")
         if self.cohort is not None and self.party_rate != 1:
             raise ValueError(
-                f"party_rate must be 1 with a cohort, got {self.party_rate!r}: parties are drawn "
-                "in one way or the other."
+                f"party_rate must be 1 with a cohort, got {self.party_rate!r}: parties are either "
+                "sampled or chosen as a cohort."
             )
         return self
 
@@ -116,14 +116,14 @@ class LocalOptions(OptimiserOptions):
         return _ADAPTIVE_RATE
 
     def clip_norm(self, setup: Setup) -> float | None:
-        """C, or None for no bound, which no promise can be made without."""
+        """C, or None for no bound, which rules out any guarantee."""
         if self.clip == "auto":
             return None if setup.private.allowance is None else 1.0
         if self.clip == "none":
             if setup.allowance is not None:
                 raise ValueError(
-                    "clip must be a number where privacy is promised, got 'none': an update that "
-                    "is not clipped has no bounded part in a sum."
+                    "clip must be a number for a private run, got 'none': without clipping, what "
+                    "an update adds to a sum has no bound."
                 )
             return None
         return self.clip
@@ -137,23 +137,23 @@ def total_weight(task: Task, options: LocalOptions) -> float:
 
 
 def training_parties(task: Task, options: LocalOptions) -> float:
-    """How many parties train in a round: of a sample, how many are expected."""
+    """How many parties train in a round; with sampling, the expected number."""
     return options.party_rate * task.parties if options.cohort is None else options.cohort
 
 
 def expected_weight(task: Task, options: LocalOptions) -> float:
-    """What a sum of updates is divided by, about: of a cohort, the mean over all cohorts."""
+    """The divisor of a sum of updates: the expected weight; for cohorts, the mean over them."""
     return total_weight(task, options) * training_parties(task, options) / task.parties
 
 
 def update_grid(
     task: Task, *, step: float | None, bound: float, clipped: bool, noise_reach: float = 0.0
 ) -> FixedPoint:
-    """The grid of a sum of updates: that of the plan, or the finest where there is no noise.
+    """The grid of a sum of updates: the plan's, or the finest where there is no noise.
 
     Args:
         task: The problem.
-        step: Of the plan, in units of the clip norm; None without one.
+        step: The plan's, in units of the clip norm; None without one.
         bound: The largest |coordinate| of a sum of clipped updates, in that unit.
         clipped: Whether updates are clipped.
         noise_reach: Room for shares of noise.
@@ -174,21 +174,21 @@ def plan_updates(
     count_noise: float | None = None,
     sums: str = "sum of updates",
 ) -> tuple[FixedPlan, float | None]:
-    """T noisy sums of updates, the unit a party; and κ, by which a count is scaled.
+    """T noisy sums of updates, for the party unit; and κ, by which a count is scaled.
 
     Args:
         setup: What the strategy is built from.
-        options: Of the strategy.
+        options: The strategy's options.
         strategy: Its name.
         clip_norm: C of the first round.
-        width: How many numbers an answer has.
+        width: The number of coordinates of an answer.
         counted: Whether a count follows the update.
         count_noise: σ_b of the count; None for a twentieth of the parties that train.
-        sums: What has noise in every round, in words.
+        sums: What gets noise in every round, in words.
 
     Raises:
-        ValueError: The noise would swamp every update, from public numbers alone; or what is asked
-            for has no theorem.
+        ValueError: The noise would swamp every update, judged by public numbers alone; or no
+            theorem covers the combination.
     """
     task = setup.task
     _require_possible(setup, options)
@@ -244,7 +244,7 @@ def _require_possible(setup: Setup, options: LocalOptions) -> None:
     if setup.budget.delta == 0:
         raise ValueError(
             "delta must be positive for noise on updates, got 0: the noise is Gaussian, or a sum "
-            "of shares that is nearly so."
+            "of shares that is nearly Gaussian."
         )
     if options.party_rate < 1 and setup.adjacency is not Adjacency.ADD_REMOVE:
         raise ValueError(
@@ -255,13 +255,13 @@ def _require_possible(setup: Setup, options: LocalOptions) -> None:
     law = "auto" if setup.sharing is None else setup.sharing.law
     if options.party_rate < 1 and law not in ("auto", "skellam"):
         raise ValueError(
-            f"party_rate must be 1 with {law!r} shares, got {options.party_rate:g}: what sampling "
-            "amplifies is proved for Skellam noise."
+            f"party_rate must be 1 with {law!r} shares, got {options.party_rate:g}: amplification "
+            f"by sampling is proved for Skellam noise."
         )
 
 
 def _require_audible(plan: FixedPlan, setup: Setup, options: LocalOptions) -> None:
-    """Refuse noise that is longer than any mean update, from public numbers, before the first."""
+    """Refuse, before the first round and from public numbers, noise longer than any mean update."""
     task = setup.task
     stddev = max(mechanism.noise_stddev for mechanism in plan.mechanisms)
     ratio = stddev * sqrt(plan.dimension) / expected_weight(task, options)
@@ -270,8 +270,8 @@ def _require_audible(plan: FixedPlan, setup: Setup, options: LocalOptions) -> No
     raise ValueError(
         f"the noise would swamp the model: on a mean of updates that are at most 1 clip norm long "
         f"it is {ratio:.3g} clip norms long, with {task.parties} parties, {plan.dimension} "
-        "coordinates and this budget. Whole parties are hidden well among thousands of them. Use "
+        "coordinates and this budget. Hiding whole parties works well among thousands of them. Use "
         "more parties, a smaller model, fewer rounds or a larger epsilon; or protect records "
-        "instead, privacy.unit = 'record', by gradient-perturbation. To see for yourself: "
+        "instead, privacy.unit = 'record', by gradient-perturbation. To run anyway: "
         "strategy.allow_swamped = true."
     )

@@ -1,4 +1,4 @@
-"""Meanings of a strategy's options, as their docstrings have them: one text for code and reader."""
+"""Meanings of a strategy's options, read from docstrings: one text for code and reader."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _INDENT = 4
 
 
 def meanings(options: type[BaseModel]) -> dict[str, str]:
-    """What each option means, by its name; an option that no docstring names is left out.
+    """The meaning of each option, by name; options that no docstring names are left out.
 
-    Read from the ``Attributes:`` of the class and of those that it derives from, the nearest first.
+    Read from the ``Attributes:`` of the class and its base classes, the nearest first.
     """
     texts: dict[str, str] = {}
     for base in options.__mro__:

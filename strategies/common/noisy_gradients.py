@@ -1,9 +1,9 @@
 """NoisyGradients: the base class of a strategy of your own.
 
 It asks for sums of clipped gradients, adds the noise of its plan, and hands the noisy mean to the
-subclass, which says what the step is. Question and noise are made here, from one plan that is
-checked against the problem, so that a strategy written elsewhere cannot ask for more than its
-noise covers. docs/own-strategy.md has complete examples.
+subclass, which computes the step. Query and noise are made here, from one plan that is checked
+against the problem, so that a strategy written elsewhere cannot ask for more than its noise covers.
+docs/own-strategy.md has complete examples.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.federation import Sum
     from fedpriv.strategies.common.building import Setup
 
-# What a subclass may define of what is defined here.
+# What a subclass may define or override.
 _OPEN = {"name", "build", "_point", "_update", "_state", "_set_state"}
 
 
@@ -59,18 +59,18 @@ class NoisyOptions(Options):
 class NoisyGradients(SumStrategy):
     """T noisy mean gradients, each one release; a subclass turns them into steps.
 
-    A subclass defines `_update`: from a noisy mean gradient, without the regulariser, to the next
-    model, ``self._theta``. It may define `_point`, where the next gradient is taken if not at the
-    model; `_state` and `_set_state`, if it remembers more than the model, so that a run can be
-    taken up again; and `build`, if the noise is not the same in all rounds.
+    A subclass defines `_update`, which computes the next model, ``self._theta``, from a noisy mean
+    gradient without the regulariser. It may define `_point`, if the next gradient is not taken at
+    the model; `_state` and `_set_state`, if it remembers more than the model, so that a run can be
+    resumed; and `build`, if the noise differs between rounds.
 
-    Guarantee. Every release is a sum of gradients clipped to the plan's C with the Gaussian noise
-    of the plan, and the plan is refused unless its mechanisms are calibrated to what one record can
-    move that sum by and its cost is within the budget. The class is closed against mistakes:
-    whatever else of it is overridden is an error. It is no wall against code that means harm.
+    Guarantee. Every release is a sum of gradients clipped to the plan's C with the plan's Gaussian
+    noise. A plan is refused unless its mechanisms are calibrated to how far one record can move
+    that sum and its cost is within the budget. The class is closed against mistakes: overriding
+    anything else is an error. It does not stop malicious code.
 
     Attributes:
-        options: Of the strategy.
+        options: The strategy's options.
     """
 
     name: ClassVar[str] = "noisy-gradients"
@@ -81,7 +81,7 @@ class NoisyGradients(SumStrategy):
             closed = key not in _OPEN and not key.startswith(("__", "_abc_"))
             if closed and getattr_static(cls, key) is not getattr_static(NoisyGradients, key):
                 raise TypeError(
-                    f"{cls.__name__}.{key} must not be overridden: question, noise and ledger are "
+                    f"{cls.__name__}.{key} must not be overridden: query, noise and ledger are "
                     f"those of the plan. A subclass may define {', '.join(sorted(_OPEN))}."
                 )
 
@@ -118,9 +118,9 @@ class NoisyGradients(SumStrategy):
     def noise_stddev(self) -> float:
         """Standard deviation of the noise on a coordinate of the release that `_update` gets.
 
-        By the plan, of the round that is under way, and public: a strategy may step by it. It is
-        that of the mean over all parties. Where some drop out of a round, the mean is over fewer
-        records, and its noise that much larger. 0 in the twin without noise.
+        Follows from the plan, for the current round, and is public: step sizes may depend on it.
+        It is that of the mean over all parties: where some drop out, the mean is over fewer
+        records, and its noise larger in proportion. 0 in the twin without noise.
         """
         plan = self._planned()
         if isinstance(plan, NoiseFree):
@@ -130,7 +130,7 @@ class NoisyGradients(SumStrategy):
         return plan.mechanisms[current].noise_stddev / (plan.rate(current) * count)
 
     def _point(self) -> NDArray[np.float64]:
-        """Where the next gradient is taken: the model, unless a subclass says otherwise."""
+        """Where the next gradient is taken: the model, unless a subclass overrides it."""
         return self._theta
 
     def _query(self) -> GradientQuery:
@@ -155,14 +155,14 @@ class NoisyGradients(SumStrategy):
         return noisy / (plan.rate(self._round) * count)
 
     def checkpoint(self) -> dict[str, Any]:
-        """What `restore` needs; with a warning if the subclass remembers more than that."""
+        """What `restore` needs; warns if the subclass remembers more than that."""
         saved = super().checkpoint()
         before = self.__before
         if before is not None and (lost := forgotten(before, self.__own(), self._state())):
             warn(
                 f"{type(self).__name__}: {', '.join(lost)} changed since the first round, and "
-                "_state does not give it: a run that is resumed begins with what __init__ makes. "
-                "If rounds depend on it, define _state and _set_state.",
+                "_state does not return it: a resumed run starts with what __init__ makes. If "
+                "rounds depend on it, define _state and _set_state.",
                 stacklevel=2,
             )
         return saved
@@ -179,7 +179,7 @@ class NoisyGradients(SumStrategy):
             )
 
     def __own(self) -> dict[str, Any]:
-        """What a subclass has set beside all that is set here."""
+        """What a subclass has set besides what is set here."""
         return {key: value for key, value in vars(self).items() if key not in self.__base}
 
     def _planned(self) -> FixedPlan | NoiseFree:
@@ -193,14 +193,14 @@ class NoisyGradients(SumStrategy):
 
 
 def _require_covered(plan: FixedPlan | NoiseFree, setup: Setup) -> float:
-    """The clip norm of a plan whose noise is enough for what one record can do to a sum."""
+    """The clip norm of a plan whose noise covers what one record can do to a sum."""
     if setup.noise_free and isinstance(plan, NoiseFree) and plan.clip_norm is not None:
         return plan.clip_norm
     budget = setup.budget
     if type(plan) is not FixedPlan or {type(m) for m in plan.mechanisms} != {GaussianMechanism}:
         raise ValueError(
-            "plan must be a FixedPlan of Gaussian mechanisms, as plan_gradients makes it: whether "
-            "other noise covers a sum of gradients is not known here."
+            "plan must be a FixedPlan of Gaussian mechanisms, as plan_gradients makes it: no other "
+            "noise is known here to cover a sum of gradients."
         )
     if plan.clip_norm is None or plan.noise_at != "server":
         raise ValueError("plan must state the clip_norm of a gradient, with noise at the server.")
@@ -215,7 +215,7 @@ def _require_covered(plan: FixedPlan | NoiseFree, setup: Setup) -> float:
             f"{plan.epsilon:g} at delta = {plan.budget.delta:g}."
         )
     parts = 1 if setup.task.persons is None else setup.task.persons.parties
-    if plan.parts != parts:  # more of them are cheaper, where they are sampled
+    if plan.parts != parts:  # more parts are cheaper with sampling
         raise ValueError(
             f"plan must count on a person at {parts} parties, as the experiment does, got "
             f"parts = {plan.parts}."
@@ -225,7 +225,7 @@ def _require_covered(plan: FixedPlan | NoiseFree, setup: Setup) -> float:
     )
     needed = moved + sqrt(setup.task.dimension) * plan.step
     stated = min(m.sensitivity for m in plan.mechanisms if isinstance(m, GaussianMechanism))
-    if stated < needed * (1 - 2.0**-40):  # sums of the same numbers in another order
+    if stated < needed * (1 - 2.0**-40):  # the same numbers summed in another order
         raise ValueError(
             f"plan must be calibrated to a sensitivity of at least {needed:.6g}, by which one "
             f"record can move a sum of gradients clipped to {plan.clip_norm:g}, got {stated:.6g}."

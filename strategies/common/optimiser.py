@@ -38,8 +38,8 @@ class OptimiserOptions(Options):
         momentum: β of the three kinds of momentum.
         warm_up: W, the number of first steps that grow to the learning rate: step t has η·t/W; None
             for no warm-up.
-        averaging: Publish the last iterate, the mean of all, or that of the last half; "auto" is
-            the last, unless the strategy has another default.
+        averaging: Which model to publish: the last iterate, the mean of all, or the mean of the
+            last half; "auto" is the last, unless the strategy has another default.
     """
 
     learning_rate: Positive | Literal["auto"] = "auto"
@@ -60,7 +60,7 @@ class OptimiserOptions(Options):
 
 
 def learning_rate(options: OptimiserOptions, task: Task) -> float:
-    """η: as stated, or 1/M."""
+    """η: as given, or 1/M."""
     if options.learning_rate != "auto":
         return options.learning_rate
     if not task.convex:
@@ -82,7 +82,7 @@ def make_optimiser(
 ) -> Optimiser:
     """The optimiser that the options name, with their learning rate or another.
 
-    ``stability`` is added to the roots that an adaptive one divides by; its own, if not given.
+    ``stability`` is added to the roots by which an adaptive optimiser divides; by default, its own.
     """
     chosen = learning_rate(options, task) if rate is None else rate
     inner = _rule(options, chosen, {} if stability is None else {"stability": stability})

@@ -1,4 +1,4 @@
-"""The noise schedule of a gradient strategy: chosen by options, filled in from public facts."""
+"""Noise schedules of a gradient strategy: chosen by options, completed from public facts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class DynamicOptions(Options):
-    """Falling noise, the best for plain descent.
+    """Falling noise, optimal for plain descent.
 
     Attributes:
-        gamma: γ, or "auto" for 1 − λη with η the learning rate, at most 1/M: public facts, and
-            true of plain descent alone. A number is yours, and goes with any optimiser.
+        gamma: γ, or "auto" for 1 − λη with η the learning rate, at most 1/M: from public facts,
+            and valid for plain descent alone. A number of your own goes with any optimiser.
     """
 
     name: Literal["dynamic"]
@@ -36,7 +36,7 @@ class DynamicOptions(Options):
 
 
 class MomentumOptions(Options):
-    """The best noise for debiased momentum.
+    """Optimal noise for debiased momentum.
 
     Attributes:
         gamma: γ, or "auto" for 1 − λη with η the learning rate, at most 1/M.
@@ -64,14 +64,14 @@ class StepOptions(Options):
 
 
 class InfluenceOptions(Options):
-    """The best noise for an influence that was measured on public data.
+    """Optimal noise for an influence measured on public data.
 
     Attributes:
         public: The data set on which it is measured before the run, along plain descent: for
-            optimiser "sgd". A built-in one, or a CSV or Parquet file of the private data's schema.
-            Measured from curvature, or of a network from the decay of its gradients.
-        values: q_t of every round, where it is known already; of an optimiser that is linear in
-            the gradients, so that harm is q_t·σ_t² at all.
+            optimiser "sgd". A built-in one, or a CSV or Parquet file with the private data's
+            schema. Measured from curvature, or for a network from the decay of its gradients.
+        values: q_t of every round, if already known; for an optimiser that is linear in the
+            gradients, since otherwise the harm is not q_t·σ_t².
     """
 
     name: Literal["influence"]
@@ -87,7 +87,7 @@ Name = Literal["uniform", "dynamic", "momentum"]
 
 
 def _form(value: object) -> str:
-    """Which form of a schedule is meant, so that an error speaks of that form alone."""
+    """Which form of schedule is meant, so that an error mentions that form alone."""
     if isinstance(value, str):
         return "text"
     return "table" if isinstance(value, dict | Options) else "list"
@@ -116,7 +116,7 @@ class ScheduledOptions(OptimiserOptions):
 
     @model_validator(mode="after")
     def _fits_the_optimiser(self) -> Self:
-        """A schedule that follows from a theorem is refused where another optimiser runs."""
+        """Refuse a schedule derived for one optimiser where another one runs."""
         match self.schedule:
             case "momentum" | MomentumOptions():
                 self._require("debiased-momentum", "momentum")
@@ -133,8 +133,8 @@ class ScheduledOptions(OptimiserOptions):
             case InfluenceOptions() if self.optimiser not in LINEAR:
                 raise ValueError(
                     f"optimiser must be one of {', '.join(LINEAR[1:])} for schedule = 'influence', "
-                    f"got {self.optimiser!r}: it divides by the noise, too, and no influence says "
-                    "by how much that matters. Use another optimiser or schedule."
+                    f"got {self.optimiser!r}: its divisor depends on the noise too, so influence "
+                    "does not measure the harm. Use another optimiser or schedule."
                 )
         return self
 
@@ -142,19 +142,19 @@ class ScheduledOptions(OptimiserOptions):
         if self.optimiser not in ("auto", optimiser):
             raise ValueError(
                 f"optimiser must be {optimiser!r} for schedule = {schedule!r}, got "
-                f"{self.optimiser!r}: what it derives holds for that optimiser alone. Change one "
+                f"{self.optimiser!r}: the schedule is derived for that optimiser alone. Change one "
                 f"of them{remedy}."
             )
         if self.averaging not in ("auto", "last"):
             raise ValueError(
                 f"averaging must be 'last' for schedule = {schedule!r}, got {self.averaging!r}: "
-                "what it derives holds for the last model, not for an average. Change one of them"
+                "the schedule is derived for the last model, not for an average. Change one of them"
                 f"{remedy}."
             )
         if self.warm_up is not None:
             raise ValueError(
-                f"warm_up must not be given for schedule = {schedule!r}, got {self.warm_up}: what "
-                f"it derives holds for steps of one size. Change one of them{remedy}."
+                f"warm_up must not be given for schedule = {schedule!r}, got {self.warm_up}: the "
+                f"schedule was derived for steps of one size. Change one of them{remedy}."
             )
 
 
@@ -164,9 +164,9 @@ def relative_noise(options: ScheduledOptions, task: Task) -> tuple[float, ...] |
         return options.schedule
     if task.radius is not None and follows_from_a_theorem(options.schedule):
         raise ValueError(
-            "schedule must not be one that a theorem gives where models stay in a ball (radius = "
-            f"{task.radius:g}), got {options.schedule!r}: it was derived for steps that nothing "
-            "takes back. Leave out the ball, or state the noise yourself."
+            "schedule must not be derived from a theorem where models stay in a ball (radius = "
+            f"{task.radius:g}), got {options.schedule!r}: its theorem is for descent without "
+            "projection. Leave out the ball, or state the noise yourself."
         )
     schedule = _schedule(options, options.schedule, task)
     return None if isinstance(schedule, Uniform) else schedule.shape(options.rounds)
@@ -175,7 +175,7 @@ def relative_noise(options: ScheduledOptions, task: Task) -> tuple[float, ...] |
 def follows_from_a_theorem(
     schedule: ScheduleOption,
 ) -> Literal["sgd", "debiased-momentum"] | None:
-    """The optimiser that the theorem behind a schedule is about; None if there is no theorem."""
+    """The optimiser that a schedule's theorem is for; None if it has no theorem."""
     match schedule:
         case "momentum" | MomentumOptions():
             return "debiased-momentum"
@@ -185,7 +185,7 @@ def follows_from_a_theorem(
 
 
 def scheduled_rate(options: ScheduledOptions, task: Task) -> float:
-    """η; where it is left to us, no larger than the theorem behind the schedule allows."""
+    """η; by default no larger than the schedule's theorem allows."""
     rate = learning_rate(options, task)
     aware = options.schedule == "momentum" or isinstance(options.schedule, MomentumOptions)
     if not aware or options.learning_rate != "auto":

@@ -1,7 +1,7 @@
-"""Settling: numbers and names in the place of "auto", for a descent along noisy sums.
+"""Settling: replaces "auto" by numbers and names, for descent along noisy sums.
 
-What is left open follows from public facts alone, by the rule of `fedpriv.strategies.common.auto`:
-the clip norm, and with neither a learning rate nor an optimiser the steps.
+Open settings follow from public facts alone, by the rule of `fedpriv.strategies.common.auto`: the
+clip norm and, if neither a learning rate nor an optimiser is given, the steps.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class ClippedOptions(OptimiserOptions):
 
 
 def left_open(options: OptimiserOptions) -> bool:
-    """Whether the file says nothing about the steps."""
+    """Whether the options say nothing about the steps."""
     return options.learning_rate == options.optimiser == "auto"
 
 
 def perceptron(task: Task) -> bool:
-    """Whether the rule for perceptrons is about this task: other networks have none."""
+    """Whether the rule for perceptrons applies: other networks have none."""
     return isinstance(task.model, MlpModel) and task.persons is None
 
 
 def follows_budget(options: ClippedOptions) -> bool:
-    """Whether the rule has a say: what it says depends on how strong the noise is."""
+    """Whether the rule applies: its result depends on how strong the noise is."""
     return options.clip == "auto" or left_open(options)
 
 
@@ -50,13 +50,14 @@ Chosen = TypeVar("Chosen", bound=ClippedOptions)
 def settled(
     options: Chosen, task: Task, *, rounds: int, strength_at: Callable[[float], float]
 ) -> Chosen:
-    """The options, settled by the rule where they are open.
+    """The options, with open ones settled by the rule.
 
     Args:
         options: As the file states them.
         task: The public facts.
         rounds: T, the number of rounds.
-        strength_at: How strong the noise is with a clip norm. It hardly matters which: noise grows
+        strength_at: The noise strength at a clip norm. Which one hardly matters: noise grows with
+            it as gradients do.
             with it as gradients do.
     """
     ruled = left_open(options) and (task.convex or perceptron(task))
@@ -79,7 +80,7 @@ def settled(
 
 
 def clip_of(options: ClippedOptions) -> float:
-    """C, once it is settled."""
+    """C, once settled."""
     if options.clip == "auto":
         raise ValueError("clip must be settled before anything is planned, got 'auto'.")
     return options.clip

@@ -1,8 +1,8 @@
-"""Score of a trial of a paid tuning: what a model is worth on the parties' records, with noise.
+"""Score of a trial in paid tuning: a model's value on the parties' records, with noise.
 
 "accuracy" is Σ over all records of 1 where the class is right and -1 where it is wrong; "loss" is
-minus Σ of the records' losses, each of a record, or all of a person together, clipped to c. Both
-are sums of integers on their grid, so that one unit moves them by exactly what `sensitivity` says,
+minus Σ of the losses of records, or of all records of a person together, clipped to c. Both are
+sums of integers on their grid, so that one unit moves them by exactly what `sensitivity` says,
 without a term for rounding; and both are of a linear model, whose scores of one record are the same
 to the bit whatever the other records are.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ScoreKind = Literal["accuracy", "loss"]
 _COUNT_STEP = 2.0**-10  # of a count: noise is rounded to it
-_LEVELS = 2**16  # of one record's loss on the grid, at least
+_LEVELS = 2**16  # least number of grid steps in the bound on one record's loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class TrialScore:
 
     Attributes:
         task: The problem.
-        kind: What is counted.
-        clip: c, the bound on the loss of one unit; of no meaning for "accuracy".
+        kind: What is summed.
+        clip: c, the bound on the loss of one unit; unused for "accuracy".
     """
 
     task: Task
@@ -55,13 +55,13 @@ class TrialScore:
         counted = classifies(self.task.loss) and self.task.persons is None
         if self.kind == "accuracy" and not counted:
             raise ValueError(
-                "tuning.score must be 'loss' for a regression, and where persons are the unit of "
-                "privacy: right answers are counted by records, in classes."
+                "tuning.score must be 'loss' for a regression, and for the person unit of privacy: "
+                "accuracy counts records, in classes."
             )
 
     @classmethod
     def usual(cls, task: Task) -> ScoreKind:
-        """What is taken if nothing is said: accuracy, where it can be counted."""
+        """The default: accuracy, where it can be counted."""
         return "accuracy" if classifies(task.loss) and task.persons is None else "loss"
 
     def sensitivity(self, adjacency: Adjacency) -> float:
@@ -72,7 +72,7 @@ class TrialScore:
 
     @property
     def step(self) -> float:
-        """The width of its grid."""
+        """The grid step."""
         if self.kind == "accuracy":
             return _COUNT_STEP
         return float(2.0 ** floor(log2(self.clip / _LEVELS)))
@@ -88,7 +88,7 @@ class TrialScore:
     def query(
         self, theta: NDArray[np.float64], *, run: str, number: int, event: Event
     ) -> AccuracyQuery | LossQuery:
-        """The question for the score of the model ``theta``."""
+        """The query for the score of the model ``theta``."""
         task = self.task
         parties = task.parties
         bound = parties * MOST_RECORDS if self.kind == "accuracy" else task.records * self.clip

@@ -1,4 +1,4 @@
-"""UpdateStrategy: what strategies whose parties train on their own have in common."""
+"""UpdateStrategy: what strategies with local training have in common."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 class UpdateStrategy(SumStrategy):
-    """T exchanges of what local training made of the model, each one release. Use a subclass.
+    """T exchanges of local training, each one release. Use a subclass.
 
     Args:
         task: The problem.
-        plan: Noise and cost, in units of the clip norm; None where nothing is promised.
+        plan: Noise and cost, in units of the clip norm; None without a guarantee.
         run: The run that it is part of.
-        options: Of the strategy.
+        options: The strategy's options.
         training: What every party does.
         clip_norm: C of the first round; None for no bound.
         counting: κ, if a count follows the update.
-        width: How many numbers an answer has.
+        width: The number of coordinates of an answer.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class UpdateStrategy(SumStrategy):
         return self._clip if self._counting is None else None
 
     def _control(self) -> Vector | None:
-        """The control variate that is sent along; None if there is none."""
+        """The control variate sent to the parties; None if there is none."""
         return None
 
     def _query(self) -> LocalTrainingQuery:
@@ -111,20 +111,20 @@ class UpdateStrategy(SumStrategy):
         return query
 
     def _noisy_sum(self, answer: Sum) -> Vector:
-        """In units of the clip norm."""
+        """The noisy sum, in units of the clip norm."""
         if self._plan is None:
             return answer.value
         return released(self._plan.mechanisms[self._round], answer, self._stream)
 
     def _mean(self, total: Vector) -> Vector:
-        """From a noisy sum to a mean update, divided by what is *expected*.
+        """From a noisy sum to a mean update, divided by the *expected* weight.
 
-        Who trained is private, and who was missing from the sum counts as one who did not move.
+        Who trained is private; a party missing from the sum counts as one that did not move.
         """
         return total * ((self._clip or 1.0) / self._expected)
 
     def _move(self, update: Vector) -> None:
-        """A step of the server, for which the update is a gradient downhill."""
+        """A server step, with the negative update as its gradient."""
         self._iterate, self._memory = self._optimiser.step(self._iterate, -update, self._memory)
         averaged = isinstance(self._optimiser, Averaged)
         self._theta = self._memory.average if averaged else self._iterate

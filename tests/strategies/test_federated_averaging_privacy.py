@@ -78,7 +78,7 @@ def test_a_count_is_paid_for_by_a_little_more_noise(adjacency: str) -> None:
     [
         ({"party_rate": 0.5, "adjacency": "replace-one"}, "adjacency must be 'add-remove'"),
         ({"budget": Budget(epsilon=1.0, delta=0.0)}, "delta must be positive"),
-        ({"clip": "none"}, "clip must be a number where privacy is promised"),
+        ({"clip": "none"}, "clip must be a number for a private run"),
         ({"clip_quantile": 0.5, "count_noise": 0.1}, "count_noise must be more than half"),
         (
             {"party_rate": 0.5, "sharing": Sharing(parties=4, law="discrete-gaussian")},

@@ -1,9 +1,9 @@
-"""Chunks: whole parties that one thread computes together, and what they add to a sum.
+"""Chunks: whole parties that one thread computes together, and their part of a sum.
 
 A chunk's answers are computed party by party and rounded to the fixed-point integers of the real
-protocol, which add up exactly and in any order. So a sum has the same bits whoever computes which
-chunk: another thread, another process, another machine. Matrix products may round a row by its
-place in a chunk; then chunks follow from the records alone (`extents` with `CHUNKS`).
+protocol, which add up exactly and in any order. So a sum has the same bits whichever thread,
+process or machine computes a chunk. Matrix products may round a row differently by its place in a
+chunk; chunks then depend on the records alone (`extents` with `CHUNKS`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from fedpriv.secagg.numbers.fixed_point import Ring
 
 CHUNK_BYTES = 1 << 24
-"""Most bytes of features in a chunk, about: it bounds the memory for answers."""
+"""Approximate maximum of feature bytes in a chunk: it bounds the memory for answers."""
 
 CHUNKS = 4
-"""Into how many chunks small data are cut where workers must not matter."""
+"""The number of chunks of small data where the number of workers must not matter."""
 
-_KEPT_SHARE = 0.5  # of the memory that mapped records may have before nothing is kept beside them
+_KEPT_SHARE = 0.5  # share of memory that mapped records may take before nothing else is kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +53,9 @@ class Extent:
 
 
 def extents(data: PartitionedDataset, task: Task, *, least: int) -> list[Extent]:
-    """All parties in at least so many chunks, if there are as many parties; a large one is alone.
+    """All parties in at least ``least`` chunks, if there are as many; a large party is alone.
 
-    A function of the records and of ``least``.
+    Depends on the records and ``least`` only.
     """
     train, offsets = data.dataset.train, data.offsets
     units = np.concatenate([np.zeros(1, np.int64), np.cumsum(unit_counts(data, task))])
@@ -77,10 +77,10 @@ def extents(data: PartitionedDataset, task: Task, *, least: int) -> list[Extent]
 
 
 def place_free(query: Query, task: Task) -> bool:
-    """Whether no answer depends on which others are computed with it, to the bit.
+    """Whether no answer depends, to the bit, on which others are computed with it.
 
-    Sums in float64 do not either, since each party is cut by its own records; they keep the chunks
-    that follow from the records, which cost them nothing.
+    Sums in float64 do not depend on it either, since each party is cut by its own records; they
+    keep the chunks that follow from the records, which cost them nothing.
     """
     if isinstance(query, LocalTrainingQuery):
         return trained_place_free(task.model, task.loss)
@@ -103,8 +103,8 @@ class Chunk:
         parties: Which of all parties.
         units: Their records, or persons, as a range of all.
         bound_sizes: All sizes that occur among them.
-        holdings: What they answer.
-        trainees: What they answer after local training.
+        holdings: Computes their answers.
+        trainees: Computes their answers after local training.
     """
 
     parties: slice
@@ -116,7 +116,7 @@ class Chunk:
 
     @classmethod
     def open(cls, data: PartitionedDataset, task: Task, extent: Extent, *, apart: bool) -> Chunk:
-        """Stack the records of an extent, checked against what the task promises of them."""
+        """Stack the records of an extent, checked against what the task states about them."""
         records, first = extent.records, extent.parties.start
         own = data.offsets[first : extent.parties.stop + 1] - records.start
         sizes = task.sizes[extent.parties]
@@ -143,11 +143,11 @@ class Chunk:
 
 
 class Chunks:
-    """Some chunks, opened when they are first asked, and kept for the next round.
+    """Some chunks, opened on their first query, and kept for the next round.
 
-    Records that are mapped from a disk stay there, and what is computed from them once, norms and
-    Gram matrices, can be as large as they are. Where that would not fit the memory, a chunk is
-    opened for every question and let go: slower, with the same bits.
+    Records mapped from a disk stay there, but what is computed from them once, norms and Gram
+    matrices, can be as large as they are. Where that would not fit in memory, a chunk is opened for
+    every query and then closed: slower, with the same bits.
 
     Args:
         data: The records of all parties.
@@ -194,7 +194,7 @@ class Chunks:
             ring, more = chunk.answer(question)
             total += ring
             counts.update(more)
-            # Control variates are what a party has kept of earlier rounds: they are not lost.
+            # A party keeps its control variates from earlier rounds: they must not be lost.
             if self._keep or _remembered(question.query):
                 self._kept[index] = chunk
         return total, counts
@@ -204,11 +204,11 @@ class Chunks:
 
 
 def fits_in_memory(data: PartitionedDataset, *, share: float = 1.0) -> bool:
-    """Whether to keep what is computed from records: not of mapped ones as large as the memory.
+    """Whether to keep what is computed from records: not if mapped records nearly fill memory.
 
     Args:
         data: The records of all parties.
-        share: Of them, how much this machine computes.
+        share: The fraction of them that this machine computes.
     """
     if not data.mapped:
         return True
@@ -216,7 +216,7 @@ def fits_in_memory(data: PartitionedDataset, *, share: float = 1.0) -> bool:
 
 
 def memory_bytes() -> int:
-    """The memory of this machine, or of the container that this process is in."""
+    """The memory of this machine, or of the container that this process runs in."""
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     try:

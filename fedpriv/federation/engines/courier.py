@@ -1,7 +1,8 @@
 """Requests to nodes and their replies, over a Flower grid: one exchange is one push and many pulls.
 
 The loop is our own because `Grid.send_and_receive` polls every three seconds and returns everything
-at the end; here replies are handed on as they come, so that an answer is added to the sum and gone.
+at the end; here replies are handed on as they arrive, so that an answer is added to the sum and
+dropped.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _GONE = (
 
 
 class Clock(Protocol):
-    """Where deadlines come from."""
+    """The clock of the deadlines."""
 
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since some fixed moment."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -51,7 +52,7 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """The real time."""
+    """Real time."""
 
     def now(self) -> float:
         """Seconds, never backwards."""
@@ -64,15 +65,16 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long the server waits.
+    """How long the server waits for nodes and replies.
 
     Attributes:
         arrival: Seconds for all nodes to arrive before the first exchange.
-        reply: Seconds for the replies of one exchange: who is silent then has dropped out.
-        poll: Seconds between two looks at what has come.
-        leave: Seconds for which a node that was silent for the second time is not awaited again,
-            whatever sign of life it gives; twice as long after each time more. Who comes and goes
-            would cost ``reply`` every time, and one party could draw a run out for ever. 0 for no
+        reply: Seconds for the replies of one exchange: whoever is silent then has dropped out.
+        poll: Seconds between two polls.
+        leave: Seconds for which a node that was silent twice is not awaited again, whatever sign of
+            life it gives; doubled with each further silence. Otherwise a node that comes and goes
+            would cost ``reply`` every time, and one party could delay a run for ever. 0 turns this
+            off.
             such thing.
     """
 
@@ -106,11 +108,11 @@ class Courier:
     """Carries requests out and brings replies in.
 
     Args:
-        grid: Flower's.
+        grid: Flower's grid.
         patience: How long to wait.
-        clock: Of the deadlines.
-        tally: What it counts in.
-        seal: What it puts around requests and takes off replies.
+        clock: The clock of the deadlines.
+        tally: Where it counts messages.
+        seal: Signs requests and checks replies.
     """
 
     def __init__(
@@ -122,26 +124,26 @@ class Courier:
         self._clock = clock
         self._tally = tally
         self._overdue: dict[str, Asked] = {}
-        self._silences: Counter[int] = Counter()  # how often each was awaited for nothing
+        self._silences: Counter[int] = Counter()  # how often each was awaited in vain
         self._leave: dict[int, float] = {}  # until when it is not awaited again
         self.silent: set[int] = set()
 
     def nodes(self) -> list[int]:
-        """The nodes that are there; where seats are known, those that have one."""
+        """The connected nodes; where seats are known, those that have one."""
         there, seats = set(self._grid.get_node_ids()), self._seal.seats()
         return sorted(there if seats is None else there & seats.keys())
 
     def arrived(self, count: int) -> list[int]:
-        """At least ``count`` nodes, or those that came in time."""
+        """At least ``count`` nodes, or those that arrived in time."""
         deadline = self._clock.now() + self._patience.arrival
         while len(nodes := self.nodes()) < count and self._clock.now() < deadline:
             self._clock.sleep(self._patience.poll)
         return nodes
 
     def returned(self, nodes: Collection[int]) -> list[int]:
-        """Which of these nodes are there: all of them, or those that came back in time.
+        """Which of these nodes are connected: all of them, or those that came back in time.
 
-        They are needed: whoever was given leave is awaited again.
+        They are needed, so a node on leave is awaited again.
         """
         self._leave.clear()
         deadline = self._clock.now() + self._patience.reply
@@ -154,11 +156,11 @@ class Courier:
     def exchange(
         self, step: str, requests: Mapping[int, Request], *, unawaited: Collection[int] = ()
     ) -> Iterator[tuple[int, Reply]]:
-        """Every node's reply to its request, as it comes, the first one of each.
+        """Every node's reply to its request, as it arrives; only the first reply of each.
 
-        Ends when all have replied or time is up; nodes of ``unawaited`` do not hold it up. Then
-        `silent` has those that were not heard. What is not a reply is counted and left out; what is
-        not signed by whom it must be is as good as none, and the reply itself is awaited still.
+        Ends when all have replied or time is up, without waiting for the ``unawaited`` nodes. Then
+        `silent` has those that did not reply. What is not a reply is counted and dropped; a reply
+        without the required signature is ignored, and the genuine one still awaited.
         """
         started, deadline = perf_counter(), self._clock.now() + self._patience.reply
         waiting, sent = self._push(step, requests)
@@ -196,7 +198,7 @@ class Courier:
         self._tally.exchange(step, traffic)
 
     def _push(self, step: str, requests: Mapping[int, Request]) -> tuple[dict[str, Asked], int]:
-        """Send, and note which message went to which node."""
+        """Send, and record which message went to which node."""
         outgoing, sent, seconds = [], 0, 2 * self._patience.reply
         for node, request in requests.items():
             body = request.to_bytes()
@@ -216,7 +218,7 @@ class Courier:
         return waiting, sent
 
     def _miss(self, nodes: Collection[int]) -> None:
-        """Note who was awaited for nothing: the second time it is given leave."""
+        """Record a node that was awaited in vain: the second time it is given leave."""
         self._tally.reject("silent", len(nodes))
         self._silences.update(nodes)
         for node in nodes:
@@ -230,16 +232,16 @@ class Courier:
             self.silent.discard(node)
 
     def _late(self, replied: str, message: Message) -> None:
-        """A reply to an earlier exchange: of no use, but a sign of life."""
+        """A reply to an earlier exchange: useless, but a sign of life."""
         self._tally.reject("late")
         asked = self._overdue.pop(replied)
         if not message.has_error():
             self._hear(asked.node)
 
     def _body(self, asked: Asked, message: Message) -> bytes | None:
-        """The bytes of a reply, if there are any; None if it is not signed as it must be.
+        """The bytes of a reply, if there are any; None without the required signature.
 
-        Errors are Flower's, and nobody signs them.
+        Errors come from Flower, and nobody signs them.
         """
         if message.has_error():
             return b""
@@ -253,7 +255,7 @@ class Courier:
             return None
 
     def _read(self, node: int, message: Message, body: bytes) -> Reply | None:
-        """The reply in a message, if there is one."""
+        """The reply in a message, if it has one."""
         if message.has_error():
             gone = message.error.code in _GONE
             self._tally.reject("gone" if gone else "error")

@@ -1,4 +1,4 @@
-"""Drop-outs: which simulated parties leave a round, and when, the same for every engine."""
+"""Drop-outs: which simulated parties leave a round, and when; the same for every engine."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Moment = Literal["answer", "confirm", "reveal"]
 class Dropouts:
     """⌊fraction·m⌋ parties leave every second round, each at one step of it, and come back.
 
-    Half of them, on average, leave before they answer, and are not in the sum; the others when
-    their shares are needed. Who leaves a round may also miss the key set-up of the next one, and
-    sits that out; as nobody leaves the next one, no sum lacks more than the fraction.
+    Half of them, on average, leave before they answer, and are not in the sum; the others leave
+    when their shares are needed. A party that leaves a round may also miss the key set-up of the
+    next one, and sits that out; as nobody leaves the next one, no sum lacks more than the fraction.
 
     Attributes:
         parties: m.
         fraction: δ.
-        seed: Who, and when.
+        seed: Decides who leaves, and when.
     """
 
     parties: int
@@ -37,7 +37,7 @@ class Dropouts:
     def of(self, round_: int) -> dict[int, Moment]:
         """Who leaves round ``round_``, counted from 0, and at which step.
 
-        Without a confirming step, who would leave there leaves at the next one.
+        Without a confirming step, whoever would leave there leaves at the next one.
         """
         count = count_of(self.fraction, self.parties)
         if not count or round_ % 2:

@@ -1,6 +1,6 @@
-"""Faults between a server and its parties, injected on purpose.
+"""Faults injected on purpose between a server and its parties.
 
-A plan is a frozen, seeded value: the same plan does the same to the same exchanges.
+A plan is a frozen, seeded value: the same plan causes the same faults in the same exchanges.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Fault:
             "truncate": the bytes of the reply are damaged. "replay": the party's previous reply
             comes instead.
         step: The exchange, such as "answer".
-        party: Whose.
+        party: The party it happens to.
         occurrence: Which exchange of this name, from 0; None for every one.
-        seconds: Of a delay.
+        seconds: The length of a delay.
     """
 
     kind: FaultKind
@@ -50,13 +50,13 @@ class FaultPlan:
     """Faults by name, faults at random, and drop-outs.
 
     Attributes:
-        faults: These, for certain.
+        faults: Faults that happen for certain.
         rates: The probability of a kind of fault for every party in every exchange but the first.
-        seconds: The delay, where one is drawn.
+        seconds: The length of a random delay.
         dropouts: Who leaves a round: requests fail with an error from that step on.
-        first_round: Which round of the drop-outs the first sum is.
+        first_round: The round of the drop-outs that the first sum is in.
         reorder: Whether replies arrive in random order.
-        seed: Of all that is random here.
+        seed: The seed of everything random here.
     """
 
     faults: tuple[Fault, ...] = ()
@@ -68,7 +68,7 @@ class FaultPlan:
     seed: int = 0
 
     def of(self, *, step: str, occurrence: int, round_: int, party: int) -> tuple[Fault, ...]:
-        """What happens to one party in one exchange: ``round_`` counts the sums asked for."""
+        """The fault of one party in one exchange: ``round_`` counts the sums asked for."""
         found = [
             fault
             for fault in self.faults
@@ -87,7 +87,7 @@ class FaultPlan:
         return tuple(found)
 
     def order(self, count: int, *, pull: int) -> list[int]:
-        """In which order ``count`` replies of a pull arrive."""
+        """The order in which ``count`` replies of a pull arrive."""
         if not self.reorder:
             return list(range(count))
         order: list[int] = RandomStream.seeded(self.seed, "order", pull).permutation(count).tolist()

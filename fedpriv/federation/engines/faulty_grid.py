@@ -1,4 +1,4 @@
-"""A Flower grid on which things go wrong by plan."""
+"""A Flower grid with planned faults."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from fedpriv.federation.engines.faults import Fault, FaultPlan
 
 _OF_A_SUM = ("ask", "answer")
-_LOST = "lost-"  # names of messages that the real grid has never seen
+_LOST = "lost-"  # prefix of messages that the real grid never sees
 _VERSION_AT = 16  # after the length of a refusal, which is empty, and that of the first record
 
 
 class FaultyGrid(Grid):
-    """Passes messages on, but for what a plan does to them.
+    """Passes messages on, with the faults of a plan.
 
-    Which node is which party it learns from their replies to ``join``, as the server does.
+    Like the server, it learns which node is which party from the replies to ``join``.
 
     Args:
         grid: The real one.
-        plan: What goes wrong.
-        clock: That of the federation: delays count on it.
+        plan: The faults.
+        clock: The federation's clock, by which delays are counted.
     """
 
     def __init__(self, grid: Grid, plan: FaultPlan, clock: Clock) -> None:
@@ -52,7 +52,7 @@ class FaultyGrid(Grid):
         self._previous: dict[int, bytes] = {}
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send what is not lost on the way; of the rest, some fails and some stays unanswered."""
+        """Send what is not lost on the way; some of it fails, some stays unanswered."""
         batch = list(messages)
         fates = [self._fate(message) for message in batch]
         self._exchanges.update({_step(message) for message in batch})
@@ -78,7 +78,7 @@ class FaultyGrid(Grid):
         return names
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """What has come, after what the plan does to it."""
+        """What has arrived, with the plan's faults."""
         wanted = set(message_ids)
         self._pulls += 1
         come = [_failure(self._failed.pop(name)) for name in wanted & self._failed.keys()]
@@ -107,7 +107,7 @@ class FaultyGrid(Grid):
         )
 
     def _after(self, reply: Message) -> list[Message]:
-        """A reply, as it arrives now: whole, damaged, or not at all."""
+        """A reply as it arrives now: whole, damaged, or not at all."""
         node = reply.metadata.src_node_id
         if reply.has_error():
             return [reply]
@@ -133,27 +133,27 @@ class FaultyGrid(Grid):
         reply.content = envelope(data)
         return [reply]
 
-    # The rest of Flower's interface is the real grid's.
+    # The rest of Flower's interface is passed to the real grid.
 
     def get_node_ids(self) -> Iterable[int]:
         """The nodes."""
         return self._grid.get_node_ids()
 
     def set_run(self, run: Run) -> None:
-        """Of the real grid."""
+        """Passed to the real grid."""
         self._grid.set_run(run)
 
     @property
     def run(self) -> Run:
-        """Of the real grid."""
+        """Passed to the real grid."""
         return self._grid.run
 
     def create_message(self, *_args: object, **_more: object) -> NoReturn:
-        """Not here: Flower deprecates it."""
+        """Not supported: Flower deprecates it."""
         raise NotImplementedError
 
     def send_and_receive(self, *_args: object, **_more: object) -> NoReturn:
-        """Not here: the federation pushes and pulls."""
+        """Not supported: the federation pushes and pulls."""
         raise NotImplementedError
 
 
@@ -163,7 +163,7 @@ def _step(message: Message) -> str:
 
 
 def _number(data: bytes) -> int:
-    """Which party says that it joined; -1 if these bytes say nothing of the kind."""
+    """The number of the party that joins; -1 if these bytes are no such reply."""
     with suppress(MalformedMessage):
         for message in Reply.from_bytes(data).messages:
             if isinstance(message, Joined):

@@ -35,30 +35,30 @@ if TYPE_CHECKING:
 
 
 class RoundFailed(RuntimeError):
-    """No sum: too few parties are left. Nothing was revealed, and the query may be asked again."""
+    """No sum: too few parties are left. Nothing was revealed, and the query may be sent again."""
 
 
 class GridFederation:
     """Parties behind a `flwr.serverapp.Grid`.
 
-    Guarantee. With a level other than "off" the server sees of the answers their sum over at least
-    the minimum of parties, and nothing else, under the assumptions of docs/secure-aggregation.md.
-    `Sum.sizes` are those of exactly the parties in it. A reply that is late, repeated, malformed or
-    not what was asked for is counted in `report`, and otherwise as good as none.
+    Guarantee. With a level other than "off" the server learns from the answers their sum over at
+    least the minimum of parties, and nothing else, under the assumptions of
+    docs/secure-aggregation.md. `Sum.sizes` are those of exactly the parties in it. A reply that is
+    late, repeated, malformed or not what was asked for is counted in `report`, and ignored.
 
     Args:
-        grid: Flower's.
+        grid: Flower's grid.
         task: The public facts; party j is the j-th of its sizes.
-        protection: What the parties insist on, too.
+        protection: What the parties insist on too.
         roster: Every party's identity key; needed unless answers travel in the clear.
         patience: How long to wait for nodes and replies.
-        clock: Of the deadlines.
+        clock: The clock of the deadlines.
         pipelined: Whether to set up the keys of the next round during this one: not worth its
             bytes if there is only one.
         seal: Signs requests, checks replies and knows which party a node is; needed wherever nodes
-            are not trusted with that.
+            are not trusted to say it.
         plan: All releases of the run, as `Join` states them; empty if they are not fixed.
-        openings: Of a release that an earlier server began to open.
+        openings: Those of a release that an earlier server began to open.
     """
 
     def __init__(
@@ -121,22 +121,22 @@ class GridFederation:
 
     @property
     def report(self) -> Report:
-        """What the exchanges so far cost, and what was not accepted."""
+        """What the exchanges so far cost, and what was rejected."""
         return self._tally.report()
 
     def recall(self) -> None:
-        """Wait for parties that were silent to come back, before they are given up.
+        """Wait for silent parties to come back, before giving them up.
 
         A round is set up among the parties that are not silent, and a silent one is not waited for.
-        So if a sum has failed for too few parties, another one fails at once unless they are back.
+        So after a sum fails for lack of parties, the next one fails at once unless they are back.
         """
         self._members.recall()
 
     def gather(self) -> None:
-        """Have the parties join, before anything is asked, or paid for by whoever asks.
+        """Have the parties join, before any query is sent or paid for.
 
         Raises:
-            RoundFailed: Too few of them do for any sum.
+            RoundFailed: Too few of them join for any sum.
         """
         self._members.gather()
         if self._protection.masked:
@@ -177,7 +177,7 @@ class GridFederation:
         )
 
     def _clear_sum(self, query: bytes, total: Ring) -> tuple[Ring, tuple[int, ...]]:
-        """Answers in the clear, added to ``total`` as they come."""
+        """Answers in the clear, added to ``total`` as they arrive."""
         self._asked += 1
         heard: set[int] = set()
         requests = {
@@ -203,7 +203,7 @@ class GridFederation:
 
 
 class _Members:
-    """The parties that have joined, and at which nodes."""
+    """The parties that have joined, and their nodes."""
 
     def __init__(
         self,
@@ -227,10 +227,10 @@ class _Members:
         self._replied: set[int] = set()
 
     def gather(self) -> None:
-        """Before the first sum, wait for everybody; later, let in who comes late.
+        """Before the first sum, wait for everybody; later, admit latecomers.
 
-        Who was asked and gave no reply, since its process was lost with it, is asked again; who is
-        silent, by `recall`, which waits for it.
+        A party that gave no reply because its process was lost with it is asked again; a silent
+        one is asked by `recall`, which waits for it.
         """
         self._reseat()
         if len(self._nodes) == len(self._sizes):
@@ -245,25 +245,25 @@ class _Members:
             )
 
     def recall(self) -> None:
-        """Ask everybody who was silent for a sign of life, and wait for it.
+        """Ask every silent party for a sign of life, and wait for it.
 
-        Who refused to join is asked once more by `gather`: its disk was full, perhaps, or the
-        roster not accepted yet.
+        A party that refused to join is asked once more by `gather`: perhaps its disk was full, or
+        it had not accepted the roster yet.
         """
         self._reseat()
         self._replied &= set(self._nodes.values())
         self._invite(self._courier.returned(self._courier.silent))
 
     def present(self) -> tuple[int, ...]:
-        """The parties that were heard when they were last asked."""
+        """The parties that replied when they were last asked."""
         silent = self._courier.silent
         return tuple(sorted(party for party, node in self._nodes.items() if node not in silent))
 
     def exchange(self, step: str, requests: Mapping[int, Request]) -> Iterator[Bound]:
-        """The parties' replies, as they come, each message from the party that it names.
+        """The parties' replies, as they arrive, each message from the party that it names.
 
-        Who has been silent is asked for a sign of life, and not waited for. Who has left its seat
-        since the round was set up is not asked.
+        A silent party is asked for a sign of life, and not waited for. A party that has left its
+        seat since the round was set up is not asked.
         """
         party_of = {node: party for party, node in self._nodes.items()}
         outgoing = {
@@ -294,7 +294,7 @@ class _Members:
                     self._admit(node, message)
 
     def _admit(self, node: int, message: Bound) -> None:
-        """Take a party in, if it is one of the task and no other node has its place."""
+        """Admit a party, if it is one of the task and no other node has its place."""
         if (
             not isinstance(message, Joined)
             or message.run != self._run
@@ -310,11 +310,11 @@ class _Members:
             self._nodes[message.party] = node
 
     def _may_be(self, node: int, party: int) -> bool:
-        """Whether a node has the seat of a party; where seats are not known, its word is taken."""
+        """Whether a node has the seat of a party; without known seats, its claim is accepted."""
         return self._seats is None or self._seats.get(node) == party
 
     def _reseat(self) -> None:
-        """Look again who sits where, and forget whoever has left its seat."""
+        """Check again who sits where, and forget parties that have left their seats."""
         self._seats = self._seal.seats()
         self._nodes = {
             party: node for party, node in self._nodes.items() if self._may_be(node, party)

@@ -1,6 +1,6 @@
-"""The ideal functionality of a secure sum: what engines without a protocol have in common.
+"""Ideal functionality of a secure sum: what engines without a protocol have in common.
 
-The same integers as in the real protocol, summed modulo 2^k, by whoever computes them: threads of
+The same integers as in the real protocol, summed modulo 2^k by whatever computes them: threads of
 one process (`vectorized`) or processes on one or many machines (`sharded`).
 """
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from fedpriv.privacy.randomness import RandomStream
     from fedpriv.secagg.numbers.fixed_point import Ring
 
-_SIMULATION = Policy(unpaid=True, colluding=0.0)  # the plan says how many may collude
+_SIMULATION = Policy(unpaid=True, colluding=0.0)  # the plan states how many may collude
 
 
 class IdealFederation(ABC):
-    """A federation whose sums are ideal: exact, and without a protocol.
+    """A federation with ideal sums: exact, and without a protocol.
 
     Args:
         data: The records, sorted by party; a party may hold more or fewer than its size says.
@@ -45,7 +45,7 @@ class IdealFederation(ABC):
         sampling: The stream from which the parties draw in a round: their Poisson samples, or noise
             of their own.
         dropouts: Who does not answer in which round; None if everybody always does.
-        first_round: Which round of the drop-outs the first sum is.
+        first_round: The round of the drop-outs that the first sum is in.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class IdealFederation(ABC):
         return self._task.sizes
 
     def sum(self, query: Query) -> Sum:
-        """The sum of all parties' answers, but for drop-outs, in the query's ring."""
+        """The sum of all parties' answers, except drop-outs, in the query's ring."""
         task, grid = self._task, query.grid
         check_query(query, task, _SIMULATION)
         present = self._present()
@@ -98,7 +98,7 @@ class IdealFederation(ABC):
 
     @cached_property
     def _units(self) -> int:
-        """What samples are drawn from: how many records, or persons. Private."""
+        """How many records, or persons, samples are drawn from. Private."""
         return int(unit_counts(self._data, self._task).sum())
 
     def _present(self) -> NDArray[np.bool_] | None:

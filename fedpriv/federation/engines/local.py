@@ -1,4 +1,4 @@
-"""Engine `local`: the real ClientApp of every node, called in this process, on a grid of ours."""
+"""Engine `local`: the real ClientApp of every node, called in this process, on our own grid."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class VirtualClock:
 
 
 class LocalGrid(Grid):
-    """Every node is a `Context` of its own, handed to one ClientApp.
+    """A grid in which every node is a `Context` of its own, handed to one ClientApp.
 
-    A message is answered when it is pushed; its reply waits to be pulled. As in a deployment,
-    nothing of a node outlives a message but the state of its context.
+    A message is answered when it is pushed; its reply waits to be pulled. As in a deployment, only
+    the state of a node's context outlives a message.
 
     Args:
         app: What the nodes run.
-        parties: How many nodes; ``partition-id`` tells them which they are.
-        run_config: Of the run, the same for all.
+        parties: The number of nodes; ``partition-id`` tells each which party it is.
+        run_config: The configuration of the run, the same for all.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LocalGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """What Flower's own loop uses; a federation pushes and pulls."""
+        """Used by Flower's own loop; a federation pushes and pulls."""
         del timeout
         return self.pull_messages(self.push_messages(messages))
 
@@ -104,24 +104,24 @@ class LocalGrid(Grid):
                 Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason), reply_to=message
             )
 
-    # What nobody uses here.
+    # Methods that nobody uses here.
 
     def set_run(self, run: object) -> NoReturn:
-        """Not here: this grid is no part of a Flower run."""
+        """Not supported: this grid is not part of a Flower run."""
         raise NotImplementedError
 
     @property
     def run(self) -> NoReturn:
-        """Not here: this grid is no part of a Flower run."""
+        """Not supported: this grid is not part of a Flower run."""
         raise NotImplementedError
 
     def create_message(self, *_args: object, **_more: object) -> NoReturn:
-        """Not here: Flower deprecates it."""
+        """Not supported: Flower deprecates it."""
         raise NotImplementedError
 
 
 def _identify_process() -> None:
-    """Flower's messages name the task that its runtime gave the process: give one if it did not."""
+    """Flower's messages name the task of the process that its runtime set: set one if missing."""
     try:
         _ = TaskIdentity.task_id
     except RuntimeError:

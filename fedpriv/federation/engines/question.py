@@ -1,7 +1,7 @@
-"""Question: a query with all that the parties draw for it, and who of them answers.
+"""Question: a query with everything the parties draw for it, and which of them answer.
 
-Everything random is drawn before anybody computes, in the order of the parties, from one stream.
-So the same question, put again to other workers or to one that was restarted, has the same answer.
+Everything random is drawn from one stream, in the order of the parties, before anybody computes. So
+the same question has the same answer from other workers, or from one that was restarted.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Question:
     """What some parties are asked. **Private**: who is in a sample must stay secret.
 
     Attributes:
-        query: What is asked of all.
-        draws: Their samples, or terms of their objectives.
-        answering: (m,), who of them is in the sum: who is there and, where parties train, whose
+        query: The query to all.
+        draws: Their samples, or the random terms of their objectives.
+        answering: (m,), who of them is in the sum: who is present and, where parties train, whose
             coin says so; None for all.
         first_party: The number of the first of these parties.
         first_unit: The number of their first record, or person.
@@ -65,7 +65,7 @@ class Question:
         return cls(query=query, draws=draws, answering=present)
 
     def of(self, parties: slice, units: slice) -> Question:
-        """What the parties with these numbers are asked, who have these of the units."""
+        """The part of the question for the parties with these numbers, who hold these units."""
         here = slice(parties.start - self.first_party, parties.stop - self.first_party)
         theirs = slice(units.start - self.first_unit, units.stop - self.first_unit)
         return Question(

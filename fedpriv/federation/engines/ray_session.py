@@ -1,8 +1,8 @@
-"""Ray for the `sharded` engine: processes of this machine, or of a cluster that runs already.
+"""Ray for the `sharded` engine: processes of this machine, or of an existing cluster.
 
-Processes that are started here listen on the loopback interface alone and take orders from nobody
-without a token that this process drew; their working directory is a new, empty one, because Ray
-lets its workers import from there first. They end with the session.
+Processes started here listen on the loopback interface alone and accept orders only with a token
+that this process drew; their working directory is a new, empty one, because Ray lets its workers
+import from there first. They end with the session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import ModuleType
 
-_OBJECT_BYTES = 1 << 28  # of queries and samples on their way; what is beyond goes to the disk
+_OBJECT_BYTES = 1 << 28  # for queries and samples in transit; anything beyond goes to disk
 _TOKEN = secrets.token_hex(32)  # one per process: Ray reads it once
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _HERE_ALONE = {
@@ -31,17 +31,17 @@ _HERE_ALONE = {
     "PYTHONSAFEPATH": "1",
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": _TOKEN,
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux, too, it means: loopback only
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too, this means: loopback only
 }
 
 
 class RaySession:
-    """A connection to Ray, and the actors that were started over it.
+    """A connection to Ray, and the actors started through it.
 
     Args:
-        address: Of a cluster, as `ray.init` has it; None starts processes of this machine, unless
+        address: Of a cluster, as for `ray.init`; None starts processes on this machine, unless
             this process is connected already.
-        workers: How many actors there will be; None for one per processor that Ray has.
+        workers: The number of actors; None for one per processor that Ray has.
     """
 
     def __init__(self, *, address: str | None, workers: int | None) -> None:
@@ -71,7 +71,7 @@ class RaySession:
         return made
 
     def ask(self, worker: Any, method: str, *arguments: Any) -> Any:
-        """A reference to what a method of an actor returns."""
+        """A reference to the result of an actor's method."""
         return getattr(worker, method).remote(*arguments)
 
     def share(self, value: Any) -> Any:
@@ -79,11 +79,11 @@ class RaySession:
         return self._ray.put(value)
 
     def first_of(self, references: Sequence[Any]) -> Any:
-        """The first reference whose result is there, or will never be."""
+        """The first reference whose result is available, or never will be."""
         return self._ray.wait(references, num_returns=1)[0][0]
 
     def result(self, reference: Any) -> Any | None:
-        """A result; None if its actor was lost. An error of its own is raised as if here."""
+        """A result; None if its actor was lost. An error in the actor is raised here."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)
@@ -98,7 +98,7 @@ class RaySession:
             return None
 
     def close(self) -> None:
-        """End the actors, and what was started for them. Once is enough; twice does no harm."""
+        """End the actors, and what was started for them. Calling it again does no harm."""
         if self._ray.is_initialized():
             for actor in self._actors:
                 with suppress(self._ray.exceptions.RayError, ValueError):
@@ -113,7 +113,7 @@ class RaySession:
     def _connect(self, address: str | None, workers: int | None) -> None:
         common = {"log_to_driver": False, "logging_level": "ERROR", "namespace": "fedpriv"}
         with _own_signals(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # about accelerators, of which none
+            warnings.simplefilter("ignore", FutureWarning)  # about accelerators, which are unused
             if address is not None:
                 with TemporaryDirectory(prefix="fedpriv-ray-") as empty, chdir(empty):
                     try:
@@ -136,10 +136,10 @@ class RaySession:
                         _temp_dir=self._folder.name,
                         **common,
                     )
-                except Exception as error:  # Ray has no class for it
+                except Exception as error:  # Ray has no specific class for it
                     raise ValueError(
-                        f"Ray did not start: {str(error).splitlines()[0]} A machine that is very "
-                        "busy is too slow for it: try again when it is less so."
+                        f"Ray did not start: {str(error).splitlines()[0]} A very busy machine is "
+                        "too slow for it: try again when it is less busy."
                     ) from None
 
     def _checked(self, workers: int | None) -> int:
@@ -153,7 +153,7 @@ class RaySession:
 
 
 def _imported(*, local: bool) -> ModuleType:
-    """Ray, told before it is imported to stay on this machine, if it is to be started here."""
+    """Ray, configured before its import to stay on this machine, if it is started here."""
     try:
         with environment(_HERE_ALONE if local else _QUIET):
             return import_module("ray")
@@ -163,7 +163,7 @@ def _imported(*, local: bool) -> ModuleType:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Whoever handles SIGINT and SIGTERM now goes on to: Ray would put its own in their place."""
+    """Keep the current SIGINT and SIGTERM handlers, which Ray would replace by its own."""
     if current_thread() is not main_thread():
         yield
         return

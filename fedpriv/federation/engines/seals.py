@@ -1,7 +1,7 @@
-"""Seals: how the server signs what it sends to a node, and knows that a reply is of its party.
+"""Seals: how the server signs its requests to nodes, and verifies which party sent a reply.
 
-A deployment has a `ServerSeal`. The nodes of a simulation are all of one process or cluster, which
-is trusted with everybody's keys: there is `NoSeal`.
+A deployment has a `ServerSeal`. The nodes of a simulation all belong to one process or cluster,
+which is trusted with all keys: it has `NoSeal`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request that went out.
+    """A request that was sent.
 
     Attributes:
-        node: To whom.
-        identity: Whose signature the reply must have; empty where nothing is signed.
-        digest: What it must be bound to.
+        node: The node it was sent to.
+        identity: The identity that must sign the reply; empty where nothing is signed.
+        digest: What the reply must be bound to.
     """
 
     node: int
@@ -40,26 +40,26 @@ class Asked:
 
 
 class Seal(Protocol):
-    """What is put around a request, and taken off a reply."""
+    """Wraps requests and unwraps replies."""
 
     def seats(self) -> Mapping[int, int] | None:
-        """The party that each node is, as of now; None if nodes are to say it themselves."""
+        """The current party of each node; None if nodes state it themselves."""
         ...
 
     def sealed(self, node: int, body: bytes, *, run: bytes, seconds: float) -> tuple[Asked, bytes]:
-        """A request of ``run`` as it is sent, which is worth nothing after so many ``seconds``."""
+        """A request of ``run`` as it is sent, which expires after so many ``seconds``."""
         ...
 
     def opened(self, asked: Asked, data: bytes) -> bytes:
-        """The body of a reply; `BadSignature` if it is not of the party that was asked."""
+        """The body of a reply; `BadSignature` if it is not from the party that was asked."""
         ...
 
 
 class NoSeal:
-    """Nothing is signed, and nodes say which party they are: for simulations."""
+    """Nothing is signed, and nodes state which party they are: for simulations."""
 
     def seats(self) -> None:
-        """Nodes say it themselves."""
+        """Nodes state it themselves."""
 
     def sealed(self, node: int, body: bytes, *, run: bytes, seconds: float) -> tuple[Asked, bytes]:
         """The request as it is."""
@@ -81,9 +81,9 @@ class ServerSeal:
         roster: The digest of the roster.
         identities: Every party's identity.
         flower: Flower's number of the run.
-        config: The text of the experiment, as the parties get it.
-        find_seats: Which party each registered node is, read anew: a node that was registered again
-            has another number.
+        config: The text of the experiment, as the parties receive it.
+        find_seats: Which party each registered node is, looked up afresh: a node that is registered
+            again has another number.
         clock: Seconds since 1970.
     """
 
@@ -98,9 +98,9 @@ class ServerSeal:
     _seated: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
     def seats(self) -> Mapping[int, int]:
-        """Look again who is where: from registered keys and the roster, never from a claim."""
+        """Look up again who is where: from registered keys and the roster, never from a claim."""
         found = self.find_seats()
-        self._seated.update(found)  # a node is never another party
+        self._seated.update(found)  # a node never becomes another party
         return found
 
     def sealed(self, node: int, body: bytes, *, run: bytes, seconds: float) -> tuple[Asked, bytes]:
@@ -121,5 +121,5 @@ class ServerSeal:
         return asked, instruction.signed(body, self.key)
 
     def opened(self, asked: Asked, data: bytes) -> bytes:
-        """The body of a reply that the party signed, for this very instruction."""
+        """The body of a reply that the party signed for exactly this instruction."""
         return opened_reply(data, to=asked.digest, party=asked.identity)

@@ -1,8 +1,8 @@
 """Shard: consecutive chunks of parties that one worker process holds, and their part of a sum.
 
-A worker opens its records itself, from a store on its disk; no record is ever sent to it. It is
-told its place among the workers, and cuts the parties as everybody does (`parts`): so all agree on
-who computes whom.
+A worker opens its records itself, from a store on its disk; no record is ever sent to it. It knows
+its place among the workers, and all cut the parties by the same rule (`parts`), so that they agree
+on who computes whom.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Place:
 
     Attributes:
         index: Which worker, from 0.
-        workers: How many there are.
-        beside: How many share its machine, itself included, about.
+        workers: The number of workers.
+        beside: About how many share its machine, itself included.
     """
 
     index: int
@@ -53,10 +53,10 @@ class Place:
 def parts(
     data: PartitionedDataset, task: Task, *, workers: int, anywhere: bool
 ) -> list[tuple[Extent, ...]]:
-    """The chunks of every worker: consecutive ones, with about as many records for each.
+    """The chunks of every worker: consecutive, with about equally many records each.
 
     The chunks are the same for any number of workers, unless an answer is the same ``anywhere``:
-    then there are enough for all. With fewer chunks than workers, some have none.
+    then there are enough for all. With fewer chunks than workers, some get none.
     """
     least = max(workers, chunks.CHUNKS) if anywhere else chunks.CHUNKS
     cut = extents(data, task, least=least)
@@ -81,14 +81,14 @@ class Shard:
         self._crew = Crew(1)
 
     def ready(self) -> tuple[str, int]:
-        """Open the records; the machine and the process that have them."""
+        """Open the records; returns the machine and the process that have them."""
         _ = self._held
         return socket.gethostname(), os.getpid()
 
     def answer(
         self, query: Query, draws: Draws, answering: np.ndarray | None, first: tuple[int, int]
     ) -> tuple[Ring, Counter[str]]:
-        """This worker's part of the sum, and what a simulation counts; see `Question`."""
+        """This worker's part of the sum, and the simulation's counters; see `Question`."""
         question = Question(
             query=query,
             draws=draws,

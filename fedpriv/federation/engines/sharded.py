@@ -5,9 +5,9 @@ the kernels of `vectorized`, and returns one vector of integers: its part of the
 Integers add up exactly, so the model is the same to the bit for any number of workers and machines,
 and the same as that of `vectorized` on the same kind of processor.
 
-What the parties draw, this process draws, before anybody computes (`question`). If a worker is
-lost, another one opens its shard and is asked the same question: it has the same answer. How
-workers are started and reached is a `Workforce`'s business: `ray_session` has that of Ray.
+This process draws what the parties draw, before anybody computes (`question`). If a worker is lost,
+another one opens its shard and gets the same question, which has the same answer. Starting and
+reaching workers is up to a `Workforce`: `ray_session` has Ray's.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ if TYPE_CHECKING:
     from fedpriv.secagg.numbers.fixed_point import Ring
 
 _LOSSES = 3
-"""How often the worker of one shard may be lost in one sum: then it is no accident."""
+"""How often one shard's worker may be lost in one sum; more often is no accident."""
 
 
 class Workforce(Protocol):
-    """Worker processes, wherever they are; a reference identifies the result of a computation."""
+    """Worker processes, wherever they run; a reference identifies the result of a computation."""
 
     @property
     def workers(self) -> int:
-        """How many there are."""
+        """The number of workers."""
         ...
 
     @property
     def workers_per_machine(self) -> int:
-        """How many of them share a machine, about."""
+        """About how many of them share a machine."""
         ...
 
     def hire(self, kind: type, *arguments: Any, **options: Any) -> Any:
-        """A new worker process that has an object of a class."""
+        """A new worker process that holds an object of a class."""
         ...
 
     def ask(self, worker: Any, method: str, *arguments: Any) -> Any:
-        """A reference to what a method of a worker's object returns."""
+        """A reference to the result of a method of a worker's object."""
         ...
 
     def share(self, value: Any) -> Any:
-        """A reference to a value that several workers are asked with."""
+        """A reference to a value that is sent to several workers."""
         ...
 
     def first_of(self, references: Sequence[Any]) -> Any:
-        """The first reference whose result is there, or will never be."""
+        """The first reference whose result is available, or never will be."""
         ...
 
     def result(self, reference: Any) -> Any | None:
-        """A result; None if its worker was lost. An error of its own is raised as if here."""
+        """A result; None if its worker was lost. An error in the worker is raised here."""
         ...
 
     def close(self) -> None:
@@ -84,17 +84,17 @@ class ShardedFederation(IdealFederation):
     Guarantee. The sum is that of `VectorizedFederation` on the same records, to the bit, for any
     number of workers, and however many of them were lost on the way.
 
-    Not covered. Exact parts of sums and who is in a sample cross from process to process: whoever
-    can read that, or give orders to a worker, sees what no noise protects. So no release runs here.
+    Not covered. Exact parts of sums, and who is in a sample, pass between processes: whoever can
+    read them, or give orders to a worker, sees unprotected data. So no release runs here.
 
     Args:
-        data: The records, sorted by party; this process reads their sizes and no more.
+        data: The records, sorted by party; this process reads only their sizes.
         task: The public facts.
         opening: How a worker opens the same records and task.
         sampling: The stream from which the parties draw in a round.
-        workforce: The workers, who end with the federation.
+        workforce: The workers, which end with the federation.
         dropouts: Who does not answer in which round; None if everybody always does.
-        first_round: Which round of the drop-outs the first sum is.
+        first_round: The round of the drop-outs that the first sum is in.
         apart: See `VectorizedFederation`.
         ending: Called when the workers have ended.
     """
@@ -126,7 +126,7 @@ class ShardedFederation(IdealFederation):
             raise
 
     def close(self) -> None:
-        """End the workers. Once is enough; twice does no harm."""
+        """End the workers. Calling it again does no harm."""
         self._workforce.close()
         self._ending()
 
@@ -152,7 +152,7 @@ class ShardedFederation(IdealFederation):
         return total, counts
 
     def _ask(self, index: int, question: Question, shared: Any) -> Any:
-        """Ask one worker for its part; ``shared`` is the query, which is sent to a machine once."""
+        """Ask one worker for its part; ``shared`` is the query, sent to each machine once."""
         extents = self._parts(question.query)[index]
         parties = slice(extents[0].parties.start, extents[-1].parties.stop)
         units = slice(extents[0].units.start, extents[-1].units.stop)
@@ -170,9 +170,9 @@ class ShardedFederation(IdealFederation):
             )
 
     def _replace(self, index: int, losses: int) -> None:
-        """Another worker for the shard of one that was lost, with what its parties remember.
+        """Replace the worker of a lost shard, with what its parties remember.
 
-        Control variates are made of all earlier rounds: these are asked again, in their order.
+        Control variates depend on all earlier rounds, so these are asked again, in order.
         """
         if losses > _LOSSES:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Keys of simulated parties, from a seed: whoever knows the seed has them all. No secret is kept.
+"""Keys of simulated parties, derived from a seed: whoever knows it has all; none is kept secret.
 
 A deployment pins identities that parties made themselves; see docs/secure-aggregation.md.
 """
@@ -20,7 +20,7 @@ _BYTES = 32
 
 
 def simulated_roster(seed: int, parties: int) -> tuple[bytes, ...]:
-    """The identity keys of all parties, the same for whoever derives them."""
+    """The identity keys of all parties, the same wherever they are derived."""
     return tuple(
         Ed25519PrivateKey.from_private_bytes(_secret(seed, "identity", party))
         .public_key()
@@ -32,7 +32,7 @@ def simulated_roster(seed: int, parties: int) -> tuple[bytes, ...]:
 def simulated_keys(
     seed: int, party: int, roster: tuple[bytes, ...], *, operations: PublicKeys | None = None
 ) -> Keys:
-    """The keys of one party; parties of one process may have their operations in common."""
+    """The keys of one party; parties of one process may share cached operations."""
     return Keys(
         identity=Ed25519PrivateKey.from_private_bytes(_secret(seed, "identity", party)),
         roster=roster,
@@ -45,9 +45,9 @@ def simulated_sampling(
 ) -> Callable[[int], RandomStream]:
     """One party's part of the stream from which all parties' samples are drawn.
 
-    `VectorizedFederation` draws one word a record, for the parties one after the other. A party
-    skips those of the parties before it, and so draws the same sample alone. ``sizes`` are the true
-    numbers of records: two parties must never read the same word.
+    `VectorizedFederation` draws one word per record, party by party. A single party skips the words
+    of the parties before it, and so draws the same sample. ``sizes`` are the true numbers of
+    records: two parties must never read the same word.
     """
     before = sum(sizes[:party])
 
@@ -62,7 +62,7 @@ def simulated_sampling(
 def simulated_coin(
     stream: Callable[[int], RandomStream], party: int
 ) -> Callable[[int], RandomStream]:
-    """One party's part of the stream from which all parties' coins are drawn, one word a party."""
+    """One party's part of the stream of all parties' coins, one word per party."""
 
     def coin(round_: int) -> RandomStream:
         whole = stream(round_)

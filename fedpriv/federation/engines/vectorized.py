@@ -1,8 +1,8 @@
 """The `vectorized` engine: all parties in one process, and the ideal functionality of a secure sum.
 
-Parties are cut into chunks of whole parties (`chunks`): memory stays bounded, and threads share
-them, each with single-threaded kernels. Their sums are integers, and the same whatever the number
-of threads is. Records may be mapped from a store on disk, and then be larger than the memory.
+Parties are grouped into chunks of whole parties (`chunks`): memory stays bounded, and threads share
+the chunks, each with single-threaded kernels. Their sums are integers, and do not depend on the
+number of threads. Records may be mapped from a store on disk, and then exceed memory.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class VectorizedFederation(IdealFederation):
         task: The public facts; checked against the records.
         sampling: The stream from which the parties draw in a round: their Poisson samples, or noise
             of their own.
-        workers: Threads; None for one a processor.
+        workers: Threads; None for one per processor.
         dropouts: Who does not answer in which round; None if everybody always does.
-        first_round: Which round of the drop-outs the first sum is.
-        apart: Whether every party trains alone, where parties train at all: slower, and what one
-            answers then depends on the records of no other, to the last bit. A release needs it.
+        first_round: The round of the drop-outs that the first sum is in.
+        apart: Whether every party trains alone, in strategies with local training: slower, but a
+            party's answer then depends on no other's records, to the last bit. Releases need it.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class VectorizedFederation(IdealFederation):
 
     @cached_property
     def _even(self) -> list[Chunks]:
-        """As few chunks as the workers need, and the same number for each: none waits long."""
+        """As few chunks as the workers need, equally many for each: none waits long."""
         size, whole = self._crew.size, self._data.dataset.train.X.nbytes
         return self._dealt(size * max(1, -(-whole // (chunks.CHUNK_BYTES * size))))
 
     @cached_property
     def _fixed(self) -> list[Chunks]:
-        """The same chunks with any number of workers."""
+        """The same chunks for any number of workers."""
         return self._dealt(chunks.CHUNKS)
 
     def _dealt(self, least: int) -> list[Chunks]:

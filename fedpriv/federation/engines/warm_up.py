@@ -1,4 +1,4 @@
-"""Compiled code, loaded before it is needed: for a process that hands work to copies of itself."""
+"""Compiled kernels loaded in advance, for a process that hands work to copies of itself."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fedpriv.secagg import FixedPoint
 def load_kernels() -> None:
     """Load every kernel in both precisions; a new installation compiles them now.
 
-    A process that has not done so loads the compiler and the kernel with its first answer. One
-    record of one feature starts no thread.
+    Otherwise a process loads the compiler and the kernel with its first answer. One record of one
+    feature starts no thread.
     """
     from fedpriv.learning.row_scores import row_scores
 

@@ -1,9 +1,9 @@
-"""AccuracyQuery: how many of a party's records a model is right about, and how many not.
+"""AccuracyQuery: how many of a party's records a model classifies rightly, and how many wrongly.
 
-A private evaluation, in a deployment of records that a party holds out; and the score of a trial of
-a paid tuning, where all records are in one place. Two counts are asked for, and not a count and a
-total: adding or removing a record then moves one of them by one, and their sum is the number of
-records, which nobody needs to know beforehand.
+It serves private evaluation, on records that a deployed party holds out, and scoring of a trial in
+paid tuning, where all records are in one place. It asks for two counts, not for a count and a
+total: adding or removing a record then moves only one of them, by one, and their sum is the number
+of records, which nobody needs to know beforehand.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 COUNTS = 2
 MOST_RECORDS = 1 << 24
-"""Of a party with more held-out records than that, this many are counted: a ring has an end."""
+"""At most so many held-out records of a party are counted, since a ring is finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AccuracyQuery(Query):
     """Over a party's records: how many are classified rightly, and how many wrongly.
 
-    Sensitivity, in L2, of the two counts over all parties: 1 if a record is added or removed, which
-    is right or wrong; √2 if one is replaced, which at worst takes one from here and adds one there.
-    A count that is clamped at `MOST_RECORDS` moves no further. Whether a record is right must not
+    Sensitivity, in L2, of the two counts over all parties: 1 if a record is added or removed, since
+    it is right or wrong; √2 if one is replaced, which at worst moves both counts by one. A count
+    clamped at `MOST_RECORDS` moves no further. Whether a record is classified rightly must not
     depend on the others, to the last bit: so the model must be linear, whose scores are one dot
-    product a record, by the same instructions (`fedpriv.learning.row_scores`).
+    product per record, by the same instructions (`fedpriv.learning.row_scores`).
 
     Attributes:
         theta: The model, float64 (d,).
@@ -64,11 +64,11 @@ class AccuracyQuery(Query):
         return 1.0
 
     def answer_width(self, task: Task) -> int:
-        """Right and wrong."""
+        """2: right and wrong."""
         return COUNTS
 
     def reach(self, task: Task, size: int) -> float:
-        """Whatever the party's size: held-out records are others, and their number is private."""
+        """Independent of the party's size: the number of held-out records is private."""
         return float(MOST_RECORDS)
 
     def sensitivity(
@@ -97,9 +97,9 @@ def count_sensitivity(adjacency: Adjacency) -> float:
 
 
 def lead_sensitivity(adjacency: Adjacency) -> float:
-    """How far one record moves right - wrong: 1, or 2 where a right one is exchanged for a wrong.
+    """How far one record moves right - wrong: 1, or 2 where a right one replaces a wrong one.
 
-    As much as a count of right ones alone under add-remove, and twice that under replace-one, where
-    the lead moves by two as well whenever the count does by one.
+    As much as the count of right ones alone under add-remove, and twice that under replace-one,
+    where the difference moves by two whenever that count moves by one.
     """
     return adjacency.sum_sensitivity

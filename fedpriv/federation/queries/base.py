@@ -1,11 +1,11 @@
-"""Query: the frozen question that a server puts to every party, and what every kind must state.
+"""Query: the frozen question that a server sends to every party, and what every kind must state.
 
 A query states everything that its answer depends on besides the records: the point, the bound, the
-sampling, the fixed-point grid, and the event that the release it serves is charged with. The
-model, the loss and the bound on features are the `Task`, which every party knows already. All
-queries ask for one vector per party.
+sampling, the fixed-point grid, and the event that its release is charged as. The model, the loss
+and the bound on features are in the `Task`, which every party already knows. All queries ask for
+one vector per party.
 
-A new kind is one file like its neighbours, a line in `kinds.QUERIES`, and the way in which a party
+A new kind is one file like its neighbours, a line in `kinds.QUERIES`, and the code by which a party
 computes the answer (`fedpriv.federation.party.answers`). Guards, bounds and encoding read nothing
 but the members below: a kind that leaves one of them open cannot be instantiated.
 """
@@ -51,19 +51,19 @@ ARRAY = {"array": True}
 """Metadata of a field that is a float64 array: its numbers follow the header on the wire."""
 
 LATER = {"later": True}
-"""Metadata of a field that came later: its default is not written, so older bytes stay the same."""
+"""Metadata of a field added later: its default is not written, so older bytes stay the same."""
 
 _LONGEST_NAME = 200  # it is stored with every release
-_SLACK = 1 + 2.0**-30  # float64 rounding of an answer that sits exactly on its bound
+_SLACK = 1 + 2.0**-30  # float64 rounding of an answer exactly on its bound
 
 
 def read_by(read: Callable[[Any], object], *, optional: bool = True) -> dict[str, Any]:
-    """Metadata of a field that ``read`` makes from what JSON has of it; from null, if it may."""
+    """Metadata of a field that ``read`` makes from its JSON value; from null too, if allowed."""
     return {"read": lambda value: None if optional and value is None else read(value)}
 
 
 def with_terms(make: Callable[..., object]) -> Callable[[Any], object]:
-    """Reads a value of several fields, two of them an `Adjacency` and a `Unit`."""
+    """Reader of a value with several fields, two of them an `Adjacency` and a `Unit`."""
     terms = {"adjacency": Adjacency, "unit": Unit}
     return lambda values: make(**{**values, **{key: terms[key](values[key]) for key in terms}})
 
@@ -85,13 +85,13 @@ class Query(ABC):
     ('gradient', 1.0)
 
     Attributes:
-        held_out: Whether it is about records that a party holds out, and not those it learns from.
-        units: Whose privacy a release may be charged for: what `sensitivity` is proved for.
+        held_out: Whether it is about records that a party holds out, not those it learns from.
+        units: The units that a release may be charged for: those `sensitivity` is proved for.
         run: The run it belongs to.
         round: Which release of the run it serves, from 0.
-        grid: The fixed point that answers are rounded to and summed in.
-        event: What the release costs; None if nothing is promised.
-        share: The party's share of the noise of the sum, if the parties bring it.
+        grid: The fixed-point grid on which answers are rounded and summed.
+        event: What the release costs; None without a guarantee.
+        share: The party's share of the noise on the sum, if the parties add it.
     """
 
     kind: ClassVar[str]
@@ -124,7 +124,7 @@ class Query(ABC):
     @property
     @abstractmethod
     def events(self) -> tuple[type[Event], ...]:
-        """What a release of this kind may be charged as, where its noise comes in no shares."""
+        """What a release of this kind may be charged as, if its noise is not added in shares."""
 
     @property
     @abstractmethod
@@ -134,7 +134,7 @@ class Query(ABC):
     @property
     @abstractmethod
     def weighted(self) -> bool:
-        """Whether an answer rests on its party's true number of records: no add-remove then."""
+        """Whether an answer depends on its party's true number of records: then no add-remove."""
 
     @property
     @abstractmethod
@@ -143,28 +143,28 @@ class Query(ABC):
 
     @property
     def shows_parties(self) -> bool:
-        """Whether the sum shows every party's answer by itself, so that masks hide none of them."""
+        """Whether the sum shows every party's answer separately, so that masks hide none."""
         return False
 
     @property
     @abstractmethod
     def own_noise(self) -> LocalNoise | ObjectiveNoise | None:
-        """Noise that the party adds by itself, on its answer or before; not a share."""
+        """Noise that the party itself adds, on its answer or before; not a share."""
 
     @abstractmethod
     def record_bound(self, task: Task) -> float:
-        """How much one record may add to an answer, in whatever the query asks for."""
+        """The most that one record may add to an answer, in the units of the query."""
 
     @abstractmethod
     def answer_width(self, task: Task) -> int:
-        """How many numbers an answer has."""
+        """The number of coordinates of an answer."""
 
     @abstractmethod
     def reach(self, task: Task, size: int) -> float:
         """The largest |coordinate| of the answer of a party of ``size``, in exact arithmetic.
 
-        Sums over more records than ``size`` are clamped to it, which moves no two of them apart;
-        but for joint fits, whose minimum would not be that of a risk.
+        Sums over more records than ``size`` are clamped to it, which moves no two of them apart.
+        Joint fits are not clamped: their minimum would not be that of a risk.
         """
 
     @abstractmethod
@@ -173,7 +173,7 @@ class Query(ABC):
     ) -> float | None:
         """How far one record moves the sum over the parties of ``sizes``, in L2, before the grid.
 
-        None where no such bound is proved for noise of the parties, who then add none.
+        None where no such bound is proved for noise of the parties, which then add none.
         """
 
     @abstractmethod
@@ -185,16 +185,16 @@ class Query(ABC):
         """Raise `ValueError` if records, or noise, could decide whether there is an answer."""
 
     def local_steps(self, task: Task) -> int:
-        """How many steps of training the largest party takes on its own, by the public sizes."""
+        """The most steps of local training at any party, by the public sizes."""
         return 0
 
     def contributors(self, parties: int) -> int:
-        """How many of so many parties have something to say; of the others all know: zero."""
+        """How many of so many parties contribute; the others' answers are known to be zero."""
         return parties
 
     @property
     def wide(self) -> bool:
-        """Whether gradients are added up in float64, whatever the precision of the records."""
+        """Whether gradients are summed in float64, whatever the precision of the records."""
         return False
 
     @property
@@ -204,7 +204,7 @@ class Query(ABC):
 
     @property
     def noise_by_party(self) -> bool:
-        """Whether the party adds noise: of its own, or a share of that of the sum."""
+        """Whether the party adds noise: its own, or a share of that of the sum."""
         return self.share is not None or self.own_noise is not None
 
     def answer_bound(self, task: Task, size: int) -> float:
@@ -212,7 +212,7 @@ class Query(ABC):
         return self.reach(task, size) * _SLACK
 
     def local_mechanism(self, task: Task, size: int) -> Mechanism | None:
-        """The noise that a party of ``size`` adds to its own answer, if the query asks for any.
+        """The noise that a party of ``size`` adds to its own answer, if the query asks for it.
 
         Raises:
             ValueError: It asks for noise that cannot be calibrated.
@@ -227,10 +227,10 @@ class Query(ABC):
         return noise.mechanism(sensitivity=moved + sqrt(width) * self.grid.step, dimension=width)
 
     def _check_parts(self, task: Task) -> None:
-        """Of samples at several parties the event must count on as many as there are, and no more.
+        """For samples at several parties the event must count on exactly the declared number.
 
-        At the same relative noise it is the cheaper the more parts there are: each has a smaller
-        share of the sensitivity, and all of them in the sample is less likely.
+        At the same relative noise more parts are cheaper: each has a smaller share of the
+        sensitivity, and all of them being in the sample is less likely.
         """
         event, persons = self.event, task.persons
         if event is None or self.sampling_rate == 1:
@@ -240,13 +240,13 @@ class Query(ABC):
         if stated != parts:
             raise ValueError(
                 f"event must be one of samples at {parts} parties, at which a person may have "
-                f"records, got {event.kind!r} of {stated}: each of them draws its own."
+                f"records, got {event.kind!r} of {stated}: each party draws its own sample."
             )
 
     def local_event(self, task: Task) -> Event | None:
-        """What the noise that a party adds by itself costs; None if it adds none.
+        """The cost of the noise that a party adds by itself; None if it adds none.
 
-        On a Poisson sample, which the party draws and nobody sees, as much as any sampled release.
+        On a Poisson sample, which the party draws in secret, as much as any sampled release.
         """
         mechanism = self.local_mechanism(task, task.smallest)
         return None if mechanism is None else sampled(mechanism.event(), self.sampling_rate)
@@ -270,7 +270,7 @@ def point(
 
 
 def require_point(theta: NDArray[np.float64], task: Task) -> None:
-    """Refuse a point that is none of the model's."""
+    """Refuse a point that does not fit the model."""
     if theta.shape != (task.dimension,) or not np.isfinite(theta).all():
         raise ValueError(
             f"theta must be finite with {task.dimension} coordinates, got shape {theta.shape}."
@@ -278,7 +278,7 @@ def require_point(theta: NDArray[np.float64], task: Task) -> None:
 
 
 def require_index(**parameters: int) -> None:
-    """Refuse what does not count from 0."""
+    """Require an integer of at least 0."""
     for name, value in parameters.items():
         if type(value) is not int or value < 0:
             raise ValueError(f"{name} must be an integer of at least 0, got {value!r}.")

@@ -1,9 +1,9 @@
 """Sensitivity bounds and fixed-point grids: how far one record changes a sum, from public facts.
 
-A grid is chosen by these numbers before the run and checked by them at the party: the server's
-choice and the party's check cannot drift apart. Sizes here are those of the task, public constants:
-under add-remove adjacency a party may hold more records than its size says, or fewer, and no number
-of this module depends on how many. What a single kind of query states of itself is in its own file.
+The server chooses a grid by these numbers before the run, and the party checks it by the same
+numbers: the two cannot drift apart. Sizes here are those of the task, public constants: under
+add-remove adjacency a party may hold more or fewer records than its size says, and no number of
+this module depends on how many. What concerns a single kind of query is in its own file.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism, ObjectiveNoise
 
 MAX_CONDITION = 1e7
-"""The largest M/λ of a minimiser that is released: beyond it, the records decide how long a solver
-takes, and so whether it gets there within its steps."""
+"""The largest M/λ of a released minimiser: beyond it, the records decide how many steps a solver
+takes, and so whether it succeeds."""
 
 _MOST_ROUNDING = 0.02  # of the sensitivity: beyond that, float64 is worth its time
 
 
 def headroom(adjacency: Adjacency, task: Task) -> float:
-    """How many times its size a party's records, or persons, may be: 1 where that is public."""
+    """How many times its size a party's records, or persons, may be; 1 where that is public."""
     least = task.most_members
     return least if adjacency is Adjacency.REPLACE_ONE else max(least, HEADROOM * task.headroom)
 
@@ -48,8 +48,8 @@ def headroom(adjacency: Adjacency, task: Task) -> float:
 def changes(task: Task, adjacency: Adjacency) -> int:
     """In how many terms of a sum neighbours differ, each bounded by itself: a clip norm, or G.
 
-    A record is one, and two if exchanged for another. A person is one at each of p parties; where
-    exchanged, the other's may be at p other parties.
+    A record is one term, or two if replaced. A person is one term at each of p parties; if
+    replaced, the other's terms may be at p other parties.
     """
     parties = 1 if task.persons is None else task.persons.parties
     return parties * int(adjacency.sum_sensitivity)
@@ -61,13 +61,13 @@ def require_conditioned(task: Task, *, regulariser: float, headroom: float) -> N
     if condition > MAX_CONDITION:
         raise ValueError(
             f"regulariser must make the problem better conditioned: M/λ is {condition:.3g}, and "
-            f"beyond {MAX_CONDITION:g} whether a solver ends is a matter of the records. Set a "
+            f"beyond {MAX_CONDITION:g} the records decide whether a solver ends. Set a "
             "larger model.l2."
         )
 
 
 def fits(query: Query, task: Task) -> bool:
-    """Whether the sum of all parties' answers stays within the ring of the query's grid."""
+    """Whether the sum of all parties' answers fits the ring of the query's grid."""
     counts = task.size_counts
     reach = sum(count * query.answer_bound(task, size) for size, count in counts.items())
     noise = sum(
@@ -85,7 +85,7 @@ def grid_of(*, step: float, bound: float, parties: int) -> FixedPoint:
     """The grid of a given step in the smallest ring that holds a sum of at most ``bound``.
 
     Raises:
-        ValueError: Not even 64 bits do. Nothing was asked.
+        ValueError: Even 64 bits are too few. Nothing was asked.
     """
     reach = bound / step + parties / 2
     for bits in (32, 64):
@@ -103,7 +103,7 @@ def _largest(bits: int) -> int:
 
 
 def finest_grid(*, bound: float) -> FixedPoint:
-    """The finest grid in 64 bits, with a bit to spare: for exact sums, which get no noise."""
+    """The finest 64-bit grid with a bit to spare: for exact sums, which get no noise."""
     return FixedPoint(step=2.0 ** ceil(log2(bound / 2.0**62)), bits=64)
 
 
@@ -117,15 +117,15 @@ def gradient_sensitivity(
 ) -> float:
     """How far one unit moves a sum of clipped gradients as computed, before the grid.
 
-    In L2; or in L1, if that is the norm that C bounds, and then ``wide``: added up in float64.
+    In L2; or in L1, if that is the norm that C bounds, and then ``wide``: summed in float64.
 
     A record: 2C (replace-one) or C (add-remove), plus what rounding can add in
     `gradient_precision`.
 
     A person: p·C (add-remove), C at each of the p parties with records of that person; 2p·C
-    (replace-one), where those of the other person may be at p other parties. Each of these answers
-    is rounded by itself, in floating point and to the grid of width ``step``: all but one of the
-    grid's √d·step are part of the result, since whoever plans a release adds that of one answer.
+    (replace-one), since the other person's may be at p other parties. Each of these answers is
+    rounded separately, in floating point and to the grid of width ``step``: the result includes
+    all but one of the grid's √d·step, since whoever plans a release adds that of one answer.
     """
     precision = torch.float64 if wide else gradient_precision(task, adjacency)
     rounding = _rounding(task, adjacency, precision)
@@ -141,9 +141,9 @@ def counted_sensitivity(task: Task, *, counting: float, adjacency: Adjacency, st
     """How far one unit moves clipped gradients in units of C, with their count, before the grid.
 
     Gradients and count are one vector, whose blocks move by no more than each alone. The first is
-    `gradient_sensitivity` for C = 1, and one rounding more of every answer that changes, of at most
-    2⁻⁵² times its length before and after: the quotient by C. The second is exact: κ/2 for every
-    unit at every party, joining or leaving, so that b itself, 0 or 1, costs no more than ½.
+    `gradient_sensitivity` for C = 1, plus one more rounding of every answer that changes, of at
+    most 2⁻⁵² times its length before and after: the quotient by C. The second is exact: κ/2 for
+    every unit at every party, joining or leaving, so that b itself, 0 or 1, costs at most ½.
     """
     moved = gradient_sensitivity(task, clip_norm=1.0, adjacency=adjacency, step=step)
     parties = 1 if task.persons is None else task.persons.parties
@@ -153,9 +153,9 @@ def counted_sensitivity(task: Task, *, counting: float, adjacency: Adjacency, st
 
 
 def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
-    """The precision in which parties add up clipped gradients: that of the records, if it can be.
+    """The precision in which parties sum clipped gradients: that of the records, if possible.
 
-    Those of persons are always added in float64. Between add-remove neighbours every block of
+    Those of persons are always summed in float64. Between add-remove neighbours every block of
     float32 sums may round differently, which with many records at one party would cost more noise
     than the record itself.
     """
@@ -168,9 +168,9 @@ def gradient_precision(task: Task, adjacency: Adjacency) -> torch.dtype:
 
 
 def summed_in_float64(query: Query, task: Task) -> bool:
-    """Whether parties compute their clipped gradients in float64: by public facts alone.
+    """Whether parties compute their clipped gradients in float64, by public facts alone.
 
-    If the number of records decided, one record more would change the last digits of all others.
+    If the number of records decided, one more record would change the last digits of all others.
     """
     event = query.event
     if query.wide or event is None:
@@ -181,7 +181,7 @@ def summed_in_float64(query: Query, task: Task) -> bool:
 def most_in_blocks(query: Query, task: Task) -> float:
     """How many records of a party may be summed in blocks: as many as `_rounding` is proved for.
 
-    A party with more, which a declared number does not rule out, adds them up one by one
+    A party with more records, which a declared number does not rule out, sums them one by one
     (`fedpriv.learning.clipping.one_by_one`). Its error is then far below that bound, on both sides
     of the limit.
     """
@@ -192,8 +192,8 @@ def most_in_blocks(query: Query, task: Task) -> float:
 def _rounding(task: Task, adjacency: Adjacency, precision: torch.dtype) -> float:
     """What rounding adds to a sensitivity, in units of C, at the largest party.
 
-    All other records keep their places only under replace-one adjacency, and only if no hash
-    decides which of them are trained on: the exchanged record may join, or leave, that part.
+    Other records keep their places only under replace-one adjacency, and only if no hash decides
+    which of them are trained on: otherwise the exchanged record may join, or leave, that part.
     """
     return rounding_sensitivity(
         clip_norm=1.0,
@@ -219,14 +219,14 @@ def model_sensitivity(
     replace-one, and the sum by w_j times that; the worst party decides.
 
     A person, whose records at a party count as their mean: G/(P_jλ) at each of the p parties with
-    records of that person (add-remove), and as much for the other's (replace-one), P_j being the
-    declared number of persons. Each is at most max w_j·G/(P_jλ), so that the sum moves by p times
-    that, or 2p.
+    records of that person (add-remove), and as much for the other person (replace-one), where P_j
+    is the declared number of persons. Each is at most max w_j·G/(P_jλ), so that the sum moves by p
+    times that, or 2p.
 
     Where true numbers of records are private, they decide which parties are solved together, and so
     the last digits of all of them: every party may move by its tolerance, and may be rounded to
-    another point of the grid of width ``step``. All but one of these √d·step are part of the
-    result, since whoever plans a release adds that of one answer.
+    another point of the grid of width ``step``. The result includes all but one of these √d·step,
+    since whoever plans a release adds that of one answer.
 
     Raises:
         ValueError: The G of the loss is not known to hold at the minimisers.
@@ -253,7 +253,7 @@ def model_sensitivity(
 
 
 def share_mechanism(query: Query, task: Task) -> SharedNoise | None:
-    """The noise that the sum is sure to carry, if the parties bring it in shares.
+    """The noise that the sum is sure to carry, if the parties add it in shares.
 
     Its sensitivities are those of the sum over any of the parties, in steps of the query's grid.
     """
@@ -276,7 +276,7 @@ def share_mechanism(query: Query, task: Task) -> SharedNoise | None:
 
 
 def require_minimum(query: Query, parties: int) -> None:
-    """Refuse a sum of fewer parties than its shares of noise are sized for: before it is opened."""
+    """Refuse to open a sum of fewer parties than its shares of noise are sized for."""
     if query.share is not None and parties < query.share.minimum:
         raise RuntimeError(
             f"the shares of noise are sized for sums of at least {query.share.minimum} parties, "
@@ -287,7 +287,7 @@ def require_minimum(query: Query, parties: int) -> None:
 def objective_mechanism(
     query: ErmQuery, objective: ObjectiveNoise, task: Task, size: int
 ) -> ObjectiveMechanism:
-    """The noise that a party of ``size`` adds to its own objective, and to what it finds.
+    """The noise that a party of ``size`` adds to its own objective and to its minimiser.
 
     Raises:
         ValueError: The rules of objective perturbation do not hold for the loss.
@@ -302,10 +302,10 @@ def objective_mechanism(
 def certain_tolerance(
     task: Task, *, regulariser: float, objective: ObjectiveNoise | None = None
 ) -> float:
-    """The least gradient norm that every party certifies whatever its records and its noise are.
+    """The least gradient norm that every party certifies whatever its records and its noise.
 
-    With a linear term in the objectives, but for a probability of 2⁻⁶⁰ at each party: the longer
-    b is, the more its rounding counts, and a party whose solver fails where b is long answers with
+    With a linear term in the objectives, except for a probability of 2⁻⁶⁰ at each party: the longer
+    b is, the more its rounding matters, and a party whose solver fails for long b would answer with
     short ones only. Public facts alone: below this, a query is refused before a record is read.
     """
     if objective is None:
@@ -322,7 +322,7 @@ def certain_tolerance(
 def objective_problem(
     task: Task, records: int, *, regulariser: float, tolerance: float
 ) -> ObjectiveProblem:
-    """The facts that objective perturbation of ``records`` records, or persons, rests on.
+    """The facts on which objective perturbation of ``records`` records, or persons, rests.
 
     Raises:
         ValueError: The rules of objective perturbation do not hold for the loss.

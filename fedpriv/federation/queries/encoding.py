@@ -1,10 +1,9 @@
-"""Encoding of queries as bytes on the wire, and back: one for each, and everything else refused.
+"""Encoding of queries as bytes on the wire, and back: each has one encoding; others are refused.
 
-Layout: magic, version (2 bytes), length of the header (4 bytes), header (canonical JSON), then its
-arrays as float64, little-endian, if the query has any: the header holds their shapes. Which fields
-are arrays, and how the others are read, each kind of query declares with them. Reading checks that
-writing what was read gives the same bytes again: no trailing bytes, no second spelling, no NaN, no
-unknown field.
+Layout: magic, version (2 bytes), length of the header (4 bytes), header (canonical JSON), then the
+query's arrays, if any, as float64, little-endian: the header holds their shapes. Each kind of query
+declares which fields are arrays, and how the others are read. Reading checks that writing gives the
+same bytes again: no trailing bytes, no second spelling, no NaN, no unknown field.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def from_bytes(data: bytes) -> Query:
     """Read back what `to_bytes` wrote.
 
     Raises:
-        ValueError: for anything else; the message says what is wrong, never what was in it.
+        ValueError: for anything else; the message says what is wrong, never what the bytes held.
     """
     if len(data) < _PREFIX.size:
         raise ValueError(f"a query has at least {_PREFIX.size} bytes, got {len(data)}.")

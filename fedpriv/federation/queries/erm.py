@@ -1,6 +1,6 @@
 """ErmQuery (empirical risk minimisation): the certified minimiser of a party's regularised risk.
 
-One record moves it by at most 2G/(nλ), and by what the solver leaves open: `model_sensitivity`.
+One record moves it by at most 2G/(nλ), plus what the solver leaves open: `model_sensitivity`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ErmQuery(Query):
 
     @property
     def weighted(self) -> bool:
-        """Of records, certified for at most n_j of them. The number of persons is declared."""
+        """For records, certified for at most n_j of them. The number of persons is declared."""
         return self.event is None or self.event.unit is not Unit.PERSON
 
     @property
@@ -92,7 +92,7 @@ class ErmQuery(Query):
     def sensitivity(
         self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
     ) -> float | None:
-        """That of the worst parties; of records for replace-one adjacency, as `weighted` says."""
+        """That of the worst parties; for records, replace-one only, as `weighted` says."""
         return model_sensitivity(
             task,
             regulariser=self.regulariser,
@@ -104,13 +104,13 @@ class ErmQuery(Query):
         )
 
     def local_mechanism(self, task: Task, size: int) -> Mechanism | None:
-        """Noise on the answer; with a perturbed objective, for what the solver leaves open."""
+        """Noise on the answer; with a perturbed objective, noise that hides the solver's error."""
         if self.objective is None:
             return Query.local_mechanism(self, task, size)
         return objective_mechanism(self, self.objective, task, size).output
 
     def local_event(self, task: Task) -> Event | None:
-        """What a perturbed objective costs, or noise on the answer."""
+        """The cost of a perturbed objective, or of noise on the answer."""
         if self.objective is None:
             return Query.local_event(self, task)
         size = costliest(
@@ -119,7 +119,7 @@ class ErmQuery(Query):
         return objective_mechanism(self, self.objective, task, size).event()
 
     def check(self, task: Task) -> None:
-        """The loss must be one whose minimiser has a proven sensitivity, or the rule of b."""
+        """The loss must have a minimiser of proven sensitivity, or meet the rules for b."""
         task.require_convex("a minimiser")
         if task.persons is not None and self.own_noise is not None:
             raise ValueError(
@@ -137,7 +137,7 @@ class ErmQuery(Query):
         certain = certain_tolerance(task, regulariser=self.regulariser, objective=self.objective)
         if not self.tolerance >= certain:
             raise ValueError(
-                f"the query asks for a gradient norm of {self.tolerance:g}, and with less than "
+                f"the query asks for a gradient norm of {self.tolerance:g}, but below "
                 f"{certain:.3g} the records of this party, or its noise, would decide whether it "
                 "answers."
             )
@@ -148,7 +148,7 @@ def costliest(
 ) -> int:
     """The size of a party whose perturbed objective costs its records most.
 
-    By a sound law all cost the same, and it is the smallest. Each record is at one party, so that
+    By a sound law all cost the same, and it is the smallest. Each record is at one party, so
     the whole costs no more than that.
     """
 

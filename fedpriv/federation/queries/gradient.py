@@ -40,15 +40,15 @@ class GradientQuery(Query):
     """Σ over a party's records of the gradient at θ, each clipped to norm C, times its weight.
 
     For the person unit of privacy (`Task.persons`) Σ over its persons: a person's gradients are
-    summed, and the sum is clipped to C. What a person moves is then p·C, p parties being declared:
-    parties clip to C and not to C/p, so that C means the same whatever p is, and p stands where the
-    promise is made, in the sensitivity.
+    summed, and the sum is clipped to C. A person then moves the total by p·C, where p parties are
+    declared: parties clip to C and not to C/p, so that C means the same whatever p is, and p enters
+    the sensitivity, which the guarantee rests on.
 
     Attributes:
         theta: The point, float64 (d,).
         clip_norm: C.
-        sampling_rate: Poisson rate at which each record joins, or each person, at every party by a
-            coin of its own; 1 is full batch.
+        sampling_rate: Poisson rate at which each record, or each person, joins, by a separate coin
+            at every party; 1 is full batch.
         weights: "proportional": the sum itself; "equal": times n₍₁₎/n_j.
         local: Noise that the party adds itself, if any.
         centre: Public a, (d,): (g − a)/b is clipped and summed instead of g; None means zero.
@@ -57,7 +57,7 @@ class GradientQuery(Query):
             with b = 1 for a vector that was not longer than C and 0 for one that was clipped. The
             sums are then in units of C, Σ clip_C(g)/C, so that one noise covers both: a record's
             part is one vector of norm √(1 + κ²/4) at most, whatever C is. κ/2 must be a multiple of
-            the grid's step: counts are exact.
+            the grid step: counts are exact.
         clip_in: The norm that C bounds: "l2"; or "l1", for Laplace noise by coordinate.
     """
 
@@ -122,24 +122,24 @@ class GradientQuery(Query):
 
     @property
     def wide(self) -> bool:
-        """In L1: its norms are exact enough in float64 alone."""
+        """In L1, because only in float64 are its norms exact enough."""
         return self.clip_in == "l1"
 
     @property
     def weighted(self) -> bool:
-        """With equal weights: n_j divides."""
+        """With equal weights, which divide by n_j."""
         return self.weights == "equal"
 
     def record_bound(self, task: Task) -> float:
-        """C, of a record or a person, in the units of a gradient: times the largest scale.
+        """C, for a record or a person, in gradient units: times the largest scale.
 
-        With a count C·√(1 + κ²/4): it is as large a part of the answer.
+        With a count C·√(1 + κ²/4), since the count is part of the answer.
         """
         widest = 1.0 if self.scale is None else float(self.scale.max())
         return self.clip_norm * widest * hypot(1.0, (self.counting or 0.0) / 2)
 
     def answer_width(self, task: Task) -> int:
-        """d, and one more for the count."""
+        """d, plus one for the count."""
         return task.dimension + (self.counting is not None)
 
     def reach(self, task: Task, size: int) -> float:
@@ -166,7 +166,7 @@ class GradientQuery(Query):
         return moved * task.gradient_weight(self.weights, min(sizes))
 
     def check(self, task: Task) -> None:
-        """The point must be one of the model's; of persons, the event one of all their parts."""
+        """The point must fit the model; for persons, the event must count on all their parts."""
         require_point(self.theta, task)
         require_clip(self.clip_norm)
         self._check_parts(task)

@@ -1,8 +1,8 @@
 """HessianQuery: a party's sum of Hessians at a point, the last exchange of a fit with intervals.
 
 Σ p(1-p)·x·xᵀ over its records, p = 1/(1 + e^(-x·θ)): the Hessian of the logistic losses at θ. A
-weighted `MomentsQuery` (sensitivity and exact sums are the same), but one that serves the release
-of a joint fit: θ is what the fit found, with its noise, and point and Hessian are charged as one.
+weighted `MomentsQuery` (same sensitivity and exact sums) that serves the release of a joint fit: θ
+is the fit's result, with its noise, and point and Hessian are charged as one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HessianQuery(Query):
     Attributes:
         theta: The point, float64 (d,).
         exchange: Which exchange of the fit, from 0.
-        headroom: So many times its size a party's records may be, for the bound on the sum.
+        headroom: A party may hold up to so many times its size, for the bound on the sum.
     """
 
     kind: ClassVar[str] = "hessian"
@@ -62,7 +62,7 @@ class HessianQuery(Query):
 
     @property
     def moments(self) -> MomentsQuery:
-        """The same question about second moments."""
+        """The same query for second moments."""
         return MomentsQuery(
             run=self.run,
             round=self.round,
@@ -81,7 +81,7 @@ class HessianQuery(Query):
         return moments.width(task.model.features)
 
     def reach(self, task: Task, size: int) -> float:
-        """B²/4, times the most records there may be."""
+        """B²/4, times the largest possible number of records."""
         return self.headroom * size * self.record_bound(task) * moments.SLACK
 
     def sensitivity(
@@ -91,7 +91,7 @@ class HessianQuery(Query):
         return None
 
     def check(self, task: Task) -> None:
-        """The loss must be logistic, whose weights these are."""
+        """The loss must be logistic, which the weights belong to."""
         require_point(self.theta, task)
         if not isinstance(task.loss, Logistic):
             raise ValueError(
@@ -113,9 +113,9 @@ class HessianQuery(Query):
 def hessian_sensitivity(task: Task, *, adjacency: Adjacency, step: float) -> float:
     """How far one record moves the sum in L2, the grid of width ``step`` included.
 
-    B²/4 (add-remove) or √2·B²/4 (replace-one), and rounding, as `moment_sensitivity` has it. That
-    of sums is here for as many records as there may be, since those of a joint fit are not clamped.
-    √width·step for the grid, as a sum on it is what noise is added to.
+    B²/4 (add-remove) or √2·B²/4 (replace-one), plus rounding, as in `moment_sensitivity`. Here the
+    rounding is for the largest possible number of records, since sums of a joint fit are not
+    clamped, plus √width·step for the grid, since noise is added to a sum on it.
     """
     width = moments.width(task.model.features)
     radius = task.feature_bound * sqrt(WEIGHTINGS["logistic"])

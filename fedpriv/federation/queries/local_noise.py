@@ -1,4 +1,4 @@
-"""Local noise of parties, relative to a sensitivity known later: there, or after drop-outs."""
+"""Local noise of parties, relative to a sensitivity known only at the party or after drop-outs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _LAPLACE = (L2LaplaceMechanism, L1LaplaceMechanism, UnsoundLaplaceMechanism)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNoise:
-    """Noise that a party adds to its own answer: what parties do who trust nobody with a sum.
+    """Noise that a party adds to its own answer, for parties who trust nobody with a sum.
 
     The baselines of the literature. Every record belongs to one party, and what leaves that party
-    is already private, so the guarantee of the whole is that of one party (parallel composition;
-    McSherry 2009). The sum then carries the noise of all parties.
+    is already private, so the whole has the guarantee of one party (parallel composition; McSherry
+    2009). The sum then carries the noise of all parties.
 
     Attributes:
-        law: Which law.
+        law: The distribution.
         relative_noise: Standard deviation / sensitivity for the Gaussian, 1/ε for the others.
-        adjacency: What the sensitivity is stated for.
-        unit: Whose records it is stated for.
+        adjacency: The adjacency of the sensitivity.
+        unit: The unit of the sensitivity.
     """
 
     law: Law

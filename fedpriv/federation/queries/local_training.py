@@ -1,31 +1,31 @@
-"""LocalTrainingQuery: what local training made of the model at a party, the query of FedAvg.
+"""LocalTrainingQuery: a party's model update after local training, the query of FedAvg.
 
 A party trains from θ on its own records and answers with the update u = w - θ, clipped *as a whole*
-and stated in units of the clip norm C: clip_C(u)/C, times its weight. Nothing is assumed of the
-training, of the model, or of how many records a party has; only the clip counts. So what the answer
-protects is the party:
+and in units of the clip norm C: clip_C(u)/C, times its weight. Nothing is assumed of the training,
+of the model, or of how many records a party has; only the clip matters. So the answer protects the
+party:
 
 - **add-remove**, its whole answer joins or leaves the sum (it answers zero; the number of parties
   is a public constant): the sum moves by at most 1 unit of C;
 - **replace-one**, all its records are exchanged for any others: by at most 2.
 
-For one record or one person of a party that is no better: either may turn the whole update.
+For one record or one person of a party this is no better: either may change the whole update.
 
-**Who trains.** Everybody; or each party with probability ``party_rate``, on a coin of its own that
-nobody else sees, and it answers zero if it stays out, so that the sample is hidden in the secure
-sum (amplification by sampling, add-remove only); or a public ``cohort`` of fixed size, which
-amplifies nothing. A party that drops out of a secure sum amplifies nothing either.
+**Who trains.** Everybody; or each party with probability ``party_rate``, by its own secret coin, in
+which case a party that stays out answers zero, so that the secure sum hides the sample
+(amplification by sampling, add-remove only); or a public ``cohort`` of fixed size, which amplifies
+nothing. A party that drops out of a secure sum amplifies nothing either.
 
-**A count.** With ``counting`` = κ one number more follows: κ·(b - ½) with b = 1 if the update was
-not clipped and 0 if it was (Andrew et al. 2021, arXiv:1905.03871). It is ±κ/2 for who trains and 0
-for who stays out, or has no records: a party that left is not counted as one that did not move. So
-answer and count are together one vector of norm √(1 + κ²/4), or zero: one Gaussian release, whose
-noise is the same on both.
+**A count.** With ``counting`` = κ one more number follows: κ·(b - ½) with b = 1 if the update was
+not clipped and 0 if it was (Andrew et al. 2021, arXiv:1905.03871). It is ±κ/2 for a party that
+trains and 0 for one that stays out or has no records: a party that left is not counted as one that
+did not move. So answer and count together are one vector of norm √(1 + κ²/4), or zero: one Gaussian
+release, with the same noise on both.
 
 **Control variates.** With ``control`` = c, the server's control variate of SCAFFOLD (Karimireddy et
 al. 2020, arXiv:1910.06378, option II), the party trains with the shift c - c_j and its answer is
-(u, c_j⁺ - c_j), 2d numbers, clipped as one vector. Its c_j stays with it. That an answer depends
-on the party's own past, through c_j, changes no bound: whatever c_j is, the answer has norm 1.
+(u, c_j⁺ - c_j), 2d numbers, clipped as one vector. Its c_j stays with it. Through c_j an answer
+depends on the party's own past, but this changes no bound: whatever c_j is, the answer has norm 1.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ RANGE = 2.0**10
 """The largest coordinate of an update that is not clipped: training that goes further diverges."""
 
 SLACK = 1 + 2.0**-40
-"""Of the norm of an answer: a few roundings of float64, in scaling it to the grid."""
+"""Slack on the norm of an answer: a few float64 roundings when it is scaled to the grid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,15 +74,15 @@ class LocalTrainingQuery(Query):
     Attributes:
         theta: The common model, float64 (d,).
         training: What every party does.
-        clip_norm: C, the bound on the update as a whole; None for no bound, and then no promise:
+        clip_norm: C, the bound on the update as a whole; None for no bound, and then no guarantee:
             the answer is the update itself, each coordinate within `RANGE`.
         weights: w_j = 1 ("equal"), or n_j over the largest n ("proportional"), by the public sizes.
         party_rate: The probability with which each party trains; 1 is everybody.
         cohort: How many parties train, chosen by the public seed; None for everybody.
         counting: κ, if a count follows.
         control: c of SCAFFOLD, (d,); None for plain federated averaging.
-        seed: From it follow the orders in which parties go through their records, and the cohort.
-            Public: neither of the two protects anything.
+        seed: Determines the orders in which parties go through their records, and the cohort.
+            Public: neither of them protects anything.
     """
 
     kind: ClassVar[str] = "local-training"
@@ -111,8 +111,8 @@ class LocalTrainingQuery(Query):
             require_clip_norm(self.clip_norm)
         elif self.event is not None or self.counting is not None:
             raise ValueError(
-                "clip_norm must be given where an event or a count is, got None: an update that is "
-                "not clipped has no bounded part in a sum."
+                "clip_norm must be given with an event or a count, got None: without clipping, "
+                "what an update adds to a sum has no bound."
             )
         if self.counting is not None:
             require_positive(counting=self.counting)
@@ -146,11 +146,11 @@ class LocalTrainingQuery(Query):
 
     @property
     def sampling_rate(self) -> float:
-        """The rate at which each *party* joins: that of the unit which is protected."""
+        """The rate at which each *party* joins, the unit that is protected."""
         return self.party_rate
 
     def record_bound(self, task: Task) -> float:
-        """C: a single record may turn the whole update."""
+        """C: a single record may change the whole update."""
         return float("inf") if self.clip_norm is None else self.clip_norm
 
     def answer_width(self, task: Task) -> int:
@@ -168,10 +168,10 @@ class LocalTrainingQuery(Query):
         return np.ones(len(sizes)) if self.weights == "equal" else sizes / task.largest
 
     def total_weight(self, task: Task) -> float:
-        """Σ w_j over those who are meant to train, in expectation: what to divide a sum by.
+        """Σ w_j over the parties expected to train: the divisor of a sum.
 
-        A public constant, never the realised one. Who is missing from a sum counts as one who did
-        not move.
+        A public constant, never the realised weight. A party missing from a sum counts as one that
+        did not move.
         """
         if self.cohort is not None:
             chosen = np.array(task.sizes)[self.trainees(task.parties)]
@@ -188,13 +188,13 @@ class LocalTrainingQuery(Query):
     def sensitivity(
         self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
     ) -> float | None:
-        """One answer, or two: see the module. The weight of no party is more than 1."""
+        """One answer, or two: see the module. No party's weight is more than 1."""
         if self.clip_norm is None:
             return None
         return adjacency.sum_sensitivity * answer_norm(self.counting)
 
     def check(self, task: Task) -> None:
-        """The point must be one of the model's, and the cohort one of its parties."""
+        """The point must fit the model, and the cohort the parties."""
         require_point(self.theta, task)
         if self.cohort is not None and self.cohort > task.parties:
             raise ValueError(
@@ -202,19 +202,19 @@ class LocalTrainingQuery(Query):
             )
 
     def check_certain(self, task: Task) -> None:
-        """An answer always exists: what training makes of the records is clipped, or is zero."""
+        """An answer always exists: whatever training yields is clipped, or is zero."""
 
     def local_steps(self, task: Task) -> int:
         """The steps of the largest party, by the public sizes."""
         return self.training.steps_with(task.largest)
 
     def contributors(self, parties: int) -> int:
-        """The cohort, which is public; coins are not."""
+        """The cohort, which is public; coins are secret."""
         return parties if self.cohort is None else min(self.cohort, parties)
 
     @property
     def remembering(self) -> bool:
-        """With control variates, of which every party keeps its own."""
+        """With control variates, since every party keeps its own."""
         return self.control is not None
 
     @property

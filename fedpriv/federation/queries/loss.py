@@ -27,12 +27,12 @@ class LossQuery(Query):
     """Σ over a party's records of min(loss, clip) at each of k points: k numbers.
 
     Each record's clipped loss is rounded down to the grid before it is summed, so that the sum is
-    one of integers, and adding, removing or replacing a record moves each of the k by at most
-    ``clip``, without a term for rounding; adding one moves none of them down. As for gradients
-    (`fedpriv.learning.clipping.clipped_sum`), the losses of all other records must come out alike.
+    over integers, and adding, removing or replacing a record moves each of the k by at most
+    ``clip``, without a term for rounding; adding one decreases none of them. As for gradients
+    (`fedpriv.learning.clipping.clipped_sum`), the losses of all other records must stay the same.
 
     For the person unit of privacy (`Task.persons`) Σ over its persons: the losses of a person's
-    records, rounded down, are added up, and the sum is clipped. A person at p parties moves each of
+    records, rounded down, are summed, and the sum is clipped. A person at p parties moves each of
     the k by at most p times the clip.
 
     Attributes:
@@ -79,15 +79,15 @@ class LossQuery(Query):
     def sensitivity(
         self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
     ) -> float | None:
-        """None: losses are selected from, and get no noise."""
+        """None: losses are used for a selection, and get no noise."""
         return None
 
     def check(self, task: Task) -> None:
-        """The points must be of the model; a sample must be of units with one coin each."""
+        """The points must fit the model; sampled units must have one coin each."""
         if self.sampling_rate < 1 and task.persons is not None and task.persons.parties > 1:
             raise ValueError(
                 "sampling_rate must be 1 for losses of persons at several parties, got "
-                f"{self.sampling_rate!r}: a selection is no sum of one release a party."
+                f"{self.sampling_rate!r}: a selection is not a sum of one release per party."
             )
         if self.points.shape[1] != task.dimension:
             raise ValueError(
@@ -102,6 +102,6 @@ def loss_sensitivity(task: Task, *, clip: float) -> float:
     """How far one unit moves a sum of clipped losses: the clip, or p times that for a person.
 
     Under either adjacency, because losses are not negative: of the answers that an exchange
-    changes, p at most rise, by the clip at most, and p fall.
+    changes, at most p rise, by at most the clip, and at most p fall.
     """
     return clip * (1 if task.persons is None else task.persons.parties)

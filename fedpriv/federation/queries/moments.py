@@ -1,22 +1,22 @@
 """MomentsQuery: a party's second moments, Σ z·zᵀ over its records: curvature, and regression.
 
 **Sensitivity.** z·zᵀ has Frobenius norm ‖z‖² ≤ R². So adding or removing a record moves the sum by
-R² at most. Replacing one moves it by ‖zzᵀ − z′z′ᵀ‖² = ‖z‖⁴ + ‖z′‖⁴ − 2(z·z′)² ≤ 2R⁴, hence by √2·R²
+at most R². Replacing one moves it by ‖zzᵀ − z′z′ᵀ‖² = ‖z‖⁴ + ‖z′‖⁴ − 2(z·z′)² ≤ 2R⁴, hence by √2·R²
 and not by 2R²; where z and z′ are perpendicular and of length R, by that much. Weights w ≤ 1 change
 nothing: w·zzᵀ is uuᵀ with u = √w·z, which is no longer than √(sup w)·R.
 
 A person counts as the *mean* over that person's records at a party: a positive semidefinite matrix
-A of norm R² at most, whatever the number of records. Over p parties these add up to pR² at most.
+A of norm at most R², whatever the number of records. Over p parties these add up to at most pR².
 Replacing a person moves the sum by ‖A − A′‖² = ‖A‖² + ‖A′‖² − 2·tr(AA′) ≤ 2p²R⁴, since the trace of
-a product of positive semidefinite matrices is not negative: √2·p·R². The mean, and not a clipped
-sum: it needs no clipping, which would understate the curvature that steps are divided by. The trace
-is that of whole matrices: where A is at one party and A′ at another, and the answer of one of them
-is cut off at its bound, coordinate by coordinate, the difference may have a norm of √(5/2)·R². So
-sums of persons are not cut off: they have `room`.
+a product of positive semidefinite matrices is not negative: √2·p·R². A mean, unlike a clipped sum,
+needs no clipping, which would understate the curvature that steps are divided by. The trace is that
+of whole matrices: where A is at one party and A′ at another, and one party's answer is clamped to
+its bound coordinate by coordinate, the difference may have norm √(5/2)·R². So sums of persons are
+not clamped: they have `room`.
 
 The answer is the scaled upper triangle, off-diagonals times √2: an isometry of the Frobenius norm.
-A party adds up integers, exactly (`fedpriv.learning.moments`), so that rounding adds almost
-nothing, however many records there are.
+A party sums integers, exactly (`fedpriv.learning.moments`), so that rounding adds almost nothing,
+however many records there are.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Weighting = Literal["none", "logistic"]
 WEIGHTINGS: dict[Weighting, float] = {"none": 1.0, "logistic": 0.25}
 """The largest weight of a record."""
 
-_LONGEST_LABEL = 1e15  # as of features: squares of it, and sums of them, do not overflow
+_LONGEST_LABEL = 1e15  # as for features: its squares, and sums of them, do not overflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,8 +63,8 @@ class MomentsQuery(Query):
         label_bound: Y: labels are clipped to [−Y, Y]; given with a scale, and only then.
         weighting: w = 1 ("none"); or w = p(1 − p), p = 1/(1 + e^(−x·θ)), at most ¼ ("logistic").
         theta: θ of the weights, float64, one entry per feature; None without any.
-        sampling_rate: Poisson rate at which each record joins, or each person, at every party by a
-            coin of its own; 1 is all of them.
+        sampling_rate: Poisson rate at which each record, or each person, joins, by a separate coin
+            at every party; 1 is all of them.
     """
 
     kind: ClassVar[str] = "moments"
@@ -127,9 +127,9 @@ class MomentsQuery(Query):
         return moments.width(self.size(task))
 
     def reach(self, task: Task, size: int) -> float:
-        """n_j·R²: on the diagonal; elsewhere |√2·z_k·z_l| ≤ ‖z‖²/√2. Of persons, of all there are.
+        """n_j·R²: on the diagonal; elsewhere |√2·z_k·z_l| ≤ ‖z‖²/√2. For persons, of all there are.
 
-        A record changes one answer, which the bound moves no further.
+        A record changes one answer, which clamping moves no further.
         """
         return most_in_answer(task, size) * self.radius(task) ** 2 * moments.SLACK
 
@@ -171,7 +171,7 @@ class MomentsQuery(Query):
 
 
 def most_in_answer(task: Task, size: int) -> int:
-    """How many records, or persons, the answer of a party of ``size`` has place for."""
+    """How many records, or persons, fit in the answer of a party of ``size``."""
     return size if task.persons is None else room(task, size)
 
 
@@ -180,10 +180,9 @@ def moment_sensitivity(
 ) -> float:
     """How far one unit moves Σ z·zᵀ, ‖z‖ ≤ R = ``radius``, in L2, before the grid: see the module.
 
-    From an exact sum to the float64 numbers of an answer, each of them is rounded by a factor of
-    1 + `fedpriv.learning.moments.ROUNDING` at most, and is then at most R² times `most_in_answer`:
-    that counts twice for every answer that changes. All but one of the grid's √width·step are part
-    of the result.
+    Each float64 number of an answer is rounded from an exact sum by a factor of at most
+    1 + `fedpriv.learning.moments.ROUNDING`, and is at most R² times `most_in_answer`; this counts
+    twice for every answer that changes. The result includes all but one of the grid's √width·step.
     """
     parties = 1 if task.persons is None else task.persons.parties
     answers = 1 if task.in_place else changes(task, adjacency)

@@ -34,16 +34,16 @@ class RiskGradientQuery(Query):
     """Σ over a party's records of the exact gradient at θ: one exchange of a joint fit.
 
     For the person unit of privacy (`Task.persons`) Σ over its persons of the *mean* of a person's
-    gradients: none is longer than that of one record.
+    gradients, which is no longer than one record's.
 
-    Nothing is clipped and nothing is noisy: the server learns an exact sum, which it must be
-    trusted with. Many exchanges serve the one release at the end.
+    Nothing is clipped and nothing is noisy: the server learns an exact sum, with which it must be
+    trusted. Many exchanges serve the one release at the end.
 
     Attributes:
         theta: The point, float64 (d,).
         exchange: Which exchange of the fit, from 0.
-        headroom: So many times its size a party's records, or persons, may be, for the bound on the
-            sum.
+        headroom: A party may hold up to so many times its size, in records or persons, for the
+            bound on the sum.
     """
 
     kind: ClassVar[str] = "risk-gradient"
@@ -74,17 +74,17 @@ class RiskGradientQuery(Query):
         return task.dimension
 
     def reach(self, task: Task, size: int) -> float:
-        """The bound on a gradient, times the most records there may be."""
+        """The bound on a gradient, times the largest possible number of records."""
         return self.headroom * size * task.gradient_bound(self.theta)
 
     def sensitivity(
         self, task: Task, *, sizes: Collection[int], adjacency: Adjacency
     ) -> float | None:
-        """None: noise is on the model that the fit ends with, and not on its sums."""
+        """None: noise is added to the final model, not to these sums."""
         return None
 
     def check(self, task: Task) -> None:
-        """With less headroom, how many records there are would decide whether the sum has room."""
+        """With less headroom, the number of records would decide whether the sum fits."""
         require_point(self.theta, task)
         if task.persons is not None:
             task.require_convex("a joint fit")

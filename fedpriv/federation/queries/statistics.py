@@ -1,7 +1,8 @@
 """StatisticsQuery: a party's sums for counts, moments, trees, tables and survival cells.
 
 One vector per party, whose blocks a `Design` states. Parties hold the columns of their tables as
-codes (`fedpriv.data.tables.columns`); a query about others than the party's schema has is refused.
+codes (`fedpriv.data.tables.columns`); a query about columns that differ from the party's schema is
+refused.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 PerPerson = Literal["mean", "records"]
 PER_PERSON: tuple[PerPerson, ...] = ("mean", "records")
 MOST_PARTS, MOST_PARTS_NUMBERS = 100, 1 << 20
-"""Of parties side by side: everyone's answer is as long as all of them together."""
+"""The most parties side by side: everyone's answer is as long as all of them together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,13 +47,13 @@ class StatisticsQuery(Query):
 
     Attributes:
         design: The blocks.
-        per_person: "mean" or "records"; of no effect but for persons.
+        per_person: "mean" or "records"; only used for persons.
         by_party: Whether the parties' sums stay side by side in a vector of as many parts as there
-            are parties: each fills its own, and zeros all others. For the record unit, and never
-            for deployed parties, whose sums it would show to the server without noise.
-        columns: `columns_digest` of what the server takes the columns for: a party whose schema has
+            are parties: each fills its own part, and all others with zeros. For the record unit,
+            and never for deployed parties, whose sums it would show to the server without noise.
+        columns: `columns_digest` of the server's view of the columns: a party whose schema has
             other ranges or values for them, or another order, would count something else. Empty if
-            that is not to be compared.
+            it is not compared.
     """
 
     kind: ClassVar[str] = "statistics"
@@ -74,30 +75,30 @@ class StatisticsQuery(Query):
             raise ValueError(f"by_party must be true or false, got {self.by_party!r}.")
 
     def record_bound(self, task: Task) -> float:
-        """The norm of one record's vector, at most."""
+        """The largest norm of one record's vector."""
         return sqrt(self.design.joining)
 
     def answer_width(self, task: Task) -> int:
-        """That of the design, for every party where each has a part of its own."""
+        """That of the design, times the number of parties where each has its own part."""
         return self.design.width * parts_of(task, by_party=self.by_party)
 
     @property
     def shows_parties(self) -> bool:
-        """Whether the sum has the answer of each party in it, for all to see who see the sum."""
+        """Whether whoever sees the sum can read each party's answer in it."""
         return self.by_party
 
     def reach(self, task: Task, size: int) -> float:
-        """Of all units that `room` has place for: a count must not be cut at it."""
+        """That of all units that `room` allows: a count must not be clamped below it."""
         return room(task, size) * self._records(task) * self.design.largest
 
     def _records(self, task: Task) -> int:
-        """By how many records' vectors a person moves the sum of a party."""
+        """How many records' vectors a person adds to a party's sum."""
         if task.persons is None or self.per_person == "mean":
             return 1
         if task.persons.records is None:
             raise ValueError(
                 "persons.records must be given with per_person = 'records': how far a person moves "
-                "a sum of records follows from how many one has."
+                "a sum of records depends on the most records that one has."
             )
         return task.persons.records
 
@@ -123,8 +124,8 @@ class StatisticsQuery(Query):
         require_parts(self.design, task, by_party=self.by_party)
         if self.columns and self.columns != columns_digest(self.design, task.columns):
             raise ValueError(
-                "columns must be described alike everywhere, by name, range, values and order, and "
-                "the schema of this party differs from the server's: agree on one schema."
+                "columns must be described identically everywhere, by name, range, values and "
+                "order, and this party's schema differs from the server's: agree on one schema."
             )
         self._records(task)
 
@@ -133,7 +134,7 @@ class StatisticsQuery(Query):
 
 
 def columns_digest(design: Design, columns: Sequence[ColumnFacts]) -> str:
-    """SHA-256 of what is publicly known of the columns that a design is computed from."""
+    """SHA-256 of the public facts of the columns that a design is computed from."""
     used = sorted({index for block in design.blocks for index in block.columns})
     facts = [(index, columns[index]) for index in used]
     told = [[i, each.name, float(each.low), float(each.high), *each.values] for i, each in facts]
@@ -146,10 +147,10 @@ def parts_of(task: Task, *, by_party: bool) -> int:
 
 
 def require_parts(design: Design, task: Task, *, by_party: bool) -> None:
-    """Refuse parts of parties for persons, and where they would be too many, or too long.
+    """Refuse parts by party for persons, and where they would be too many, or too long.
 
-    A person may have records at several parties, and those fill several parts: how far one moves
-    them all together is not proved here.
+    A person may have records at several parties, which fill several parts: how far one person moves
+    all of them together is not proved here.
     """
     if not by_party:
         return
@@ -180,14 +181,14 @@ def statistics_sensitivity(
     Each party counts in integers, which is exact, and then multiplies by weights: rounding adds
     2⁻⁵² times the largest count before and after, in every coordinate of every answer that changes.
     Answers are clamped at `room`. A record that stays in place, or joins, or leaves, changes one
-    answer, which the clamp moves no further. Who is exchanged may otherwise leave one party and
-    join another, and what cancels in their sum does not if one of the two is clamped: hence the
-    wide room.
-    Side by side (``by_party``) a record is in the part of its party, which is as long as the sum
-    of all would be: what joins, leaves, or is exchanged at its place moves that part alone, and as
-    far. Only where who is exchanged may leave one party and join another do two parts move.
-    All but one of the grid's √d·step are part of the result, since whoever plans a release adds
-    that of one answer.
+    answer, which clamping moves no further. An exchanged unit may otherwise leave one party and
+    join another, and what cancels in their sum does not cancel if one of the two is clamped: hence
+    the wide room.
+    Side by side (``by_party``) a record is in its party's part, which is as long as the sum of all
+    would be: a record that joins, leaves, or is exchanged in place moves that part alone, and as
+    far. Two parts move only where an exchanged unit may change parties.
+    The result includes all but one of the grid's √d·step, since whoever plans a release adds that
+    of one answer.
     """
     unit = Unit.RECORD if task.persons is None else Unit.PERSON
     parties = 1 if task.persons is None else task.persons.parties
@@ -205,7 +206,7 @@ def statistics_sensitivity(
 
 
 def check_block(block: Block, columns: tuple[ColumnFacts, ...]) -> None:
-    """Refuse a block of other columns than there are, or of another kind."""
+    """Refuse a block whose columns do not exist, or are of another kind."""
     if any(index >= len(columns) for index in block.columns):
         raise ValueError(f"columns must be among the {len(columns)} of the schema.")
     chosen = [columns[index] for index in block.columns]

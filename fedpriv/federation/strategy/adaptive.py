@@ -1,8 +1,8 @@
 """A strategy with adaptively chosen noise: every release is paid for before it is made.
 
 A fixed plan knows all its releases before the first. Here a round is a conversation: a release is
-proposed, charged by the plan's filter and by the ledger, made, and given back, and what is proposed
-next may follow from it. The same order holds as for every strategy: charge, ask, draw, commit, and
+proposed, charged by the plan's filter and by the ledger, made, and returned to the round, whose
+next proposal may depend on it. The order is that of every strategy: charge, ask, draw, commit, and
 only then go on.
 """
 
@@ -39,17 +39,18 @@ _HISTORY, _RELEASES = "made", "releases"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
-    """One release of a round, proposed.
+    """One proposed release of a round.
 
     Attributes:
-        release: Its noise, and so its cost; None in a `NoiseFree` run, and in no other.
-        query: Whose sum it is made from. It states the event of this release, and serves no other:
+        release: Its noise, and so its cost; None only in a `NoiseFree` run.
+        query: The query for its sum. It states the event of this release, and serves no other:
             every party pays for every release by itself, before it is made.
         draw: From the sum to the noisy value, at the cost of ``release``: the only place that sees
             the sum.
-        part: Empty for the main release of a round; a name for any other, under which the ledger
-            keeps it as run/part.
-        same_sum: Whether the sum is that of the step before. It is asked for again in a release,
+        part: Empty for the main release of a round; otherwise a name, under which the ledger keeps
+            it as run/part.
+        same_sum: Whether the sum is that of the step before. In a release, where parties pay, it
+            is asked for again; a simulation reuses the one that it has.
             where parties pay; a simulation uses the one that it has.
     """
 
@@ -66,10 +67,10 @@ Round = Generator[Step, Vector, None]
 class AdaptiveStrategy(SumStrategy):
     """Rounds of releases, each chosen from all before it, until the budget is spent.
 
-    Guarantee. That of the plan's filter. A round sees what `Step.draw` returned and nothing else
-    of a sum, so that everything it chooses follows from releases.
+    Guarantee. That of the plan's filter. A round sees only what `Step.draw` returned, never a sum,
+    so that everything it chooses follows from releases.
 
-    A crash in mid-round is taken up from the ledger: what was committed is given to the round
+    After a crash in mid-round the ledger restores it: committed releases are given to the round
     again, and nothing is drawn twice.
 
     Queries count releases over the whole run, not rounds (`_release_index`): parties answer each of
@@ -77,10 +78,10 @@ class AdaptiveStrategy(SumStrategy):
 
     Args:
         task: The problem.
-        plan: Empty; it grows by every release. Or `NoiseFree`: then nothing is charged.
-        rounds: At most so many; fewer if the budget is spent before.
+        plan: Empty; it grows with every release. Or `NoiseFree`: then nothing is charged.
+        rounds: The largest number of rounds; the budget may end first.
         run: The run that it is part of.
-        start: The first model; zero if not given.
+        start: The first model; zero by default.
     """
 
     plan: AdaptivePlan | None
@@ -113,7 +114,7 @@ class AdaptiveStrategy(SumStrategy):
 
     @property
     def releases(self) -> int:
-        """How many rounds the run has at most."""
+        """The largest number of rounds of the run."""
         return self._most
 
     @property
@@ -124,7 +125,7 @@ class AdaptiveStrategy(SumStrategy):
         return self.plan
 
     def learn(self, answer: Sum) -> None:
-        """Make the release that was asked for; in a simulation, all of the round from this sum."""
+        """Make the release that was asked for; in a simulation, the whole round from this sum."""
         super().learn(answer)
         while not self._run.real and self._step is not None and self._step.same_sum:
             self._reserve()
@@ -133,7 +134,7 @@ class AdaptiveStrategy(SumStrategy):
             self._asked = self._step.query
             super().learn(answer)
 
-    # The hooks of `SumStrategy`, for the release that is proposed now.
+    # The hooks of `SumStrategy`, for the release proposed now.
 
     def _query(self) -> Query:
         query = self._proposed().query
@@ -145,7 +146,7 @@ class AdaptiveStrategy(SumStrategy):
         return query
 
     def _event(self) -> Event | None:
-        """What the release that is proposed now costs."""
+        """The cost of the release proposed now."""
         release = self._proposed().release
         return None if release is None or self.plan is None else self.plan.priced(release)
 
@@ -156,7 +157,7 @@ class AdaptiveStrategy(SumStrategy):
 
     def _release(self, answer: Sum) -> Vector:
         if self._noise is None:
-            # One stream a round, opened once: two seeded ones would draw the same noise.
+            # One stream per round, opened once: two seeded ones would draw the same noise.
             self._noise = self._stream()
         return self._proposed().draw(answer, self._noise)
 
@@ -167,7 +168,7 @@ class AdaptiveStrategy(SumStrategy):
         self._update(release)
 
     def _update(self, release: Vector) -> None:
-        """Give the release to the round that waits for it; the round ends when it proposes none."""
+        """Give the release to the round waiting for it; the round ends when it proposes none."""
         if self._playing is None:
             raise RuntimeError("no round waits for a release.")
         try:
@@ -178,7 +179,7 @@ class AdaptiveStrategy(SumStrategy):
             self._round += 1
 
     def _reserve(self) -> bytes | None:
-        """Charge the release that is proposed now, once; its bytes, if it was made before."""
+        """Charge the release proposed now, once; returns its bytes if it was made before."""
         if self._step is None and not self._begin():
             return None
         step, ledger, plan = self._proposed(), self._run.ledger, self.plan
@@ -215,14 +216,14 @@ class AdaptiveStrategy(SumStrategy):
         return self._step
 
     def _forget(self) -> None:
-        """Between two rounds nothing of a sum, and no stream, is left."""
+        """Between two rounds no part of a sum, and no stream, is kept."""
         self._playing = self._step = self._noise = None
         self._charged = False
 
     # Checkpoints are taken between rounds.
 
     def checkpoint(self) -> dict[str, Any]:
-        """As for every strategy, and every release so far, so that the filter starts from them."""
+        """As for every strategy, plus every release so far, from which the filter starts."""
         history = [] if self.plan is None else self.plan.history()
         return {
             **super().checkpoint(),

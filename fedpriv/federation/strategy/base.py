@@ -1,8 +1,8 @@
-"""What every strategy is: it asks, gets a sum, and learns.
+"""What every strategy does: it asks, gets a sum, and learns.
 
 The order of a private round is fixed here, for all strategies: reserve in the ledger, ask, add
-noise, commit the release, and only then move the model. A round that was committed before, by a
-process that crashed, is replayed from the ledger: its noise is never drawn again.
+noise, commit the release, and only then move the model. A round that was committed before a crash
+is replayed from the ledger: its noise is never drawn again.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class Run:
     """What a strategy needs to know about its run.
 
     Attributes:
-        name: The run, as queries and ledger call it.
-        noise: The stream of each round: seeded in a simulation, from the system in a release.
+        name: The name of the run in queries and ledger.
+        noise: The random stream of each round: seeded in a simulation, from the operating system in
+            a release.
         ledger: Where a release is reserved and committed; None in a simulation.
-        release: Whether it is a release, whose ledger may be given later, by `SumStrategy.attach`.
+        release: Whether it is a release, whose ledger may be given later by `SumStrategy.attach`.
     """
 
     name: str
@@ -55,15 +56,15 @@ class Run:
 
     @property
     def real(self) -> bool:
-        """Whether what leaves it is paid for by a budget."""
+        """Whether what it releases is paid for by a budget."""
         return self.release or self.ledger is not None
 
 
 class SumStrategy(FlowerStrategy):
     """A learning algorithm of the server that sees sums and nothing else. Use a subclass.
 
-    A subclass says what to ask (`_query`), how a sum becomes a release (`_release`) and what
-    the release does to the model (`_update`). It never holds an answer of one party.
+    A subclass says what to ask (`_query`), how a sum becomes a release (`_release`) and what the
+    release does to the model (`_update`). It never holds an answer of one party.
 
     >>> from fedpriv.simulations.experiment.file import parse_experiment
     >>> from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare
@@ -77,17 +78,17 @@ class SumStrategy(FlowerStrategy):
     (1, True)
 
     Attributes:
-        name: What it is called in experiments, plans and reports.
+        name: Its name in experiments, plans and reports.
         server_also_sees: What the server learns on the way to a release; for the trust model.
-        concealed: Whether how many exchanges there are must not be told: no progress, no metric
-            and no count of them leaves the run before its release.
-        width: How many numbers a release has; None if as many as the model.
+        concealed: Whether the number of exchanges must stay secret: no progress, no metric and no
+            count of them leaves the run before its release.
+        width: The number of coordinates of a release; None if as many as the model.
         task: The problem, with the λ in effect.
-        plan: Noise and cost of every release; None for a run that promises nothing: of a strategy
+        plan: Noise and cost of every release; None for a run without a guarantee: of a strategy
             without noise, or the `NoiseFree` twin of one with it.
         stopped: Why the run ended before its last round; empty if it did not.
-        cut_short: Whether the ledger refused a release of a fixed plan: another run had spent what
-            was left. Noise that is chosen on the way ends with the budget, as planned.
+        cut_short: Whether the ledger refused a release of a fixed plan because another run had
+            spent what was left. A run with adaptive noise ends with the budget, as planned.
     """
 
     name: ClassVar[str]
@@ -122,11 +123,11 @@ class SumStrategy(FlowerStrategy):
         self._last: NDArray[np.float64] | None = None
         self._theta = np.zeros(task.dimension) if start is None else np.array(start)
 
-    # What a subclass says.
+    # What a subclass implements.
 
     @abstractmethod
     def _query(self) -> Query:
-        """The next question of the current round."""
+        """The next query of the current round."""
 
     @abstractmethod
     def _release(self, answer: Sum) -> NDArray[np.float64] | None:
@@ -136,13 +137,13 @@ class SumStrategy(FlowerStrategy):
     def _update(self, release: NDArray[np.float64]) -> None:
         """Move the model. Everything from here on is post-processing."""
 
-    # What a runner uses.
+    # What a runner calls.
 
     def attach(self, run: Run) -> None:
-        """Take part in a run: its name, its noise and its ledger, before the first question.
+        """Join a run: its name, its noise and its ledger, before the first query.
 
-        A strategy is built, and with it all that it refuses is known, before a run has a name, a
-        directory or a ledger. One that was built for a simulation stays in simulations.
+        A strategy is built, and all its refusals are known, before a run has a name, a directory or
+        a ledger. One built for a simulation stays in simulations.
         """
         if self._asked is not None or self._reservation is not None or self._round:
             raise RuntimeError("a strategy that has asked or released belongs to its run.")
@@ -160,36 +161,36 @@ class SumStrategy(FlowerStrategy):
 
     @property
     def fixed_clip(self) -> float | None:
-        """The clip norm of every query; None where there is none, or it changes on the way.
+        """The clip norm of every query; None if there is none, or it changes during the run.
 
-        A strategy that states it is held to it, by parties that are held to its plan.
+        A strategy that states it is held to it, by parties that hold it to its plan.
         """
         return None
 
     @property
     def rounds(self) -> int:
-        """How many exchanges to expect; for progress."""
+        """The expected number of exchanges; for progress."""
         return self.releases
 
     @property
     def round(self) -> int:
-        """How many releases were made."""
+        """The number of releases so far."""
         return self._round
 
     @property
     def theta(self) -> NDArray[np.float64]:
-        """The model now; read-only."""
+        """The current model; read-only."""
         view = self._theta.view()
         view.flags.writeable = False
         return view
 
     @property
     def last_release(self) -> NDArray[np.float64] | None:
-        """What was released last, as a ledger keeps it; None before the first. For audits."""
+        """The last release, as a ledger keeps it; None before the first. For audits."""
         return self._last
 
     def ask(self) -> Query | None:
-        """The next query, its release reserved; None when the run is over.
+        """The next query, with its release reserved; None when the run is over.
 
         Raises:
             BudgetExceeded: The ledger refuses the first release. Nothing was asked.
@@ -217,7 +218,7 @@ class SumStrategy(FlowerStrategy):
         release = self._release(answer)
         if release is None:
             return
-        # Whatever becomes of the commit, the next question looks at the ledger afresh.
+        # Whatever happens to the commit, the next query reads the ledger afresh.
         reservation, self._reservation = self._reservation, None
         if self._run.ledger is not None and reservation is not None:
             self._run.ledger.commit(reservation, release.astype("<f8").tobytes())
@@ -225,7 +226,7 @@ class SumStrategy(FlowerStrategy):
         self._advance(release)
 
     def checkpoint(self) -> dict[str, Any]:
-        """What `restore` needs to go on after the last release: arrays and numbers, all public."""
+        """What `restore` needs to continue after the last release: arrays, numbers, all public."""
         state = {f"{_STATE}{name}": value for name, value in self._state().items()}
         return {"round": self._round, "theta": self._theta.copy(), **state}
 
@@ -243,11 +244,11 @@ class SumStrategy(FlowerStrategy):
         )
 
     def _state(self) -> dict[str, Any]:
-        """What else, besides the model, the next round depends on."""
+        """What the next round depends on besides the model."""
         return {}
 
     def _set_state(self, state: dict[str, Any]) -> None:
-        """Take back what `_state` gave."""
+        """Restore what `_state` returned."""
 
     # The order of a private round.
 
@@ -264,7 +265,7 @@ class SumStrategy(FlowerStrategy):
         return None if self.plan is None else self.plan.event(self._round)
 
     def _stream(self, number: int | None = None) -> RandomStream:
-        """The stream of the current round, or one that is numbered otherwise."""
+        """The stream of the current round, or of another number."""
         stream = self._run.noise(self._round if number is None else number)
         if self._run.ledger is not None and not stream.secure:
             raise RuntimeError(
@@ -275,7 +276,7 @@ class SumStrategy(FlowerStrategy):
 
     @property
     def _release_length(self) -> int | None:
-        """How many numbers a release has; None if releases differ in that."""
+        """The number of coordinates of a release; None if releases differ in it."""
         return self.width or self.task.dimension
 
     def _stored(self, data: bytes) -> NDArray[np.float64]:
@@ -289,14 +290,14 @@ class SumStrategy(FlowerStrategy):
         return np.frombuffer(data, dtype="<f8")
 
     def _advance(self, release: NDArray[np.float64]) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused next
+        with np.errstate(over="ignore", invalid="ignore"):  # non-finite models are refused next
             self._update(release)
         self._theta = self._moved()
         self._round += 1
         self._reservation = None
 
     def _moved(self) -> NDArray[np.float64]:
-        """The model that the round under way left: checked, and in the ball of the task."""
+        """The model that the current round left: checked, and in the ball of the task."""
         return moved_model(
             self._theta,
             dimension=self.task.dimension,
@@ -307,7 +308,7 @@ class SumStrategy(FlowerStrategy):
         )
 
     def _reserve(self) -> bytes | None:
-        """Pay for the current release, once; its bytes, if it was made before."""
+        """Pay for the current release, once; returns its bytes if it was made before."""
         event, ledger = self._event(), self._run.ledger
         if ledger is None or event is None or self._reservation is not None:
             return None
@@ -323,8 +324,8 @@ class SumStrategy(FlowerStrategy):
     def _pay(self, ledger: Ledger, event: Event) -> Reservation:
         """Round by round where that is exact, so that a run pays for what it uses; else as a whole.
 
-        Sampled rounds compose better together, and some ledgers price no Gaussian alone. A run with
-        any of them is declared before its first release, though that may be one of everybody.
+        Sampled rounds compose better together, and some ledgers cannot price a single Gaussian. A
+        run with any of them is declared before its first release, even if that one is not sampled.
         """
         run, plan = self._run.name, self._require_plan()
         if paid_by_round(event) and plan.least_rate == 1:
@@ -337,7 +338,7 @@ class SumStrategy(FlowerStrategy):
 
 
 def _require_plan_of(plan: Plan, task: Task, *, dimension: int) -> None:
-    """Refuse a plan that was made for another problem."""
+    """Refuse a plan made for another problem."""
     facts = {
         "dimension": (plan.dimension, dimension),
         "records": (plan.records, task.records),

@@ -1,7 +1,7 @@
-"""A strategy in Flower's own loop: `strategy.start(grid, …)` of a ServerApp that fedpriv knows not.
+"""A strategy in Flower's own loop: `strategy.start(grid, …)` in a user's ServerApp.
 
 Every round is one train message to each party and its answer, unmasked: the server sees each one,
-and must be trusted with them. See docs/flower-app.md; masked sums are those of a `GridFederation`.
+and must be trusted with them. See docs/flower-app.md; a `GridFederation` masks its sums.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POLL_SECONDS = 0.1
 
 
 class FlowerStrategy(Strategy):
-    """Flower's interface to what asks and learns: the same exchange, as messages.
+    """Flower's interface to a strategy's ask and learn: the same exchange, as messages.
 
     The party's end is `fedpriv.federation.party.train_app`.
     """
@@ -48,7 +48,7 @@ class FlowerStrategy(Strategy):
 
     @abstractmethod
     def ask(self) -> Query | None:
-        """The next query, its release reserved; None when the run is over."""
+        """The next query, with its release reserved; None when the run is over."""
 
     @abstractmethod
     def learn(self, answer: Sum) -> None:
@@ -57,12 +57,12 @@ class FlowerStrategy(Strategy):
     @property
     @abstractmethod
     def releases(self) -> int:
-        """How many releases the run makes."""
+        """The number of releases of the run."""
 
     @property
     @abstractmethod
     def round(self) -> int:
-        """How many releases were made."""
+        """The number of releases so far."""
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -88,7 +88,7 @@ class FlowerStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Nothing: a metric on party data is a release of its own."""
+        """Nothing: a metric on party data would be a release of its own."""
         return []
 
     def aggregate_evaluate(
@@ -108,10 +108,10 @@ class FlowerStrategy(Strategy):
     @property
     @abstractmethod
     def _real(self) -> bool:
-        """Whether what leaves it is paid for by a budget."""
+        """Whether what it releases is paid for by a budget."""
 
     def _require_server_noise(self) -> None:
-        """Refuse noise that unmasked answers, or a round that is asked twice, would undo."""
+        """Refuse noise that unmasked answers, or a repeated round, would undo."""
         if self.plan is None or self.plan.noise_at == "server":
             return
         if any(isinstance(mechanism, SharedNoise) for mechanism in self.plan.mechanisms):

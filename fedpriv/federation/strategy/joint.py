@@ -1,13 +1,13 @@
 """A joint fit: the minimiser of all records together, by secure sums of exact gradients.
 
 The server learns every exact sum on the way, and must be trusted with it; only the end is released.
-The parties are told the points at which sums are asked for. These follow from the sums before, with
-one b in all of them: who knows all records but one tells from three points which that one is. So a
-deployed fit rests on trust in the other parties as well, and its statement says so.
+The parties see the points at which sums are asked for. These follow from the sums before, with one
+b in all of them: whoever knows all records but one can compute that one from three points. So a
+deployed fit also rests on trust in the other parties, and its statement says so.
 N is the public number of records of the task. Under add-remove adjacency it is a declared one: the
 objective of any data set is divided by it, and bounds that grow with the true number allow for
-`HEADROOM` times as many records. They serve the solver alone. Where the unit is a person it is
-persons who are counted so, and f is the mean over the records of one at a party.
+`HEADROOM` times as many records. They serve the solver alone. For the person unit, N counts
+persons, and f is the mean over one person's records at a party.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ HESSIANS_SEEN = "exact sums of gradients, and of Hessians where a fit ends, over
 class JointStrategy(SumStrategy):
     """Minimise (1/N)Σ f(θ) + (λ/2)‖θ‖² [+ bᵀθ/N + (Δ/2)‖θ‖²] over all parties. Use a subclass.
 
-    Nothing of the fit is in a checkpoint: exact sums never touch a disk. After an interruption the
-    fit begins anew, in a release with the b that it began with: how many exchanges it takes follows
-    from b and the records, and with a new b for every fit that was stopped because it took long,
-    what is released in the end would have another law. For the same reason a fit that *fails* is
-    never tried again: its release is void, for good, in the ledger.
+    No checkpoint holds anything of the fit: exact sums never touch a disk. After an interruption
+    the fit restarts, in a release with the same b: the number of exchanges depends on b and the
+    records, and if every fit that was stopped for taking long got a new b, the final release would
+    have another distribution. For the same reason a fit that *fails* is never tried again: its
+    release is void, permanently, in the ledger.
     """
 
     server_also_sees: ClassVar[str] = "exact sums of gradients over all parties"
@@ -90,7 +90,7 @@ class JointStrategy(SumStrategy):
 
     @abstractmethod
     def _begin(self) -> tuple[Vector, float]:
-        """b and Δ of this fit: zero, unless the objective is perturbed."""
+        """b and Δ of this fit; zero, unless the objective is perturbed."""
 
     @abstractmethod
     def _end(self, theta: Vector) -> Vector:
@@ -98,7 +98,7 @@ class JointStrategy(SumStrategy):
 
     @property
     def rounds(self) -> int:
-        """A guess: how many exchanges a fit needs is known at its end."""
+        """A guess: how many exchanges a fit needs is known only at its end."""
         return _EXPECTED_EXCHANGES
 
     def _query(self) -> Query:
@@ -130,7 +130,7 @@ class JointStrategy(SumStrategy):
         return None if found is None else self._end(found)
 
     def void(self) -> None:
-        """Spend the release without one: it is not tried again."""
+        """Spend the release without making it: it is not tried again."""
         reservation, self._reservation = self._reservation, None
         if self._run.ledger is not None and reservation is not None:
             self._run.ledger.commit(reservation, b"")
@@ -138,8 +138,8 @@ class JointStrategy(SumStrategy):
     def _stored(self, data: bytes) -> Vector:
         if not data:
             raise RuntimeError(
-                f"the joint fit of run {self._run.name!r} failed, and is not tried again: another "
-                "draw for the same payment would be one that its failure chose. Nothing was "
+                f"the joint fit of run {self._run.name!r} failed, and is not tried again: a new "
+                "draw for the same payment would be selected by this failure. Nothing was "
                 "released, and the budget of the release is spent. Start a new run, with a larger "
                 "model.l2 or tolerance."
             )
@@ -165,7 +165,7 @@ class Fit:
     """`minimise`, turned inside out: it names a point, and receives the gradient there.
 
     The minimiser calls for gradients, while here they arrive from outside. It is deterministic, so
-    it is run again from its start on all gradients so far, until it asks for one more.
+    it is rerun from its start on all gradients so far, until it asks for one more.
 
     Args:
         task: The problem.
@@ -191,22 +191,22 @@ class Fit:
         self._strong_convexity = strong_convexity
         self._tolerance = tolerance
         self._gradients: list[Vector] = []
-        self._coarsest = 0.0  # grid of any sum so far
+        self._coarsest = 0.0  # grid step of the coarsest sum so far
         self.wanted = np.zeros(task.dimension)
 
     @property
     def exchanges(self) -> int:
-        """How many gradients were told."""
+        """How many gradients were received."""
         return len(self._gradients)
 
     @property
     def grid(self) -> FixedPoint:
-        """The finest grid for the sum that is wanted."""
+        """The finest grid for the sum that is needed next."""
         most = self._headroom * self._task.records
         return finest_grid(bound=most * self._task.gradient_bound(self.wanted))
 
     def tell(self, mean: Vector) -> Vector | None:
-        """Take the mean gradient at ``wanted``; the minimiser, once it is certified."""
+        """Take the mean gradient at ``wanted``; returns the minimiser, once certified."""
         self._coarsest = max(self._coarsest, self.grid.step)
         self._gradients.append(mean + self._linear + self._strong_convexity * self.wanted)
         told = iter(self._gradients)
@@ -248,9 +248,9 @@ def certain_joint_tolerance(
 ) -> float:
     """The least gradient norm to which a joint fit is certified whatever the records are.
 
-    Four times the largest error of a gradient told; with a linear term in the objective, of a
+    Four times the largest error of a received gradient; with a linear term in the objective, for a
     length that b exceeds with a probability of 2⁻⁶⁰. With less, long b would fail where short ones
-    do not, and whoever tries again until a fit succeeds would release with another law of b.
+    do not, and whoever tries again until a fit succeeds would release from another law of b.
     """
     task.require_convex("a minimiser")
     if not task.regulariser:

@@ -1,4 +1,4 @@
-"""The model after a step: what a strategy must have left when its `_update` returns."""
+"""The model after a step: the checks on what a strategy's `_update` left."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 
 class Diverged(ValueError):
-    """The steps of a strategy grew without bound; a matter of what was released, noise included."""
+    """The steps of a strategy grew without bound; depends on releases alone, noise included."""
 
 
 def moved_model(
     theta: Any, *, dimension: int, radius: float | None, strategy: str, owner: str, after: str
 ) -> NDArray[np.float64]:
-    """The model as a vector of finite numbers, one for each coordinate, or what is wrong with it.
+    """The model as a vector of finite numbers, one per coordinate; otherwise, what is wrong.
 
-    Projected onto the ball of the task, if it has one: post-processing, whatever was released.
+    Projected onto the ball of the task, if it has one: post-processing of releases.
 
     Args:
         theta: What the strategy assigned.
-        dimension: Of the model.
+        dimension: The number of the model's parameters.
         radius: R of the ball ‖θ‖ ≤ R; None for no such constraint.
-        strategy: What the strategy is called.
+        strategy: The name of the strategy.
         owner: The class whose `_update` assigned it.
-        after: Which round that was, in words.
+        after: After which round, in words.
     """
     try:
         vector = np.asarray(theta, dtype=np.float64)
-    except (TypeError, ValueError, RuntimeError):  # torch has the last, for what needs a gradient
+    except (TypeError, ValueError, RuntimeError):  # torch raises the last if a gradient is needed
         vector = None
     if vector is None or vector.shape != (dimension,):
         found = type(theta).__name__ if vector is None else f"shape {vector.shape}"

@@ -56,22 +56,22 @@ class LinearInference(SumStrategy):
         super().__init__(task=task, plan=plan, run=run)
         self._step, self._mechanism = plan.step, plan.mechanisms[0]
         self._grid = _grid(task, self._mechanism, self._step)
-        # Where neighbours have as many records, and none is held out by a hash, N is a fact.
+        # Where neighbours have equally many records, and no hash holds any out, N is public.
         self._counted = adjacency is Adjacency.REPLACE_ONE and task.in_place
         self._released = np.zeros(self.width)
 
     @property
     def noise_stddev(self) -> float:
-        """σ, of an entry of the diagonal: with shares, of all that the parties bring."""
+        """σ of a diagonal entry; with shares, that of all the parties' shares together."""
         if isinstance(self._mechanism, SharedNoise):
             return self._mechanism.stddev_of(self.task.parties)
         return 0.0 if self._mechanism is None else self._mechanism.noise_stddev
 
     def estimate(self, coding: Coding) -> Estimate:
-        """What was released says about the coefficients: post-processing.
+        """Estimates of the coefficients from the release: post-processing.
 
-        The number of records is N where that is a fact. Where it is private, what the noisy sum of
-        a constant feature says, and without one the declared N.
+        The number of records is N where that is public. Where it is private, it comes from the
+        noisy sum of a constant feature, or without one from the declared N.
         """
         known, records = coding.known(self._moments()), float(self.task.records)
         if coding.constant is not None:
@@ -85,7 +85,7 @@ class LinearInference(SumStrategy):
 
     @property
     def _scale(self) -> float:
-        """s: labels are as long as features then, which makes the best of their noise."""
+        """s: scales labels to the length of features, which makes the best use of their noise."""
         return self.task.feature_bound / self._loss.label_bound
 
     def _moments(self) -> NoisyMatrix:
@@ -168,7 +168,7 @@ def fine_step(moved: float, width: int) -> float:
 
 
 def require_everybody(task: Task, answer: Sum) -> None:
-    """Refuse a sum that some parties are missing from: N, and the records, would be others."""
+    """Refuse a sum that lacks parties: N, and the records, would be others."""
     if sorted(answer.sizes) != sorted(task.sizes):
         raise RuntimeError(
             f"inference needs all {task.parties} parties in its sums, {len(answer.sizes)} "

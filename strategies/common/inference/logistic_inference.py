@@ -1,4 +1,4 @@
-"""Logistic inference: objective perturbation, and the noisy Hessian at the point that it finds."""
+"""Logistic inference: objective perturbation, and a noisy Hessian at the minimiser."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-_STRONGEST = 200.0  # λ is at most c over so many times d
-_SOLVER_NOISE = 0.3  # that hides the solver, of the standard error without any
+_STRONGEST = 200.0  # λ is at most c/(this·d)
+_SOLVER_NOISE = 0.3  # noise that hides the solver, over the standard error without it
 
 
 class InferenceOptions(FitOptions):
-    """Options of inference; they are for the logistic loss, and the squared one needs none.
+    """Options of inference; only the logistic loss has any.
 
     Attributes:
-        regulariser: λ of the "model", or the one of `auto_regulariser`. Estimates are corrected for
+        regulariser: λ of the "model", or that of `auto_regulariser`. Estimates are corrected for
             it: it serves only privacy and the solver.
-        solver_share: The share of μ² that pays for an inexact minimiser.
-        hessian_share: The share of μ² that pays for the Hessian.
+        solver_share: The share of μ² spent on hiding the inexact minimiser.
+        hessian_share: The share of μ² spent on the Hessian.
     """
 
     regulariser: Literal["auto", "model"] = "auto"
@@ -67,7 +67,7 @@ class InferenceOptions(FitOptions):
 
 
 class LogisticInference(JointStrategy):
-    """Many exchanges, one release: a perturbed minimiser, and the noisy Hessian there."""
+    """Many exchanges, one release: a perturbed minimiser and the noisy Hessian there."""
 
     name: ClassVar[str] = NAME
     server_also_sees: ClassVar[str] = HESSIANS_SEEN
@@ -94,7 +94,7 @@ class LogisticInference(JointStrategy):
         self._released = np.zeros(self.width)
 
     def estimate(self, coding: Coding) -> Estimate:
-        """What was released says about the coefficients: post-processing."""
+        """Estimates of the coefficients from the release: post-processing."""
         d, mechanism = self.task.dimension, self._mechanism
         hessian = NoisyMatrix.released(
             moments.symmetric(self._released[d:]),
@@ -139,7 +139,7 @@ class LogisticInference(JointStrategy):
         return np.concatenate([found, hessian])
 
     def _begin(self) -> tuple[Vector, float]:
-        """Draw b: of a release the same one if the fit is begun anew (`StrategyInfo.one_draw`)."""
+        """Draw b: the same one if the fit of a release is restarted (`StrategyInfo.one_draw`)."""
         self._random = self._stream()
         if self._mechanism is None:
             return np.zeros(self.task.dimension), 0.0
@@ -165,13 +165,13 @@ class LogisticInference(JointStrategy):
 
 
 def plan_logistic(setup: Setup, options: InferenceOptions) -> LogisticInference:
-    """The strategy, planned within its budget; without noise it is maximum likelihood, nearly."""
+    """The strategy, planned within its budget; without noise nearly maximum likelihood."""
     task, adjacency = setup.task, setup.adjacency
     if setup.sharing is not None:
         raise ValueError(
             "noise_at must be 'server' for inference with the logistic loss, got 'parties': its "
-            "noise is in the objective that is minimised, of which the server sees exact sums. "
-            "That of the squared loss can be brought in shares."
+            "noise is in the objective, so the server sees exact sums while it minimises. Noise "
+            "for the squared loss can be added in shares."
         )
     if setup.noise_free:
         if options.regulariser == "auto":
@@ -207,13 +207,13 @@ def plan_logistic(setup: Setup, options: InferenceOptions) -> LogisticInference:
 
 
 def auto_regulariser(task: Task, noise: ObjectiveNoise, options: InferenceOptions) -> float:
-    """λ for which the Jacobian costs a tenth of ε, or more if hiding the solver takes it.
+    """λ for which the Jacobian costs a tenth of ε, or more if hiding the solver needs it.
 
-    With a small λ a minimiser of many records is certified so poorly that hiding the solver takes
-    more noise than hiding the records; a large one pulls coefficients of narrow and of rare
-    features further than can be taken back. So it is the least at which that noise is three tenths
-    of the standard error of records alone, √(d/(cN)) for d features that share the norm alike, and
-    at most c/(200d). All of it follows from public facts; intervals know of both.
+    With a small λ and many records the minimiser is certified so loosely that hiding the solver
+    needs more noise than hiding the records; a large λ biases coefficients of narrow and of rare
+    features further than can be corrected. So λ is the least at which the solver's noise is three
+    tenths of the standard error from the records alone, √(d/(cN)) for d features that share the
+    norm equally, and at most c/(200d). All of it follows from public facts; intervals cover both.
     """
     found = task.curvature / (task.records * expm1(noise.epsilon / 10))
     most = max(found, task.curvature / (_STRONGEST * task.dimension))
@@ -243,5 +243,5 @@ def _mechanism(
 
 
 def _step(task: Task) -> float:
-    """The grid of a sum of Hessians."""
+    """The grid step of a sum of Hessians."""
     return fine_step(task.feature_bound**2 / 4, moments.width(task.dimension))

@@ -1,4 +1,4 @@
-"""Plans of adaptive clipping, with the task's own numbers: noisy sums in units of the bound."""
+"""Plans of adaptive clipping, given the task's own numbers: noisy sums in units of the bound."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def clipping_plan(
 ) -> tuple[FixedPlan | NoiseFree, float | None]:
     """T noisy sums in units of the bound on a record's gradient; and κ, by which a count is scaled.
 
-    κ is the even multiple of the grid's step by which a count has its share of μ².
+    κ is the even multiple of the grid step that gives the count its share of μ².
     """
     task, counted = setup.task, options.rule == "quantile"
     if setup.noise_free:
@@ -52,7 +52,7 @@ def clipping_plan(
         wanted = moved * sqrt(options.count_share / (1 - options.count_share))
         half = wanted / (parties * setup.adjacency.sum_sensitivity)
         counting = 2 * max(1.0, float(np.rint(half / step))) * step
-        # Before it is paid for.
+        # Refused before it is paid for.
         require_clip(min(clip_of(options), options.most(counting)))
         moved = counted_sensitivity(task, counting=counting, adjacency=setup.adjacency, step=step)
     plan = gradient_plan(
@@ -84,7 +84,7 @@ def clipping_plan(
 
 
 def _asked(setup: Setup, options: ClippingOptions, counting: float | None) -> str:
-    """What a party is asked for, in words: it clips to a bound that is not fixed by the plan."""
+    """What a party is asked for, in words: the plan does not fix the bound to which it clips."""
     whole = ", each person's summed before it is clipped" if setup.task.persons else ""
     what = f"the sum of its records' clipped gradients{whole}"
     if counting is None:

@@ -23,8 +23,8 @@ class GrowingOptions(Options):
 
     Attributes:
         first: The rate of the first round.
-        factor: By what it grows.
-        every: After so many rounds.
+        factor: The factor by which it grows.
+        every: The number of rounds between two such steps.
     """
 
     first: Rate
@@ -45,20 +45,20 @@ SamplingOption = Annotated[
 def plan_growing(
     setup: Setup, growth: GrowingOptions, *, rounds: int, clip_norm: float, accountant: str
 ) -> GrowingPlan | NoiseFree:
-    """T noisy sums of the clipped gradients of Poisson samples with rates of their own.
+    """T noisy sums of the clipped gradients of Poisson samples, each round with its own rate.
 
-    The noise on the sum is the same in all rounds; divided by ever more records, it falls.
+    The noise on the sum is the same in all rounds; on the mean it falls as samples grow.
     """
     if setup.adjacency is not Adjacency.ADD_REMOVE or setup.sharing is not None:
         raise ValueError(
-            "a growing sampling_rate needs adjacency = 'add-remove' and noise at the server: that "
-            "is what Poisson sampling is analysed under."
+            "a growing sampling_rate needs adjacency = 'add-remove' and noise at the server: "
+            "Poisson sampling is analysed for these."
         )
     task = setup.task
     if task.persons is not None and task.persons.parties > 1:
         raise ValueError(
             "a growing sampling_rate needs persons.parties = 1: samples of several parties are "
-            "accounted for at one rate."
+            "accounted for at one rate only."
         )
     batches = GrowingBatch(first=growth.first, factor=growth.factor, every=growth.every)
     if setup.noise_free:

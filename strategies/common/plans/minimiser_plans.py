@@ -1,4 +1,4 @@
-"""Plans of minimisers: one noisy model, an average of the parties' or the joint one."""
+"""Plans of minimisers: one noisy model, an average of the parties' minimisers or the joint one."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ def plan_output(
 ) -> FixedPlan:
     """One noisy average of the parties' minimisers, or the ``joint`` minimiser with noise.
 
-    A joint fit is the case of one party that holds all records, N of them as the task declares: it
-    moves by 2G/(Nλ), or under add-remove adjacency by G/(Nλ); p times that if the unit is a person.
-    The law "unsound-laplace" is for
-    study: its plan states the √d·ε that it really costs.
+    A joint fit is the case of one party that holds all records, N of them as declared by the task:
+    it moves by 2G/(Nλ), or by G/(Nλ) under add-remove adjacency; by p times that for the person
+    unit. The law "unsound-laplace" is for study: its plan states the √d·ε that it really costs.
     """
     refuse_study(law, setup)
     task, budget = setup.task, setup.budget
@@ -66,10 +65,10 @@ def plan_output(
             adjacency=setup.adjacency,
         )
 
-    # No average of minimisers is longer than G/λ; a joint one may have more records than N.
+    # No average of minimisers is longer than G/λ; a joint fit may have more records than N.
     most = headroom(setup.adjacency, task) if joint else 1.0
     bound = most * task.lipschitz / task.regulariser
-    rounded = 1 if joint or task.in_place else task.parties  # answers that may be rounded otherwise
+    rounded = 1 if joint or task.in_place else task.parties  # answers whose rounding may differ
     step = FixedPoint.for_sum(
         bound=bound,
         sensitivity=sensitivity(0.0, 0.0) / rounded,
@@ -96,7 +95,7 @@ def plan_output(
 
 
 def of_means(plan: FixedPlan, task: Task) -> FixedPlan:
-    """The plan of a minimiser, which says so where a person's records count as their mean."""
+    """The plan of a minimiser; it says so where a person's records count as their mean."""
     if task.persons is None:
         return plan
     return replace(plan, query=f"{plan.query}, the mean over each person's records as one")
@@ -105,10 +104,10 @@ def of_means(plan: FixedPlan, task: Task) -> FixedPlan:
 def with_ruled_regulariser(
     setup: Setup, *, plan: Callable[[Setup], FixedPlan], draws: float = 1.0
 ) -> Setup:
-    """The task with λ of the rule for noisy minimisers; it follows from public facts.
+    """The task with the rule's λ for noisy minimisers, from public facts.
 
-    ``plan`` is that of a setup, whatever its λ is: noise on a model goes with 1/λ. ``draws`` is by
-    how much more of it, in variance, a model has than the plan tells.
+    ``plan`` gives the plan of a set-up, whatever its λ: noise on a model is proportional to 1/λ.
+    ``draws`` is the factor by which the model's noise variance exceeds the plan's.
     """
     tried = replace(setup.task, regulariser=HEAVY_L2)
     noise = plan(replace(setup, task=tried)).mechanisms[0].noise_stddev * sqrt(draws)
@@ -123,10 +122,9 @@ def regularised(
     rule: Callable[[Setup], Setup],
     optimal: Callable[[Setup], Setup] | None = None,
 ) -> Setup:
-    """The setup with the λ that is asked for.
+    """The set-up with the λ that the options ask for.
 
-    That of a twin without noise is that of the private run which it is the twin of; of none, λ is
-    the model's.
+    A twin without noise has the λ of its private run; without such a run, that of the model.
     """
     private = setup.private
     if choice == "model" or private.noise_free:
@@ -136,7 +134,7 @@ def regularised(
 
 
 def with_optimal_regulariser(setup: Setup, *, radius: float) -> Setup:
-    """The task with the λ that balances bias and noise; it follows from public facts."""
+    """The task with the λ that balances bias and noise, from public facts."""
     task, budget = setup.task, setup.budget
     regulariser = optimal_regulariser(
         lipschitz=task.lipschitz,
@@ -150,7 +148,7 @@ def with_optimal_regulariser(setup: Setup, *, radius: float) -> Setup:
 
 
 def _joint_sensitivity(setup: Setup, *, tolerance: float) -> float:
-    """A joint fit is that of one party which holds all records."""
+    """The sensitivity of a joint fit: that of one party with all records."""
     task = setup.task
     return minimiser_sensitivity(
         task.loss,

@@ -1,4 +1,4 @@
-"""Plans of the strategies here: the planners of `fedpriv.privacy`, with the task's own numbers."""
+"""Plans of the strategies: the planners of `fedpriv.privacy`, given the task's own numbers."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 Calibration = Literal["exact", "textbook", "unsound-textbook"]
 CALIBRATIONS: tuple[Calibration, ...] = ("exact", "textbook", "unsound-textbook")
 
-# Why some sums are for replace-one adjacency, under which the numbers of records are public.
+# Why some sums need replace-one adjacency, under which the numbers of records are public.
 UNCERTIFIED = (
     "with a declared number of records n_j a minimiser would move by G/(n_jλ), but whether it is "
     "certified to its tolerance is proved for at most n_j of them, and the true number is private"
 )
-_UNEQUAL = "they make parties count alike by their true numbers of records, which are private"
+_UNEQUAL = "they weight parties by their true numbers of records, which are private"
 
 
 def plan_gradients(
@@ -52,20 +52,20 @@ def plan_gradients(
     law: Literal["gaussian", "l2-laplace", "l1-laplace"] = "gaussian",
     clip_in: Literal["l2", "l1"] = "l2",
 ) -> FixedPlan | NoiseFree:
-    """T noisy sums of clipped gradients; in a noise-free set-up, T sums as they are.
+    """T noisy sums of clipped gradients; in a noise-free set-up, T exact sums.
 
     Sensitivity. One record moves the sum by at most 2C (replace-one) or C (add-remove), plus what
-    float32 rounding can add, plus √d·step for the grid; one person by p times that, as
-    `gradient_sensitivity` has it.
+    float32 rounding can add, plus √d·step for the grid; one person by p times that (see
+    `gradient_sensitivity`).
 
     Calibration. "exact": the least noise that the tightest accountant proves. "textbook": the
     relative noise √(2T·ln(1/δ))/ε, which is σ² = 8G²T·ln(1/δ)/(m²n₍₁₎²ε²) on the mean (Jayaraman
-    et al. 2018, Thm. 3), accounted for like any other: it wastes noise. "unsound-textbook": the
-    noise printed with that paper's experiments, which lacks a factor √(4·ln(1/δ)). For study: the
-    plan states the ε that it really costs.
+    et al. 2018, Thm. 3), accounted for like any other; it adds more noise than needed.
+    "unsound-textbook": the noise printed with that paper's experiments, which lacks a factor
+    √(4·ln(1/δ)). For study: the plan states the ε that it really costs.
 
     Law. The Laplace laws are for δ = 0, where the ε of the rounds add up: `laplace_gradient_plan`.
-    Gradients that are clipped in L1 are for "l1-laplace".
+    Clipping in L1 is for "l1-laplace".
     """
     require_choice(CALIBRATIONS, calibration=calibration)
     refuse_study(calibration, setup)
@@ -95,15 +95,15 @@ def plan_gradients(
         )
     if clip_in == "l1":
         raise ValueError(
-            "clip_in must be 'l2' with Gaussian noise, got 'l1': it is as large for the shorter "
-            "gradients that an L1 clip leaves. Use law = 'l1-laplace' and delta = 0."
+            "clip_in must be 'l2' with Gaussian noise, got 'l1': clipping in L1 leaves shorter "
+            "gradients under the same noise. Use law = 'l1-laplace' and delta = 0."
         )
     relative = None
     if calibration != "exact":
         if sampling_rate != 1 or shape is not None or budget.delta == 0:
             raise ValueError(
                 f"calibration must be 'exact' with sampling, a schedule or delta = 0, got "
-                f"{calibration!r}: the textbook rule knows full batches, equal noise and delta > 0."
+                f"{calibration!r}: the textbook rule is for full batches, equal noise, delta > 0."
             )
         relative = sqrt(2 * rounds * log(1 / budget.delta)) / budget.epsilon
     if relative is not None and calibration == "unsound-textbook":
@@ -152,11 +152,10 @@ def noise_free_gradients(
 def gradient_grid(setup: Setup, *, clip_norm: float, wide: bool = False) -> tuple[float, float]:
     """The grid step of a sum of clipped gradients, and how far one unit moves the sum before it.
 
-    On the grid it moves by √d·step more, and in L1, of gradients clipped in L1 (``wide``), by
-    d·step.
+    The grid adds √d·step to that; in L1, for gradients clipped in L1 (``wide``), d·step.
 
     Raises:
-        ValueError: Nothing can be clipped to C with precision. Nothing was paid.
+        ValueError: Clipping to C cannot be computed precisely enough. Nothing was paid.
     """
     require_clip(clip_norm)
     task, adjacency = setup.task, setup.adjacency
@@ -174,11 +173,11 @@ def gradient_grid(setup: Setup, *, clip_norm: float, wide: bool = False) -> tupl
 
 
 def require_sampleable(setup: Setup, sampling_rate: float, *, coins: str) -> None:
-    """Refuse samples where what they amplify is not proved.
+    """Refuse sampling where its amplification is not proved.
 
     Args:
         setup: What a strategy is built from.
-        sampling_rate: Of the records of a sum.
+        sampling_rate: Poisson rate of the records of a sum.
         coins: What is released of a sum that does not add up over parties.
     """
     if sampling_rate == 1:
@@ -187,17 +186,17 @@ def require_sampleable(setup: Setup, sampling_rate: float, *, coins: str) -> Non
     if persons is not None and persons.parties > 1:
         raise ValueError(
             f"sampling_rate must be 1 for persons at several parties, got {sampling_rate:g}: each "
-            f"of them draws a sample of its own, and {coins} is no sum of one release a party."
+            f"party draws its own sample, and {coins} is not a sum of one release per party."
         )
     if setup.adjacency is not Adjacency.ADD_REMOVE:
         raise ValueError(
             f"adjacency must be 'add-remove' with sampling_rate = {sampling_rate:g}, got "
-            f"{setup.adjacency.value!r}: on a Poisson sample, to replace a record is two steps."
+            f"{setup.adjacency.value!r}: on a Poisson sample, replacing a record is two steps."
         )
 
 
 def require_replace_one(setup: Setup, what: str, *, because: str) -> None:
-    """Refuse neighbours of other sizes where an answer rests on how many records its party has."""
+    """Refuse neighbours of different sizes where an answer depends on its number of records."""
     if setup.adjacency is not Adjacency.REPLACE_ONE:
         raise ValueError(
             f"adjacency must be 'replace-one' for {what}, got {setup.adjacency.value!r}: "
@@ -216,7 +215,7 @@ def require_shareable(
     sampling_rate: float = 1.0,
     accountant: str = "auto",
 ) -> None:
-    """Refuse what shares of noise on gradients cannot do, each with its reason."""
+    """Refuse what shares of noise on gradients do not support, with the reason."""
     reasons = {
         "delta must be positive: pure shares are for a single release": setup.budget.delta == 0,
         "share_law must not be 'polya': pure shares are for a single release": (
@@ -225,7 +224,7 @@ def require_shareable(
         "calibration must be 'exact': the textbook rules are for Gaussian noise": (
             calibration != "exact"
         ),
-        "share_law must be 'auto' or 'skellam' with sampling: what that amplifies is proved": (
+        "share_law must be 'auto' or 'skellam' with sampling: its amplification is proved": (
             sampling_rate != 1
             and setup.sharing is not None
             and setup.sharing.law not in ("auto", "skellam")
@@ -246,20 +245,20 @@ def _require_pure(
     shape: Sequence[float] | None,
     accountant: str,
 ) -> None:
-    """Refuse what Laplace noise on gradients cannot be combined with, each with its reason."""
+    """Refuse what Laplace noise on gradients does not support, with the reason."""
     reasons = {
         "noise_at must be 'server': shares have their own distribution": setup.sharing is not None,
         "calibration must be 'exact': the textbook rules are for Gaussian noise": (
             calibration != "exact"
         ),
-        "schedule must be 'uniform': schedules spread a budget that squared noise divides": (
+        "schedule must be 'uniform': schedules divide a budget for Gaussian noise": (
             shape is not None
         ),
         "accountant must be 'auto' or 'basic': at delta = 0 the epsilon of the rounds add up": (
             accountant not in ("auto", "basic")
         ),
-        "unit must be 'record': what a person's own samples at several parties amplify is known "
-        "here for Gaussian noise": setup.unit is not Unit.RECORD,
+        "unit must be 'record': amplification by a person's own samples at several parties is "
+        "known here for Gaussian noise": setup.unit is not Unit.RECORD,
     }
     for reason, applies in reasons.items():
         if applies:
@@ -267,9 +266,9 @@ def _require_pure(
 
 
 def refuse_study(choice: str, setup: Setup) -> None:
-    """Refuse a form that is known to be unsound, unless nothing is really released."""
+    """Refuse a known unsound form, except in a simulation."""
     if choice.startswith("unsound") and setup.released:
         raise ValueError(
             f"{choice!r} is for study in a simulation: it costs more than it claims. "
-            "Choose a sound form to release."
+            "Choose a sound form for a release."
         )

@@ -1,4 +1,4 @@
-"""Plans of second-order steps, with the task's own numbers: one matrix, then gradients."""
+"""Plans of second-order steps, given the task's own numbers: one matrix, then gradients."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def plan_second_order(
     accountant: str,
     sampling_rate: float = 1.0,
 ) -> SecondOrderPlan | NoiseFree:
-    """One noisy matrix and T noisy sums of gradients; in a noise-free set-up, sums as they are.
+    """One noisy matrix and T noisy sums of gradients; in a noise-free set-up, exact sums.
 
-    Sensitivities are those of `moment_sensitivity` and `gradient_sensitivity`, on one grid, which
-    is as fine as the finer of the two needs it.
+    Sensitivities are those of `moment_sensitivity` and `gradient_sensitivity`, on one grid: the
+    finer of the two that they need.
     """
     task, size = setup.task, setup.task.model.features
     _require_clippable(task, clip_norm)
@@ -79,7 +79,7 @@ def plan_second_order(
         moves = (moved_matrix, moved)
         plan = _with_shares(plan, setup.sharing, matrix_share=matrix_share, moved=moves)
     for bound, mechanism in zip(sum_bounds(task, clip_norm), plan.mechanisms, strict=False):
-        sum_grid(task, bound, mechanism, step)  # refuses what would wrap, before anything is paid
+        sum_grid(task, bound, mechanism, step)  # refuses sums that would wrap, before any payment
     return plan
 
 
@@ -91,7 +91,7 @@ def matrix_stddev(mechanism: Mechanism | None, task: Task) -> float:
 
 
 def _require_clippable(task: Task, clip_norm: float) -> None:
-    """Refuse a clip norm that parties would refuse: before the matrix is paid for, not after it."""
+    """Refuse a clip norm that parties would refuse, before the matrix is paid for."""
     GradientQuery(
         run="plan",
         round=1,
@@ -107,7 +107,7 @@ def _matrix_step(setup: Setup) -> float:
     task, square = setup.task, setup.task.feature_bound**2
     return FixedPoint.for_sum(
         bound=task.records * square,
-        sensitivity=square,  # of the smaller one, under add-remove
+        sensitivity=square,  # the smaller one, under add-remove
         dimension=width(task.model.features),
         noise_stddev=0.0,
         parties=task.parties,
@@ -137,7 +137,7 @@ def _with_shares(
     matrix_share: float,
     moved: tuple[float, float],
 ) -> SecondOrderPlan:
-    """The plan with noise of the parties; one unit has ``moved`` the matrix, and a gradient sum."""
+    """The plan with noise of the parties; one unit moves matrix and gradients by ``moved``."""
     rounds = plan.rounds - 1
     grid = FixedPoint(step=plan.step, bits=64)
     matrix, gradient = (

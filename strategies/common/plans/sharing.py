@@ -35,13 +35,14 @@ def with_shares(
     bound: float,
     shape: Sequence[float],
 ) -> FixedPlan:
-    """The plan with its noise brought by the parties, within the same budget.
+    """The plan with its noise added by the parties, within the same budget.
 
     Args:
-        plan: Made for noise at the server: all but its mechanisms is kept.
-        sharing: Who brings shares.
+        plan: Made for noise at the server; everything but its mechanisms is kept.
+        sharing: Who adds shares.
         task: The problem.
-        moved: How far one record moves the sum over any of the parties in L2, before the grid.
+        moved: How far one record moves the sum over any of the parties in L2, before rounding to
+            the grid.
         bound: The largest |coordinate| of a sum without noise.
         shape: The noise of each release relative to the others.
 
@@ -62,7 +63,7 @@ def with_shares(
         sampling_rate=plan.sampling_rate,
     )
     reach = max(share_reach(mechanism, task) for mechanism in set(mechanisms))
-    grid_of(step=plan.step, bound=bound + reach, parties=task.parties)  # refuses what would wrap
+    grid_of(step=plan.step, bound=bound + reach, parties=task.parties)  # refuses sums that wrap
     return replace(
         plan,
         query=f"{plan.query}, with a share of the noise",
@@ -73,12 +74,12 @@ def with_shares(
 
 
 def share_of(mechanism: Mechanism | None) -> NoiseShare | None:
-    """What a party adds to its answer, if the noise is brought in shares."""
+    """What a party adds to its answer, if noise is added in shares."""
     return mechanism.share if isinstance(mechanism, SharedNoise) else None
 
 
 def share_reach(mechanism: Mechanism | None, task: Task) -> float:
-    """How much room the shares of all parties need in a ring, beside the sum; 0 without shares."""
+    """Room in the ring for the shares of all parties, on top of the sum; 0 without shares."""
     if not isinstance(mechanism, SharedNoise):
         return 0.0
     return mechanism.share.reach(task.parties) * mechanism.step
@@ -87,7 +88,7 @@ def share_reach(mechanism: Mechanism | None, task: Task) -> float:
 def released(
     mechanism: Mechanism | None, answer: Sum, stream: Callable[[], RandomStream]
 ) -> NDArray[np.float64]:
-    """The noisy sum: as it arrived, if the parties brought its noise, or with noise added here."""
+    """The noisy sum: as received, if the parties added its noise, or with noise added here."""
     if isinstance(mechanism, SharedNoise):
         return answer.value
     return noisy_sum(mechanism, answer.total, step=answer.step, stream=stream())
@@ -96,7 +97,7 @@ def released(
 def noisy_sum(
     mechanism: Mechanism | None, total: NDArray[np.int64], *, step: float, stream: RandomStream
 ) -> NDArray[np.float64]:
-    """Integers on a grid with the mechanism's noise; as they are in a `NoiseFree` run."""
+    """Grid integers with the mechanism's noise added; unchanged in a `NoiseFree` run."""
     if mechanism is None:
         return total.astype(np.float64) * step
     return mechanism.release(total, step=step, stream=stream)

@@ -71,7 +71,7 @@ def test_the_wire_keeps_every_field(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"clip_norm": None}, "clip_norm must be given where an event"),
+        ({"clip_norm": None}, "clip_norm must be given with an event"),
         ({"clip_norm": None, "event": None, "counting": 1.0}, "clip_norm must be given"),
         ({"clip_norm": 0.0}, "clip_norm"),
         ({"clip_norm": 2.0**401}, "clip_norm must lie in"),

@@ -122,7 +122,7 @@ def test_a_comparison_has_its_frame_in_the_ball() -> None:
         ({"name": "inference"}, "coefficients without a constraint"),
         ({"name": "agd"}, "projects nothing"),
         ({"name": "learned-protection"}, "projects nothing"),
-        ({**STEPS, "schedule": "dynamic"}, "schedule must not be one that a theorem gives"),
+        ({**STEPS, "schedule": "dynamic"}, "schedule must not be derived from a theorem"),
     ],
 )
 def test_who_does_not_stay_in_it_refuses(strategy: dict[str, Any], reason: str) -> None:
