@@ -78,7 +78,7 @@ def audit_in_one_run(own: Prepared, *, canaries: int, confidence: float, seed: i
         replacing=own.experiment.privacy.adjacency == Adjacency.REPLACE_ONE.value,
         rng=np.random.default_rng((seed, 1)),
     )
-    side = PlantedSide(_on_random_records(own), dice=Dice(seed=seed), planted=planted)
+    side = PlantedSide(on_random_records(own), dice=Dice(seed=seed), planted=planted)
     claim = claim_of(side.plan, side.pristine.task)
     guesses = best_guesses(count, mu=_expected(claim), confidence=confidence)
     scores, apart = side.scores()
@@ -114,12 +114,17 @@ def why_not_in_one_run(own: Prepared) -> str | None:
 
 
 class PlantedSide(Side):
-    """An experiment with canaries in its sums, and the same without, to compare."""
+    """An experiment with canaries in its sums, and the same without, to compare.
+
+    Attributes:
+        noise: What was seen of it.
+        sums: The federation that adds the canaries.
+    """
 
     def __init__(self, prepared: Prepared, *, dice: Dice, planted: Planted) -> None:
         super().__init__(prepared, dice=dice)
         self._planted, self.noise = planted, NoiseSeen(self)
-        self._sums = PlantedFederation(
+        self.sums = PlantedFederation(
             prepared.data,
             planted=planted,
             task=prepared.task,
@@ -139,9 +144,9 @@ class PlantedSide(Side):
             rate = query.sampling_rate
             noisy = noisy_sum(seen, task)
             exact = self.exact(query)[: noisy.size]
-            self.noise.see(seen, noisy, exact + self._sums.added[: noisy.size])
+            self.noise.see(seen, noisy, exact + self.sums.added[: noisy.size])
             left = (noisy - exact)[self._planted.blocks]
-            heads, tails = self._sums.heads, self._sums.tails
+            heads, tails = self.sums.heads, self.sums.tails
             moves = rate * (heads - tails)
             middle = rate * (heads + tails) / 2
             variance = noise_of(self.plan.mechanisms[query.round], parties=task.parties) ** 2
@@ -153,10 +158,10 @@ class PlantedSide(Side):
         return found, float(np.sqrt(np.median(squares)))
 
     def _parties(self, _strategy: SumStrategy) -> Federation:
-        return self._sums
+        return self.sums
 
 
-def _on_random_records(own: Prepared) -> Prepared:
+def on_random_records(own: Prepared) -> Prepared:
     """The experiment on random records of full length."""
     rng, m = np.random.default_rng(0), own.task.parties
     features = own.data.dataset.train.X.shape[1] - (own.experiment.data.intercept != 0)
