@@ -1,9 +1,9 @@
 """Audits: what an attacker can be shown to learn. They bound a privacy loss from *below*.
 
 Pure statistics and records, no runs: `fedpriv.simulations.audit` repeats an experiment and asks
-them. Start with `gaussian_shift` (μ, where the noise is Gaussian) and `threshold` (μ and ε, where
-nothing is assumed); `one_run` counts the right guesses of a single run, `likelihood_ratio` audits a
-mechanism alone. `canaries` has the records that move a release the most, `membership` and
-`inversion` the attacks. `claims` judges settings of other systems. May import everything of the
-library.
+them. Start with `gaussian_shift` (μ, where the noise is Gaussian), `threshold` (μ and ε, where
+nothing is assumed) and `noise_law` (whether the noise is what a plan states); `one_run` counts the
+right guesses of a single run, `likelihood_ratio` audits a mechanism alone. `canaries` has the
+records that move a release the most, `membership` and `inversion` the attacks. `claims` judges
+settings of other systems. May import everything of the library.
 """
