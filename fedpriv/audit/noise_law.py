@@ -15,7 +15,7 @@ number of rounds and runs:
   shows;
 - the least singular value of N draws of a vector of n is at least √N - √n - t, except with a
   probability of exp(-t²/2) (Davidson and Szarek 2001, Thm. II.13): no combination of coordinates,
-  nor of rounds, has less noise than that;
+  nor of rounds, has less noise than that (of 256 of them, where there are more);
 - the empirical distribution stays within √(ln(2/p)/(2N)) of Φ, except with a probability of p
   (Massart 1990).
 
@@ -49,7 +49,7 @@ FAILURE = 1e-6
 _COARSEST = 0.1  # a grid in standard deviations: on a coarser one integer noise is not normal
 _OF_A_GRID = 0.25  # what a grid of one standard deviation may change of a distribution, at most
 _BINS = 4096
-_WIDEST = 1024  # of a matrix of second moments
+_MOST = 256  # coordinates, or rounds, of which combinations are looked at: evenly spread
 _TESTS = 9
 
 
@@ -67,7 +67,8 @@ class NoiseCheck:
         self._squares, self._means = np.zeros(self._shape), np.zeros(dimension)
         self._counts = np.zeros(_BINS)
         self._along = np.zeros(3)  # how often, the sum, the sum of squares
-        self._products = [np.zeros((n, n) if n <= _WIDEST else (0, 0)) for n in self._shape]
+        self._some = [np.linspace(0, n - 1, min(n, _MOST)).astype(np.int64) for n in self._shape]
+        self._products = [np.zeros((each.size, each.size)) for each in self._some]
 
     @property
     def numbers(self) -> int:
@@ -94,9 +95,11 @@ class NoiseCheck:
         lengths = np.linalg.norm(sums, axis=1)
         along = (noise * sums).sum(axis=1)[lengths > 0] / lengths[lengths > 0]
         self._along += along.size, along.sum(), (along**2).sum()
-        for products, draws in zip(self._products, (noise, noise.T), strict=True):
-            if products.size:
-                np.add(products, draws @ draws.T, out=products)
+        for products, some, all_of in zip(
+            self._products, self._some, (noise, noise.T), strict=True
+        ):
+            draws = all_of[some]
+            np.add(products, draws @ draws.T, out=products)
 
     def fault(self, *, failure: float = FAILURE) -> str:
         """What is wrong with the noise, in words; empty if nothing is, or nothing can be said.
@@ -139,10 +142,11 @@ class NoiseCheck:
     def _combined(self, share: float) -> Iterator[str]:
         """Combinations of rounds, and of coordinates, with less noise than chance allows."""
         beyond = sqrt(-2 * log(share))
-        for products, each in zip(self._products, ("rounds", "coordinates"), strict=True):
+        for axis, each in enumerate(("rounds", "coordinates")):
+            products = self._products[axis]
             if len(products) < 2:
                 continue
-            draws = self.numbers // len(products)
+            draws = self.numbers // self._shape[axis]
             least = sqrt(max(0.0, float(np.linalg.eigvalsh(products)[0])))
             if least < sqrt(draws) - sqrt(len(products)) - beyond:
                 yield f"a combination of {each} has {least / sqrt(draws):.2g} of the planned noise"

@@ -147,6 +147,7 @@ class OfObjective:
 
     def __init__(self, first: Side, second: Side) -> None:
         self._first, self._second = first, second
+        self._noise = {side: NoiseSeen(side) for side in (first, second)}
 
     def statistic(self, side: Side, repetition: int) -> float:
         """The log-likelihood ratio of b under the two tables, without the Jacobian."""
@@ -158,12 +159,15 @@ class OfObjective:
         pull = strategy.task.records * (strategy.task.regulariser + mechanism.extra_regulariser)
         query = risk_gradients(theta, strategy.task, side)
         here, there = (each.exact(query) for each in (self._first, self._second))
+        term = -((here if side is self._first else there) + pull * theta)
+        self._noise[side].see_linear_term(mechanism.linear, term)
+        self._noise[side].end_run()
         b = -(there + pull * theta)  # if it was the second
         return log_ratio(mechanism.linear, b, here - there, mechanism.noise_stddev)
 
     def noise_found(self) -> tuple[int | None, str]:
-        """It sees none."""
-        return None, ""
+        """Of the random terms; noise on the minimiser itself is small beside them."""
+        return noise_found(self._noise.values())
 
 
 class OfModel:

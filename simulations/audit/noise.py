@@ -61,6 +61,14 @@ class NoiseSeen:
         self._run.setdefault(noise.size, []).append((noise, exact))
         self._grid = max(self._grid, query.grid.step / noise_of(mechanism, parties=parties))
 
+    def see_linear_term(self, linear: Mechanism, term: Vector) -> None:
+        """The random term of a perturbed objective; what it is added to follows from it."""
+        noise = standard_noise(linear, term, parties=self._task.parties)
+        if noise is None:
+            self._known = False
+            return
+        self._run.setdefault(noise.size, []).append((noise, np.zeros(noise.size)))
+
     def end_run(self) -> None:
         """All releases of a run were seen."""
         for dimension, releases in self._run.items():

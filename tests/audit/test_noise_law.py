@@ -129,7 +129,17 @@ def test_a_coarse_grid_is_allowed_for_and_one_that_is_too_coarse_says_nothing() 
     assert _fault(np.random.default_rng(3), _too_little, grid=0.2) == ""
 
 
-def test_wide_noise_is_checked_without_its_second_moments() -> None:
+def test_of_wide_noise_some_coordinates_are_combined() -> None:
+    rng = np.random.default_rng(6)
+    check = NoiseCheck(1, 3000)
+    for _ in range(2000):
+        noise = rng.normal(size=(1, 3000))
+        noise[:, 1500:] = rng.normal(size=(1, 1))  # one number for a half of them
+        check.add(noise, np.zeros_like(noise))
+    assert "a combination of coordinates has 0" in check.fault()
+
+
+def test_wide_noise_of_few_runs_is_checked_by_its_rounds() -> None:
     rng = np.random.default_rng(4)
     check = NoiseCheck(20, 1500)
     noise = rng.normal(size=(20, 1500))
