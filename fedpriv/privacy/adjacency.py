@@ -11,13 +11,12 @@ from enum import StrEnum
 class Adjacency(StrEnum):
     """The adjacency relation: when two data sets are neighbours.
 
-    ``REPLACE_ONE``: one record is exchanged for another, at its place and at its party; how many
-    records each party has is public. A sum of vectors of norm at most C then moves by at most 2C.
+    ``REPLACE_ONE``: one record is exchanged for another, at the same place and party; the number of
+    records of each party is public. A sum of vectors of norm at most C then moves by at most 2C.
 
-    ``ADD_REMOVE``: one record joins or leaves. The same sum moves by at most C. How many records
-    there are is private: whatever divides, weights or calibrates is a number that was declared
-    beforehand, the same on both data sets. It is the relation that Poisson sampling is analysed
-    under.
+    ``ADD_REMOVE``: one record joins or leaves. The same sum moves by at most C. The number of
+    records is private: everything is divided, weighted and calibrated by numbers declared
+    beforehand, the same on both data sets. Poisson sampling is analysed under this relation.
     """
 
     ADD_REMOVE = "add-remove"
@@ -30,4 +29,4 @@ class Adjacency(StrEnum):
 
 
 DEFAULT_ADJACENCY = Adjacency.REPLACE_ONE
-"""Where nothing else is said: the stronger one, which two add-remove steps make."""
+"""The default: the stronger one, which two add-remove steps make."""

@@ -1,4 +1,4 @@
-"""A budget (ε, δ), and the error of going over it."""
+"""A budget (ε, δ), and the error raised when it would be exceeded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fedpriv._validate import require_delta, require_positive
 
 # Spend is compared with a budget up to this relative difference: ten releases of ε = 0.1 fit ε = 1,
-# although the floating-point sum need not. It is far below anything a statement prints.
+# although their floating-point sum need not. It is far below anything a statement prints.
 RELATIVE_TOLERANCE = 1e-10
 
 

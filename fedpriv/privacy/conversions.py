@@ -1,7 +1,7 @@
 """Closed forms between privacy notions, each with its source. L = ln(1/δ) throughout.
 
-Every function returns a sound bound: what it says implies what it was asked. Where the literature
-has a looser and a tighter form, both are here under names that say which is which.
+Every function returns a sound bound. Where the literature has a looser and a tighter form, both are
+here, under names that tell them apart.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def zcdp_rho_simple(*, epsilon: float, delta: float) -> float:
 def zcdp_epsilon(*, rho: float, delta: float) -> float:
     """The best ε over all Rényi orders (Canonne, Kamath and Steinke 2020, Cor. 13).
 
-    Any order gives a sound ε, so a minimiser that is slightly off costs tightness, never privacy.
+    Any order gives a sound ε, so a slightly inexact minimiser costs tightness, never privacy.
     """
     require_non_negative(rho=rho)
     require_delta(delta=delta)
@@ -53,7 +53,7 @@ def zcdp_epsilon(*, rho: float, delta: float) -> float:
         return 0.0
     if delta == 0:
         return inf
-    # The simple conversion is least at α = 1 + √(L/ρ); the best order lies near it.
+    # The simple conversion is least at α = 1 + √(L/ρ); the best order is near it.
     centre = (log(-log(delta)) - log(rho)) / 2
     minimum = minimize_scalar(
         lambda log_gap: _at_order(exp(log_gap), (1 + exp(log_gap)) * rho, delta),
@@ -124,11 +124,11 @@ def ctcdp_budget(*, epsilon: float, delta: float) -> TruncatedBudget:
 
 
 def ctcdp_epsilon(*, rho: float, omega: float, delta: float) -> float:
-    """The least ε whose `ctcdp_budget` at δ holds (ρ, ω): both ρ ≤ ρ_a and ω ≥ ω_a.
+    """The least ε whose `ctcdp_budget` at δ covers (ρ, ω): both ρ ≤ ρ_a and ω ≥ ω_a.
 
     ρ_a grows with ε, and ω_a falls: with w = ω − 1, ω_a = ω at a = w²/(1 + 2w), which is
-    ε = L(2ω − 1)/(ω − 1)². The larger of the two. Never less than `tcdp_epsilon`, which takes the
-    best order below ω and asks no more of it.
+    ε = L(2ω − 1)/(ω − 1)². The larger of the two ε. Never less than `tcdp_epsilon`, which only
+    needs the best order below ω.
     """
     tight = tcdp_epsilon(rho=rho, omega=omega, delta=delta)
     if tight in (0.0, inf) or omega == inf:
@@ -167,8 +167,8 @@ def advanced_composition(
     """Total ε of ``count`` ε-DP releases, at an extra failure probability δ′.
 
     ε√(2k·ln(1/δ′)) + kε·(e^ε−1)/(e^ε+1); ``tight=False`` drops the denominator (Dwork, Rothblum
-    and Vadhan 2010; the drift term of Kairouz, Oh and Viswanath 2015). The factor ε of the drift
-    belongs there: without it the statement is false.
+    and Vadhan 2010; the drift term of Kairouz, Oh and Viswanath 2015). The factor ε of the drift is
+    essential: without it the statement is false.
     """
     require_positive(epsilon=epsilon)
     require_count(count=count)
@@ -223,10 +223,10 @@ class PrivacyLoss(NamedTuple):
 
 
 def group_privacy(*, epsilon: float, delta: float, size: int) -> PrivacyLoss:
-    """What (ε, δ) for one record says of ``size`` records: (kε, δ·(e^{kε}−1)/(e^ε−1)).
+    """What (ε, δ) for one record implies for ``size`` records: (kε, δ·(e^{kε}−1)/(e^ε−1)).
 
-    Two records with k = 2 turn an add-remove guarantee into a replace-one guarantee. A δ of 1 or
-    more means that nothing is guaranteed.
+    Two records, k = 2, turn an add-remove guarantee into a replace-one guarantee. A δ of 1 or more
+    means no guarantee.
     """
     require_non_negative(epsilon=epsilon)
     require_delta(delta=delta)

@@ -1,10 +1,10 @@
 """Privacy events: inert descriptions of one release, and the only road to accounting.
 
-An event says what an accountant needs to know of one use of a mechanism, and nothing else: no data,
-no clip norm, no behaviour. Rules of evolution: the meaning of an event never changes; a new meaning
-gets a new class; an accountant that does not know an event refuses it and says so.
+An event says what an accountant needs to know about one use of a mechanism, and nothing else: no
+data, no clip norm, no behaviour. Rules of evolution: the meaning of an event never changes; a new
+meaning gets a new class; an accountant that does not know an event refuses it.
 
-All noise is stated relative to sensitivity, so that an event cannot be read under the wrong unit.
+All noise is stated relative to sensitivity, so that an event cannot be misread under another unit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedpriv.privacy.unit import DEFAULT_UNIT, Unit
 
 SMALLEST_SHARE_STDDEV = 2.0
 MOST_PARTS = 1000
-"""At so many parties a person may be, for samples: pricing takes memory for each of them."""
+"""At most so many parties per person with sampling: pricing takes memory for each of them."""
 TRIALS_RULE = "truncated-negative-binomial"
 
 
@@ -83,9 +83,9 @@ class PoissonGaussianEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonPartsEvent(Event):
-    """A Gaussian release on Poisson samples of which a unit may be in several, a coin for each.
+    """A Gaussian release on Poisson samples, several of which may hold a unit, by separate coins.
 
-    A person with records at ``parts`` parties, each of which samples persons with ``sampling_rate``
+    A person has records at ``parts`` parties, each of which samples persons with ``sampling_rate``
     by itself. ``relative_noise`` is that of the release with all parts in it: standard deviation /
     L2 sensitivity, of which every part has at most an equal share. Analysed under add-remove
     adjacency only.
@@ -129,7 +129,7 @@ class LaplaceEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureEvent(Event):
-    """Any ε-DP release: nothing but ε is assumed, so the worst such mechanism is charged for."""
+    """Any ε-DP release: only ε is assumed, so the worst such mechanism is charged."""
 
     kind: ClassVar[str] = "pure"
     epsilon: float
@@ -166,7 +166,7 @@ class PoissonPureEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedRangeEvent(Event):
-    """An exponential-mechanism selection: ε-DP, and its privacy loss has a *range* of ε.
+    """An exponential-mechanism selection: ε-DP, with a privacy loss whose *range* is ε.
 
     The range gives ε²/8-zCDP, four times better than an arbitrary ε-DP release (Cesar and Rogers
     2021; Durfee and Rogers 2019).
@@ -240,9 +240,9 @@ class PoissonSkellamEvent(SkellamEvent):
 class DistributedGaussianEvent(Event):
     """A sum of ``shares`` discrete Gaussians N_ℤ(0, share_stddev²) on every coordinate of integers.
 
-    Such a sum is close to a discrete Gaussian and is none: RDP by Kairouz, Liu and Steinke 2021,
+    Such a sum is close to a discrete Gaussian but not one: RDP by Kairouz, Liu and Steinke 2021,
     Prop. 12, in both integer sensitivities and the ``dimension``. The theorem holds from ½ on; a
-    share below 2 is refused, because the distance that it pays for is no longer negligible there.
+    share below 2 is refused, because the distance that it pays for is then no longer negligible.
     """
 
     kind: ClassVar[str] = "distributed-gaussian"
@@ -271,10 +271,10 @@ class DistributedGaussianEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproximateEvent(Event):
-    """Any (ε, δ)-DP release: nothing but the pair is assumed.
+    """Any (ε, δ)-DP release: only the pair is assumed.
 
-    It composes by adding up ε and δ, and by nothing better. It has no Rényi divergence and no
-    Gaussian equivalent, because with probability δ anything may happen.
+    It composes by adding up ε and δ, and no better. It has no Rényi divergence and no Gaussian
+    equivalent, because with probability δ anything may happen.
     """
 
     kind: ClassVar[str] = "approximate"
@@ -289,11 +289,11 @@ class ApproximateEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningEvent(Event):
-    """The best of a random number of trials, each of them μ-GDP, and nothing of the others.
+    """The best of a random number of trials, each μ-GDP; nothing of the others is released.
 
-    A trial draws one of the stated settings at random, with replacement, learns with it and scores
-    what it learned, all of it within ``base_mu``. The number of trials has the law of ``rule``,
-    with ``eta`` and ``gamma``, and is not released: `fedpriv.privacy.tuning_profile` has the price.
+    A trial draws one of the stated settings at random, with replacement, trains with it and scores
+    the result, all within ``base_mu``. The number of trials has the distribution of ``rule``, with
+    ``eta`` and ``gamma``, and is not released: `fedpriv.privacy.tuning_profile` has the price.
     """
 
     kind: ClassVar[str] = "tuning"
@@ -310,12 +310,12 @@ class TuningEvent(Event):
 
     @property
     def law(self) -> TrialCount:
-        """The law of the number of trials."""
+        """The distribution of the number of trials."""
         return TrialCount(eta=self.eta, gamma=self.gamma)
 
 
 def require_same_terms(event: Event, *, adjacency: Adjacency, unit: Unit, adds: str) -> None:
-    """Refuse an event of another adjacency or unit than what ``adds`` up: they do not add up."""
+    """Refuse an event whose adjacency or unit differs from what ``adds`` up."""
     if event.adjacency is not adjacency:
         raise ValueError(
             f"adjacency of the event is {event.adjacency.value!r}, but {adds} "

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ROUNDING, _UNIT = 4e-15, 2.0**-52
 # A root is found to about this relative error, then moved by it towards privacy.
 _SLACK = 1e-13
-_LARGEST_MU = 1e150  # its square, about ε, is near the end of float64
+_LARGEST_MU = 1e150  # its square, about ε, is near the largest float64
 _LOG_ROOT_TWO_PI = log(2 * pi) / 2
 
 
@@ -40,10 +40,10 @@ def log_gdp_delta(*, mu: float, epsilon: float) -> float:
     """ln δ(ε, μ), accurate where δ itself would underflow.
 
     With a = ε/μ − μ/2 and b = ε/μ + μ/2, e^ε·φ(b) = φ(a), so that
-    δ = φ(a)·(m(a) − m(b)), where m(x) = Φ(−x)/φ(x) is the Mills ratio: no exponential of ε is left.
+    δ = φ(a)·(m(a) − m(b)), where m(x) = Φ(−x)/φ(x) is the Mills ratio: no exponential of ε remains.
     The rounding error of either form is bounded and added, so that the value is an upper bound.
-    Where μ is so small that the two Mills ratios round to one number, another bound is less: their
-    difference is below μ/(1 + a²), for m is convex and -m′(a) = 1 - a·m(a) < 1/(1 + a²).
+    Where μ is so small that the two Mills ratios round to the same number, another bound is smaller:
+    their difference is below μ/(1 + a²), for m is convex and -m′(a) = 1 - a·m(a) < 1/(1 + a²).
     """
     require_non_negative(epsilon=epsilon)
     require_positive(mu=mu)
@@ -88,7 +88,7 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
 def gdp_mu(*, epsilon: float, delta: float) -> float:
     """Largest μ for which μ-GDP is (ε, δ)-DP: the calibration of Gaussian noise.
 
-    One release needs σ = Δ/μ; T equal ones σ = Δ·√T/μ. Raises at δ = 0, which no Gaussian meets.
+    One release needs σ = Δ/μ, T equal ones σ = Δ·√T/μ. Raises at δ = 0, which no Gaussian meets.
     """
     require_positive(epsilon=epsilon)
     require_delta(delta=delta)
@@ -124,7 +124,7 @@ def classical_gaussian_stddev(*, epsilon: float, delta: float) -> float:
 
 
 def towards_privacy(root: float, holds: Callable[[float], bool], *, up: bool) -> float:
-    """Move a root by growing relative steps until the guarantee itself says that it holds."""
+    """Move a root by growing relative steps until the guarantee itself confirms it."""
     step = _SLACK
     while not holds(root):
         root *= 1 + step if up else 1 - step

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from fedpriv.privacy.randomness import RandomStream
 
 _GRID = 1 << 20  # steps from 0 to the clip
-_ROUNDED = 1 + 2.0**-40  # how much longer than the clip rounding may leave a vector
+_ROUNDED = 1 + 2.0**-40  # the factor by which rounding may leave a vector longer than the clip
 
 
 def clipped_mean(values: ArrayLike, *, clip: float, epsilon: float, stream: RandomStream) -> float:
     """An ε-DP mean of n numbers, each clipped to [-clip, clip].
 
     Replacing a value moves the clipped sum by at most 2·clip, so the noise on the mean is Laplace
-    with scale 2·clip/(n·ε). `clip_for_deviation` chooses a clip from what is known beforehand;
-    a clip chosen by looking at the values would leak.
+    with scale 2·clip/(n·ε). `clip_for_deviation` chooses a clip from prior knowledge; a clip chosen
+    by looking at the values would leak.
 
     >>> from fedpriv.privacy.randomness import RandomStream
     >>> stream = RandomStream.seeded(1)
@@ -102,9 +102,9 @@ def vector_mean(
 ) -> NDArray[np.float64]:
     """An (ε, δ)-DP mean of n vectors, each clipped to norm ``clip``, by exact Gaussian noise.
 
-    Replacing a vector moves the clipped sum by at most 2·clip, and by √d steps more on the grid.
-    The sum may be one over many parties: with m of them the error is √m times smaller than that of
-    one alone, with `clip_for_norm` for all n.
+    Replacing a vector moves the clipped sum by at most 2·clip, plus √d steps on the grid. The sum
+    may be one over many parties: with m of them the error is √m times smaller than that of one
+    alone, with `clip_for_norm` for all n.
 
     >>> from fedpriv.privacy.randomness import RandomStream
     >>> stream = RandomStream.seeded(1)
@@ -119,12 +119,12 @@ def vector_mean(
     if vectors.ndim != 2 or vectors.size == 0 or not np.isfinite(vectors).all():
         raise ValueError(f"rows must be a finite matrix that is not empty, got {vectors.shape}.")
     require_positive(clip=clip)
-    # In units of the clip: squares of a tiny one would vanish, and nothing would be clipped.
+    # In units of the clip: squares of a tiny one would underflow, and nothing would be clipped.
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = vectors / clip
         lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
         kept = scaled / np.maximum(1.0, lengths)
-    # What is too long for its square to exist counts as zero.
+    # A vector too long for its square to be finite counts as zero.
     total = np.rint(np.where(lengths < inf, kept, 0.0) * _GRID).astype(np.int64).sum(axis=0)
     mechanism = GaussianMechanism(
         sensitivity=(moved := 2 * _ROUNDED + sqrt(vectors.shape[1]) / _GRID),
@@ -139,8 +139,8 @@ def clip_for_norm(
 ) -> float:
     """The clip τ = σ·d^(-1/4)·√(nμ/8) for vectors whose norm has a root mean square of at most σ.
 
-    Clipping at τ shifts the mean by at most σ²/(4τ), and the noise, 2τ/(nμ) a coordinate, is
-    √d·2τ/(nμ) long: both are σ·d^(1/4)/√(2nμ), with μ of the exact Gaussian rule. The more
+    Clipping at τ shifts the mean by at most σ²/(4τ), and the noise, 2τ/(nμ) per coordinate, has
+    length √d·2τ/(nμ): both are σ·d^(1/4)/√(2nμ), with μ of the exact Gaussian rule. The more
     coordinates, the shorter the clip: noise grows with d, and the bias does not.
     """
     require_positive(deviation=deviation)
@@ -165,6 +165,6 @@ def _require_numbers(**parameter: ArrayLike) -> NDArray[np.float64]:
     if numbers.ndim != 1 or numbers.size == 0 or not np.isfinite(numbers).all():
         raise ValueError(
             f"{name} must be a one-dimensional, non-empty array of finite numbers, "
-            f"got shape {numbers.shape}. Fill or drop what is missing beforehand."
+            f"got shape {numbers.shape}. Fill or drop missing values beforehand."
         )
     return numbers

@@ -20,10 +20,10 @@ def private_median(
 ) -> float:
     """An ε-DP median of n numbers: one of ``candidates``, which must be public.
 
-    Candidate c has the score -|#{x < c} - #{x > c}|, a whole number that replacing a value moves by
-    at most 2; it is chosen with probability ∝ exp(ε·score/4) (McSherry and Talwar 2007). So
-    values need no bounds. The rank of the answer is off by more than (2/ε)·(ln k + t) with
-    probability below e^-t, k candidates being given, if one of them has the score 0.
+    Candidate c has the score -|#{x < c} - #{x > c}|, an integer that replacing a value moves by at
+    most 2; it is chosen with probability ∝ exp(ε·score/4) (McSherry and Talwar 2007). So values
+    need no bounds. For k candidates, if one of them has the score 0, the rank of the answer is off
+    by more than (2/ε)·(ln k + t) with probability below e^-t.
 
     >>> from fedpriv.privacy.randomness import RandomStream
     >>> stream = RandomStream.seeded(1)

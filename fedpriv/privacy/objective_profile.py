@@ -1,4 +1,4 @@
-"""The privacy profile δ(ε) of objective perturbation with Gaussian b, exact but for a union bound.
+"""The privacy profile δ(ε) of objective perturbation with Gaussian b, exact up to a union bound.
 
 The release is the minimiser θ of F(θ) + bᵀθ, F = Σ ℓ(xᵀθ) + (nΛ/2)‖θ‖², with b ~ N(0, σ²I). Let G
 bound every |ℓ′|·‖x‖ and β every ℓ″·‖x‖², μ = G/σ, c = ln(1 + β/(nΛ)), and H(μ, ε) the exact profile
@@ -12,11 +12,11 @@ of μ-GDP (`fedpriv.privacy.gaussian`).
 and for any slope under add-remove, where ε - c < μ²/2, h(e) = 1 - 2e^e·Φ(-μ), which is less. For
 0 ≤ ε < c, δ = 1 - e^(ε-c)·(1 - h(0)).
 
-*Assumptions.* Every ℓ is convex, with a Lipschitz derivative that is smooth but at finitely many
+*Assumptions.* Every ℓ is convex, with a Lipschitz derivative that is smooth except at finitely many
 kinks, and G holds at every θ. A record has one score: its Hessian has rank one. n, Λ and σ are the
-same on both sides: where a record joins or leaves, n is a declared constant. *One sign*: whatever
-θ is, ℓ′ of a record is never positive, or never negative. So it is for losses of a margin y·xᵀθ
-that only fall: logistic, Huber's hinge.
+same on both sides: where a record joins or leaves, n is a declared constant. *One sign*: whatever θ
+is, ℓ′ of a record is never positive, or never negative. This holds for decreasing losses of a
+margin y·xᵀθ: logistic, Huber's hinge.
 
 *Proof.* θ ↦ b(θ) = -∇F(θ) is one to one and Lipschitz both ways, so θ has the density
 φ_σ(b(θ))·det ∇²F(θ). With b as it is under one data set, the privacy loss is
@@ -64,7 +64,7 @@ from fedpriv.privacy.gaussian import gdp_delta
 
 _ROUNDING = 1e-14  # relative, many times that of the formulas below
 
-_MOST_SEGMENTS = 1000  # their subsets are fewer than 2¹⁰²⁴, the end of float64
+_MOST_SEGMENTS = 1000  # their subsets are fewer than 2¹⁰²⁴, the largest float64
 
 # Slopes of any sign, one record: how many vertices have which length, in units of G.
 _BOTH_WAYS: dict[Adjacency, tuple[tuple[int, float], ...]] = {
@@ -88,8 +88,8 @@ class ObjectiveProfile:
         jacobian: c.
         one_sided: Whether a record's slope has one sign.
         adjacency: Which data sets are compared.
-        records: k: in how many records neighbours differ at one party, counted as their mean.
-        parties: p: at how many parties they do.
+        records: k: in how many records neighbours differ at one party, which count as their mean.
+        parties: p: at how many parties they differ.
     """
 
     mu: float
@@ -105,18 +105,18 @@ class ObjectiveProfile:
         require_count(records=self.records, parties=self.parties)
         if not self.one_sided and self.records * self.parties > 1:
             raise ValueError(
-                "the slope of a record must have one sign where neighbours differ in several: what "
-                "these do together is bounded for such losses. Use logistic, or huber-hinge."
+                "the slope of a record must have one sign where neighbours differ in several "
+                "records: only then is their joint effect bounded. Use logistic, or huber-hinge."
             )
         if self._segments > _MOST_SEGMENTS:
             raise ValueError(
                 f"persons.records times persons.parties must be at most {_MOST_SEGMENTS}, or half "
                 f"of that under replace-one adjacency, got {self.records} times {self.parties}: "
-                "there are more subsets of so many records than a number can represent."
+                "so many records have more subsets than a number can represent."
             )
 
     def delta(self, epsilon: float) -> float:
-        """δ for any real ε, whichever of the two data sets comes first.
+        """δ for any real ε, for either order of the two data sets.
 
         For ε < 0 by the identity δ(ε) = 1 - e^ε + e^ε·δ′(-ε), δ′ that of the other order.
         """
@@ -126,14 +126,14 @@ class ObjectiveProfile:
         return self._beyond(left) if left >= 0 else _swapped(self._beyond(0.0), left)
 
     def delta_beside(self, epsilon: float, *, mu: float) -> float:
-        """δ at ε ≥ 0 together with a μ-GDP release, which may be chosen by what θ is.
+        """δ at ε ≥ 0 together with a μ-GDP release, which may depend on θ.
 
         A bound on δ(ε) = E_Z h̄(ε - μ²/2 - μZ), Z ~ N(0, 1), h̄ being `delta`: the privacy losses
         add up, and that of the Gaussian is N(μ²/2, μ²). Where the argument is at least c, h̄ is at
         most a sum of H(m, · - c), and E H(m, ε - c - μ²/2 - μZ) = H(√(m² + μ²), ε - c) in closed
         form. Between -c and c, h̄ is at most h̄(0), and it is at most 1 below. These two cases have
-        a probability of about Φ(-(ε - c)/μ): next to nothing, if the release costs little. With a
-        hundredth of the squared μ the bound is the integral, to 12 digits at δ ≤ 1e-3.
+        a probability of about Φ(-(ε - c)/μ): negligible, if the release costs little. With a
+        hundredth of the squared μ the bound equals the integral to 12 digits at δ ≤ 1e-3.
         """
         require_non_negative(epsilon=epsilon, mu=mu)
         if mu == 0:
@@ -157,14 +157,14 @@ class ObjectiveProfile:
 
     @property
     def _segments(self) -> int:
-        """K: in how many records neighbours differ, those of both sides counted."""
+        """K: in how many records neighbours differ, counting both sides."""
         return int(self.adjacency.sum_sensitivity) * self.records * self.parties
 
     def _beyond(self, left: float) -> float:
-        """h(ε - c), for what is left of ε after the Jacobian: at least 0."""
+        """h(ε - c), for the part of ε that the Jacobian leaves: at least 0."""
         both_ways = not self.one_sided and self.adjacency is Adjacency.ADD_REMOVE
         if both_ways and left < self.mu**2 / 2:
-            # 1 - 2e^left·Φ(-μ), in the one of two ways that does not cancel.
+            # 1 - 2e^left·Φ(-μ), in whichever form does not cancel.
             if left <= 1:
                 return _swapped(float(erf(self.mu / sqrt(2))), left)
             kept = exp(left - self.mu**2 / 2) * float(erfcx(self.mu / sqrt(2)))
@@ -173,7 +173,7 @@ class ObjectiveProfile:
 
 
 def _swapped(delta: float, epsilon: float) -> float:
-    """1 - e^ε·(1 - δ), upwards."""
+    """1 - e^ε·(1 - δ), rounded up."""
     return min(1.0, (exp(epsilon) * delta - expm1(epsilon)) * (1 + _ROUNDING))
 
 

@@ -1,11 +1,11 @@
 """The one source of randomness of the privacy core: an AES-256-CTR keystream.
 
-Three ways to open a stream, never mixed. `RandomStream.from_os` takes its key from the operating
-system and is what a real release uses. `RandomStream.from_secret` derives the key from a secret
-that the operating system drew before, for a release that must be the same if it is computed again.
-`RandomStream.seeded` derives the key from a seed, so that a simulation can be repeated; whoever
-knows the seed can subtract the noise, hence it protects nothing. All yield the same numbers through
-the same interface, and `secure` is false for the last one only.
+There are three ways to open a stream, never mixed. `RandomStream.from_os` takes its key from the
+operating system and is what a real release uses. `RandomStream.from_secret` derives the key from a
+secret that the operating system drew earlier, for a release that must come out the same if it is
+computed again. `RandomStream.seeded` derives the key from a seed, so that a simulation can be
+repeated; whoever knows the seed can subtract the noise, so it protects nothing. All have the same
+interface, and `secure` is false for the last one only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _KEY_BYTES = 32
 SECRET_BYTES = 32
 # One entry for every fork that led to this process: a child can have its parent's process number,
-# in a process namespace of its own or after the parent's end.
+# in its own process namespace or after the parent's end.
 _FORKS: list[None] = []
 os.register_at_fork(after_in_child=lambda: _FORKS.append(None))
 _ZEROS = memoryview(bytes(1 << 17))  # encrypted a block at a time: it stays in the cache
@@ -42,9 +42,9 @@ class RandomStream:
     bytes are within n²/2^129 of uniform for any bounded observer: 2^-65 after 64 GiB.
 
     A stream cannot be copied or pickled, because a copy would repeat its output, and noise that
-    is used twice cancels. For the same reason a fork re-keys a stream of the operating system,
-    and refuses to continue one that can be repeated. Not covered: a snapshot of the whole machine,
-    other code reading this process's memory. Give each thread a stream of its own.
+    is used twice cancels. For the same reason a fork re-keys a stream of the operating system, and
+    a repeatable stream refuses to continue after one. Not covered: a snapshot of the whole machine,
+    or other code reading this process's memory. Give each thread its own stream.
     """
 
     __slots__ = ("_keystream", "_process", "_repeatable", "_secure")
@@ -67,7 +67,7 @@ class RandomStream:
     def from_secret(cls, secret: builtins.bytes, *labels: str | int) -> RandomStream:
         """The stream of a secret that the operating system drew, the same whenever it is opened.
 
-        For a release that must have one draw of noise whatever happens: the secret is stored
+        For a release that must have only one draw of noise whatever happens: the secret is stored
         before anything is computed, and erased when the release is stored. As strong as
         `from_os` while nobody else has the secret. The key is HKDF-SHA256 of it, with the labels as
         its context: different labels give independent streams.
@@ -103,7 +103,7 @@ class RandomStream:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the same stream can be opened again: of a seed, or of a secret that is kept."""
+        """Whether the same stream can be opened again: from a seed, or from a stored secret."""
         return self._repeatable
 
     def bytes(self, count: int) -> builtins.bytes:
@@ -119,8 +119,8 @@ class RandomStream:
     def uniform(self, count: int) -> NDArray[np.float64]:
         """``count`` numbers uniform on the midpoints of 2^52 equal cells of (0, 1).
 
-        52 bits, because a midpoint then needs 53 and is exact: with 53 bits the last one rounds
-        to 1. Zero and one never occur.
+        52 bits, because a midpoint then needs 53 and is exact: with 53 bits the last one would
+        round to 1. Zero and one never occur.
         """
         cells = (self.words(count) >> np.uint64(12)).astype(np.float64)
         return (cells + 0.5) * 2.0**-52
@@ -207,7 +207,7 @@ def _derived(secret: bytes, purpose: bytes, labels: tuple[str | int, ...]) -> by
 
 
 def _encode(label: object) -> bytes:
-    """One label, so that no two lists of labels share an encoding: kind, length, content."""
+    """One label, encoded so that no two lists of labels collide: kind, length, content."""
     if isinstance(label, str):
         kind, content = b"s", label.encode()
     elif isinstance(label, int) and not isinstance(label, bool):

@@ -1,6 +1,6 @@
 """Trade-off curves: what a guarantee means to an attacker, as error rates and as advantage.
 
-An attacker who tries to distinguish two neighbouring data sets makes errors of two kinds: a false
+An attacker who tries to distinguish two neighbouring data sets makes two kinds of error: a false
 alarm with probability α, a miss with probability β. A guarantee is a lower bound on β for each α.
 """
 
@@ -46,7 +46,7 @@ def gaussian_tradeoff_curve(false_alarm: ArrayLike, *, mu: float) -> NDArray[np.
 
 
 def attack_advantage(*, epsilon: float, delta: float) -> float:
-    """Most that any attacker's true-positive rate can exceed the false-positive rate.
+    """The most by which any attacker's true-positive rate can exceed the false-positive rate.
 
     (e^ε − 1 + 2δ)/(e^ε + 1) (Kairouz, Oh and Viswanath 2015): 0 is blind guessing, 1 certainty.
     """

@@ -3,8 +3,8 @@
     P[K = k] = (1 − γ)^k/(γ^−η − 1) · Π_{l<k} (l + η)/(l + 1),   k = 1, 2, …,   η > −1, 0 < γ < 1.
 
 η = 0, its limit, is the logarithmic law (1 − γ)^k/(k·ln(1/γ)), and η = 1 the geometric one. The
-mean is η(1 − γ)/(γ(1 − γ^η)); (1/γ − 1)/ln(1/γ) at η = 0. A number of trials that is fixed is no
-such law: whoever keeps the best of K fixed ones pays for all K (Papernot and Steinke 2022).
+mean is η(1 − γ)/(γ(1 − γ^η)); (1/γ − 1)/ln(1/γ) at η = 0. A fixed number of trials is no such law:
+whoever keeps the best of K fixed ones pays for all K (Papernot and Steinke 2022).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from fedpriv.privacy.randomness import RandomStream
 
 MOST_EXPECTED = 1000.0
-"""The largest mean that is taken: some runs would have tens of times as many trials."""
+"""The largest mean allowed: some runs would have tens of times as many trials."""
 
 _ROUNDING = 1 + 1e-14  # many times what comparison of the mean with mpmath shows
 _LEAST_LOG_GAMMA = -30.0
 _LARGEST_POWER = 700.0
-_BYTES = 32  # of the uniform variable behind K: the law is within about 2^-256 of what is stated
+_BYTES = 32  # of the uniform variable behind K: the law is within about 2^-256 of the stated one
 _DIGITS = 100
 
 
@@ -49,7 +49,7 @@ class TrialCount:
 
     @classmethod
     def with_mean(cls, mean: float, *, eta: float = 0.0) -> TrialCount:
-        """The law with η and so many trials in the mean."""
+        """The law with this η and mean."""
         if not 1 < mean <= MOST_EXPECTED:
             raise ValueError(
                 f"expected_trials must be above 1 and at most {MOST_EXPECTED:g}, got {mean!r}: one "
@@ -81,7 +81,7 @@ class TrialCount:
     def draw(self, stream: RandomStream) -> int:
         """K, by inversion of its distribution in high precision.
 
-        There is no largest K. To stop before the last trial would be another law.
+        There is no largest K. Stopping before the last trial would be another law.
         """
         from mpmath import mp, mpf
 
@@ -99,7 +99,7 @@ class TrialCount:
 
 
 def require_law(*, eta: float, gamma: float) -> None:
-    """Refuse what is no truncated negative binomial law."""
+    """Refuse parameters that are not those of a truncated negative binomial law."""
     require_open_unit(gamma=gamma)
     require_above(-1, eta=eta)
 

@@ -1,7 +1,7 @@
 """The price of a paid tuning: the best of a random number of trials, each of them μ-GDP.
 
 **Selection.** K has the law of `fedpriv.privacy.trial_count`. Each of K independent trials runs the
-same base mechanism: it draws its setting at random, with replacement, learns, and scores itself,
+same base mechanism: it draws its setting at random, with replacement, trains, and scores itself,
 all within μ-GDP. The output of the trial with the best score is released, and neither K nor
 anything of the other trials. Ties are broken by a uniform variable that is part of each output, so
 that outputs are totally ordered, by the same order whatever the data are.
@@ -26,7 +26,7 @@ rule: Koskela, Redberg and Wang 2024, arXiv:2402.06701.) A base whose setting is
 a mixture of μ-GDP mechanisms with the same weights on both sides, and has no larger profile: δ is
 jointly convex in the two laws.
 
-**Rényi form** (Papernot and Steinke 2022, Thm. 2), for what adds up by Rényi divergences:
+**Rényi form** (Papernot and Steinke 2022, Thm. 2), for accounting by Rényi divergences:
 
     ε′(α) = ε(α) + (1 + η)·((1 − 1/α̂)·ε(α̂) + ln(1/γ)/α̂) + ln(E K)/(α − 1),   ε(α) = α·μ²/2,
 
@@ -57,7 +57,7 @@ def tuning_slack(*, mu: float, gamma: float) -> float:
     require_positive(mu=mu)
 
     def excess(epsilon: float) -> float:
-        """ln of what is on the left of the condition, minus ln of what is on the right."""
+        """ln of the condition's left side, minus ln of its right side."""
         allowed = log(gamma) - log1p(-gamma) + epsilon + log(-expm1(-epsilon))
         slack = _ROUNDING * (1 + abs(allowed))
         return log_gdp_delta(mu=mu, epsilon=epsilon) - allowed + slack

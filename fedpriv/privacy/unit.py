@@ -1,8 +1,8 @@
 """The unit of privacy: whose records a guarantee protects: a record, a person, or a whole party.
 
-Adjacency says what may happen to the unit, that it joins or leaves or is exchanged; the unit says
-how much of the data that is. Every event, plan, ledger, policy and statement carries both, and what
-is stated for one unit is never added to what is stated for another.
+Adjacency says what happens to the unit, whether it joins or leaves or is exchanged; the unit says
+how much of the data that is. Every event, plan, ledger, policy and statement carries both, and
+guarantees for different units are never added up.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fedpriv.privacy.adjacency import Adjacency
 class Unit(StrEnum):
     """The unit of privacy: how much of the data two neighbours differ in.
 
-    ``RECORD``: one record. Who has several is protected less, by group privacy.
+    ``RECORD``: one record. A person with several is protected less, by group privacy.
 
-    ``PERSON``: all records of one person, of which there are at most k at one party, at no more
-    than p parties: declared bounds, which a party enforces where it can see them.
+    ``PERSON``: all records of one person, at most k at one party, at no more than p parties:
+    declared bounds, which a party enforces where it can see them.
 
     ``PARTY``: all records of one party. Under add-remove its whole answer joins or leaves the sum,
     and the number of parties stays a public constant; under replace-one its records are exchanged
@@ -42,12 +42,12 @@ class Unit(StrEnum):
 
     @property
     def words(self) -> str:
-        """What is protected, for a reader of statements and tables."""
+        """What is protected, in words, for statements and tables."""
         return "one record" if self is Unit.RECORD else f"all records of one {self.value}"
 
 
 DEFAULT_UNIT = Unit.RECORD
-"""Where nothing else is said: the weakest promise of the three, so that none is made unasked."""
+"""The default: the weakest guarantee of the three, so that no stronger one is implied."""
 
 _JOINED = {
     Unit.RECORD: "one record more or less",
@@ -70,18 +70,18 @@ def sizes_are_public(unit: Unit, adjacency: Adjacency) -> bool:
     """Whether neighbours have the same numbers of records, so that n_j and N may be public.
 
     Only if a single record is exchanged for another. Where one joins or leaves, and where a person
-    or a party has any number of them, neighbours differ in these numbers: whatever divides,
-    weights, calibrates or is printed must then be a number that was declared beforehand.
+    or a party has any number of them, neighbours differ in these numbers: everything must then be
+    divided, weighted, calibrated and printed by numbers declared beforehand.
     """
     return unit is Unit.RECORD and adjacency is Adjacency.REPLACE_ONE
 
 
 def person_steps(unit: Unit, adjacency: Adjacency, *, records: int, parties: int) -> int:
-    """How many neighbouring steps hide a whole person: the group that group privacy is to cover.
+    """How many neighbouring steps hide a whole person: the group size for group privacy.
 
-    One who has so many ``records`` takes a step for each if the unit is a record, one if it is a
-    person, and one for each of the parties that may hold them if it is a party. Where a party can
-    only join or leave, it takes two of them to change what it holds.
+    A person with so many ``records`` takes a step for each if the unit is a record, one step if it
+    is a person, and one for each of the parties that may hold them if it is a party. Where a party
+    can only join or leave, changing what it holds takes two.
     """
     match unit:
         case Unit.RECORD:

@@ -1,4 +1,4 @@
-"""Written events: reading back what a ledger, a query or a statement holds of a release."""
+"""Written events: reading back how a ledger, a query or a statement recorded a release."""
 
 from __future__ import annotations
 

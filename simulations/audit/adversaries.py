@@ -32,9 +32,14 @@ from fedpriv.federation.queries.kinds import (
     RiskGradientQuery,
 )
 from fedpriv.federation.strategy.joint import JointStrategy
-from fedpriv.privacy.mechanisms import L2LaplaceMechanism, LaplaceMechanism
-from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.mechanisms import L2LaplaceMechanism
 from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism
+from fedpriv.simulations.audit.noise import (
+    INDEPENDENT_LAPLACE,
+    NoiseSeen,
+    noise_found,
+    noise_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +64,9 @@ class Adversary(Protocol):
 
     def statistic(self, side: Side, repetition: int) -> float:
         """One run on one of the sides, as a number that is larger on the first."""
+
+    def noise_found(self) -> tuple[int | None, str]:
+        """How many numbers of noise it checked in these runs, and what is wrong with them."""
 
 
 def adversary(first: Side, second: Side, *, model_only: bool = False) -> Adversary:
@@ -94,6 +102,7 @@ class OfReleases:
 
     def __init__(self, first: Side, second: Side) -> None:
         self._first, self._second = first, second
+        self._noise = {side: NoiseSeen(side) for side in (first, second)}
 
     def statistic(self, side: Side, repetition: int) -> float:
         """Σ of the log-likelihood ratios of the releases of one run."""
@@ -102,18 +111,27 @@ class OfReleases:
         def watch(seen: Seen) -> None:
             nonlocal total
             if seen.release is not None:
-                total += self._ratio(seen, side.prepared.task)
+                total += self._ratio(seen, side)
 
         side.run(repetition, watch)
+        self._noise[side].end_run()
         return total
 
-    def _ratio(self, seen: Seen, task: Task) -> float:
-        query = seen.query
+    def noise_found(self) -> tuple[int | None, str]:
+        """Of both sides."""
+        return noise_found(self._noise.values())
+
+    def _ratio(self, seen: Seen, side: Side) -> float:
+        query, task = seen.query, side.prepared.task
         noisy = noisy_sum(seen, task)
         there, whole = self._second.exact(query), unsampled(query)
-        shift = self._first.exact(whole) - (there if whole is query else self._second.exact(whole))
+        here = self._first.exact(query) if whole is query or side is self._first else there
+        self._noise[side].see(seen, noisy, there if side is self._second else here)
+        shift = (
+            here - there if whole is query else self._first.exact(whole) - self._second.exact(whole)
+        )
         mechanism = self._first.plan.mechanisms[query.round]
-        scale = noise_of(mechanism, task)
+        scale = noise_of(mechanism, parties=task.parties)
         ratio = log_ratio(mechanism, noisy - there[: noisy.size], shift[: noisy.size], scale)
         rate = query.sampling_rate
         if rate == 1:
@@ -129,6 +147,7 @@ class OfObjective:
 
     def __init__(self, first: Side, second: Side) -> None:
         self._first, self._second = first, second
+        self._noise = {side: NoiseSeen(side) for side in (first, second)}
 
     def statistic(self, side: Side, repetition: int) -> float:
         """The log-likelihood ratio of b under the two tables, without the Jacobian."""
@@ -140,8 +159,15 @@ class OfObjective:
         pull = strategy.task.records * (strategy.task.regulariser + mechanism.extra_regulariser)
         query = risk_gradients(theta, strategy.task, side)
         here, there = (each.exact(query) for each in (self._first, self._second))
+        term = -((here if side is self._first else there) + pull * theta)
+        self._noise[side].see_linear_term(mechanism.linear, term)
+        self._noise[side].end_run()
         b = -(there + pull * theta)  # if it was the second
         return log_ratio(mechanism.linear, b, here - there, mechanism.noise_stddev)
+
+    def noise_found(self) -> tuple[int | None, str]:
+        """Of the random terms; noise on the minimiser itself is small beside them."""
+        return noise_found(self._noise.values())
 
 
 class OfModel:
@@ -159,6 +185,10 @@ class OfModel:
     def statistic(self, side: Side, repetition: int) -> float:
         """⟨θ, direction⟩."""
         return float(side.run(repetition, _blind) @ self._direction)
+
+    def noise_found(self) -> tuple[int | None, str]:
+        """It sees none."""
+        return None, ""
 
 
 def _blind(_seen: Seen) -> None:
@@ -192,13 +222,6 @@ def unsampled(query: Query) -> Query:
     return replace(query, **changed)
 
 
-def noise_of(mechanism: Mechanism, task: Task) -> float:
-    """The standard deviation of the noise on a coordinate of a sum."""
-    if isinstance(mechanism, SharedNoise):
-        return mechanism.stddev_of(task.parties)
-    return mechanism.noise_stddev
-
-
 def log_ratio(mechanism: Mechanism, noise: Vector, shift: Vector, scale: float) -> float:
     """ln p(noise - shift) - ln p(noise), for noise of a law with this standard deviation."""
     moved = noise - shift
@@ -206,7 +229,7 @@ def log_ratio(mechanism: Mechanism, noise: Vector, shift: Vector, scale: float) 
         case L2LaplaceMechanism():
             lengths = np.linalg.norm(noise), np.linalg.norm(moved)
             return float((lengths[0] - lengths[1]) * np.sqrt(noise.size + 1) / scale)
-        case LaplaceMechanism():
+        case _ if isinstance(mechanism, INDEPENDENT_LAPLACE):
             sums = np.abs(noise).sum(), np.abs(moved).sum()
             return float((sums[0] - sums[1]) * np.sqrt(2) / scale)
     return float((noise @ noise - moved @ moved) / (2 * scale**2))

@@ -84,6 +84,7 @@ def audit_experiment(
         claim,
         found,
         sees=attacker.sees,
+        noise=attacker.noise_found(),
         reach=exact_shift(pair),
         confidence=confidence,
         seed=seed,

@@ -27,9 +27,10 @@ from fedpriv.federation.queries.kinds import GradientQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.privacy.unit import Unit
-from fedpriv.simulations.audit.adversaries import noise_of, noisy_sum, sums_are_released
+from fedpriv.simulations.audit.adversaries import noisy_sum, sums_are_released
 from fedpriv.simulations.audit.claim import claim_of
 from fedpriv.simulations.audit.crafted import crafted, raw_rows
+from fedpriv.simulations.audit.noise import NoiseSeen, noise_found, noise_of
 from fedpriv.simulations.audit.planted import Planted, PlantedFederation
 from fedpriv.simulations.audit.repetition import Dice, Side
 from fedpriv.simulations.audit.result import judged_in_one_run
@@ -77,7 +78,7 @@ def audit_in_one_run(own: Prepared, *, canaries: int, confidence: float, seed: i
         replacing=own.experiment.privacy.adjacency == Adjacency.REPLACE_ONE.value,
         rng=np.random.default_rng((seed, 1)),
     )
-    side = PlantedSide(_on_random_records(own), dice=Dice(seed=seed), planted=planted)
+    side = PlantedSide(on_random_records(own), dice=Dice(seed=seed), planted=planted)
     claim = claim_of(side.plan, side.pristine.task)
     guesses = best_guesses(count, mu=_expected(claim), confidence=confidence)
     scores, apart = side.scores()
@@ -88,6 +89,7 @@ def audit_in_one_run(own: Prepared, *, canaries: int, confidence: float, seed: i
         guesses=guesses,
         right=right_guesses(scores, planted.coins, guesses),
         reach=apart if side.plan.least_rate == 1 else None,
+        noise=noise_found([side.noise]),
         confidence=confidence,
         seed=seed,
         seconds=perf_counter() - began,
@@ -112,12 +114,17 @@ def why_not_in_one_run(own: Prepared) -> str | None:
 
 
 class PlantedSide(Side):
-    """An experiment with canaries in its sums, and the same without, to compare."""
+    """An experiment with canaries in its sums, and the same without, to compare.
+
+    Attributes:
+        noise: What was seen of it.
+        sums: The federation that adds the canaries.
+    """
 
     def __init__(self, prepared: Prepared, *, dice: Dice, planted: Planted) -> None:
         super().__init__(prepared, dice=dice)
-        self._planted = planted
-        self._sums = PlantedFederation(
+        self._planted, self.noise = planted, NoiseSeen(self)
+        self.sums = PlantedFederation(
             prepared.data,
             planted=planted,
             task=prepared.task,
@@ -136,22 +143,25 @@ class PlantedSide(Side):
             task, query = self.prepared.task, seen.query
             rate = query.sampling_rate
             noisy = noisy_sum(seen, task)
-            left = (noisy - self.exact(query)[: noisy.size])[self._planted.blocks]
-            heads, tails = self._sums.heads, self._sums.tails
+            exact = self.exact(query)[: noisy.size]
+            self.noise.see(seen, noisy, exact + self.sums.added[: noisy.size])
+            left = (noisy - exact)[self._planted.blocks]
+            heads, tails = self.sums.heads, self.sums.tails
             moves = rate * (heads - tails)
             middle = rate * (heads + tails) / 2
-            variance = noise_of(self.plan.mechanisms[query.round], task) ** 2
+            variance = noise_of(self.plan.mechanisms[query.round], parties=task.parties) ** 2
             found[...] += (moves * (left - middle)).sum(axis=1) / variance
             squares[...] += (moves**2).sum(axis=1) / variance
 
         self.run(0, watch)
+        self.noise.end_run()
         return found, float(np.sqrt(np.median(squares)))
 
     def _parties(self, _strategy: SumStrategy) -> Federation:
-        return self._sums
+        return self.sums
 
 
-def _on_random_records(own: Prepared) -> Prepared:
+def on_random_records(own: Prepared) -> Prepared:
     """The experiment on random records of full length."""
     rng, m = np.random.default_rng(0), own.task.parties
     features = own.data.dataset.train.X.shape[1] - (own.experiment.data.intercept != 0)

@@ -107,6 +107,7 @@ class PlantedFederation(VectorizedFederation):
     Attributes:
         heads: Of the latest sum: what every canary adds on its coordinates, (m, k), if heads.
         tails: The same, if tails.
+        added: What all canaries that joined added to it, by their coins.
     """
 
     def __init__(self, *args: Any, planted: Planted, **options: Any) -> None:
@@ -114,9 +115,11 @@ class PlantedFederation(VectorizedFederation):
         self._planted = planted
         self.heads = np.zeros(planted.blocks.shape)
         self.tails = np.zeros(planted.blocks.shape)
+        self.added: NDArray[np.float64] = np.zeros(0)
 
     def _add_up(self, question: Question) -> tuple[Ring, Counter[str]]:
         total, counts = super()._add_up(question)
+        before = total.copy()
         query, planted, task = question.query, self._planted, self._task
         if not isinstance(query, GradientQuery):
             raise TypeError(f"canaries are planted in sums of gradients, got {query.kind!r}.")
@@ -134,4 +137,6 @@ class PlantedFederation(VectorizedFederation):
                 there = (planted.coins[chosen] == heads) & joining[chosen]
                 if there.any():
                     total += query.grid.encode_sum(vectors[there], bound=bound)
+        grid = question.query.grid
+        self.added = np.asarray(grid.decode(total - before) * grid.step, np.float64)
         return total, counts

@@ -60,7 +60,10 @@ class Audit:
         canaries: In one run, how many.
         guesses: How many of their coins were guessed, fixed before the run.
         right: How many guesses were right.
-        problem: What was found without any statistics; empty if nothing was.
+        noise: How many numbers of noise were held against the law of the plan, on each of the two;
+            None where that cannot be done.
+        problem: What else is wrong: public facts that differ, noise of another law than the plan's;
+            empty if nothing is.
         passed: Whether nothing contradicts the claim.
         seconds: How long it took.
     """
@@ -87,6 +90,7 @@ class Audit:
     canaries: int | None = None
     guesses: int | None = None
     right: int | None = None
+    noise: int | None = None
     problem: str
     passed: bool
     seconds: float
@@ -110,12 +114,14 @@ def judged(
     *,
     reach: tuple[float, bool],
     sees: str,
+    noise: tuple[int | None, str],
     confidence: float,
     seed: int,
     seconds: float,
 ) -> Audit:
-    """The statistics of all runs, (2, runs), against the claim."""
+    """The statistics of all runs, (2, runs), against the claim, and what was found of the noise."""
     first, second = found
+    problem = pair.public_facts_differ or _of_noise(noise[1])
     shift = shift_lower_bound(first, second, confidence=confidence)
     normal = normality(first, second)
     point = operating_point(first, second, confidence=confidence)
@@ -128,7 +134,7 @@ def judged(
     )
     broken = mu > claim.limit if by_shift else not allowed
     return Audit(
-        **_facts(own, claim, broken=broken, problem=pair.public_facts_differ),
+        **_facts(own, claim, broken=broken, problem=problem),
         neighbours=pair.name,
         reach=reach[0] if reach[1] else None,
         sees=sees,
@@ -141,6 +147,7 @@ def judged(
         shift=shift,
         normal=normal,
         threshold=point.mu,
+        noise=noise[0],
         seconds=seconds,
     )
 
@@ -153,16 +160,17 @@ def judged_in_one_run(
     guesses: int,
     right: int,
     reach: float | None,
+    noise: tuple[int | None, str],
     confidence: float,
     seed: int,
     seconds: float,
 ) -> Audit:
-    """The right guesses of one run against the claim."""
+    """The right guesses of one run against the claim, and what was found of the noise."""
     mu = mu_lower_bound(right, guesses, canaries, confidence=confidence)
     curve = gaussian_inverse(claim.limit) if claim.exact else points_inverse(claim.points)
     broken = contradicts(right, guesses, canaries, inverse=curve, failure=1 - confidence)
     return Audit(
-        **_facts(own, claim, broken=broken),
+        **_facts(own, claim, broken=broken, problem=_of_noise(noise[1])),
         neighbours=f"{canaries} planted gradients",
         reach=reach,
         sees="every release",
@@ -181,11 +189,17 @@ def judged_in_one_run(
         canaries=canaries,
         guesses=guesses,
         right=right,
+        noise=noise[0],
         seconds=seconds,
     )
 
 
-def _facts(own: Prepared, claim: Claim, *, broken: bool, problem: str = "") -> dict[str, Any]:
+def _of_noise(fault: str) -> str:
+    """What is wrong with the noise, as the problem of an audit."""
+    return f"the noise is not that of the plan: {fault}" if fault else ""
+
+
+def _facts(own: Prepared, claim: Claim, *, broken: bool, problem: str) -> dict[str, Any]:
     """What every audit states of its experiment, and whether it passed."""
     experiment = own.experiment
     return {
@@ -225,6 +239,8 @@ def in_words(audit: Audit) -> list[str]:
         f"neighbours: {audit.neighbours}{reach}",
         f"method: {_METHODS[audit.method]}",
     ]
+    if audit.noise is not None and not audit.problem:
+        lines.append(f"noise: {audit.noise:,} numbers follow the law of the plan")
     if audit.problem:
         lines.append(f"PROBLEM: {audit.problem}.")
     if not audit.passed:

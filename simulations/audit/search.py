@@ -14,13 +14,13 @@ from fedpriv.audit.canaries import ANGLES, LENGTHS, clipped_scenes, minimiser_sc
 from fedpriv.federation.queries.kinds import MomentsQuery
 from fedpriv.federation.strategy.joint import JointStrategy
 from fedpriv.simulations.audit.adversaries import (
-    noise_of,
     perturbs_the_objective,
     risk_gradients,
     sums_are_released,
     unsampled,
 )
 from fedpriv.simulations.audit.neighbours import neighbours
+from fedpriv.simulations.audit.noise import noise_of
 from fedpriv.simulations.audit.repetition import Dice, Side
 from fedpriv.simulations.run.prepare import check
 
@@ -130,7 +130,7 @@ def exact_shift(pair: Neighbours) -> tuple[float, bool]:
     def watch(seen: Seen) -> None:
         nonlocal total
         query = unsampled(seen.query)
-        noise = noise_of(plan.mechanisms[query.round], task)
+        noise = noise_of(plan.mechanisms[query.round], parties=task.parties)
         total += (_apart(first, second, query) / noise) ** 2
 
     second.run(0, watch, stage=_STAGE)

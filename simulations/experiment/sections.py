@@ -1,4 +1,4 @@
-"""The tables of an experiment file, one class each: their keys, defaults and rules."""
+"""Tables of an experiment file: data, strategy, privacy, persons, run; their keys and rules."""
 
 from __future__ import annotations
 

@@ -81,6 +81,23 @@ def test_whatever_pairs_have_in_common_it_is_true_often_enough(common: float) ->
     assert (_bounds(1.0, 30, 1000, common=common) > 1.0).sum() <= 85
 
 
+@pytest.mark.parametrize("turned", ["at random", "rarely", "by its length"])
+def test_pairs_that_are_normal_by_themselves_alone_raise_no_more_alarms(turned: str) -> None:
+    """The second run has the noise of the first, with a sign: normal, and not jointly so."""
+    rng = np.random.default_rng(5)
+    alarms = 0
+    for _ in range(1000):
+        noise = rng.normal(size=30)
+        sign = {
+            "at random": rng.random(30) < 0.5,
+            "rarely": rng.random(30) < 0.05,
+            "by its length": np.abs(noise) > 1.5,
+        }[turned]
+        second = np.where(sign, -noise, noise)
+        alarms += shift_lower_bound(1 + noise, second, confidence=0.95) > 1
+    assert alarms <= 85  # Bin(1000, 0.05), beyond with a probability of 2e-6
+
+
 def test_spreads_that_differ_are_one_in_the_mean_of_their_squares() -> None:
     """Equal noise of which one side has twice as much: D varies with S, and nothing rests on it."""
     rng = np.random.default_rng(2)

@@ -124,6 +124,11 @@ def test_the_bounds_are_where_the_contradiction_ends() -> None:
     pure = epsilon_lower_bound(90, 100, 1000, delta=0.0, confidence=0.95)
     assert 0 < epsilon <= pure
     assert mu_lower_bound(50, 100, 1000, confidence=0.95) == 0
+    less = epsilon_lower_bound(90, 100, 1000, delta=0.003, confidence=0.95)
+    assert less < 0.9 * pure  # of 1,000 canaries, three may be told for nothing
+    for share, contradicted in ((0.999, True), (1.001, False)):
+        lines = points_inverse([(share * less, 0.003)])
+        assert contradicts(90, 100, 1000, inverse=lines, failure=0.05) == contradicted
     with pytest.raises(ValueError, match="must not decrease"):
         contradicts(11, 10, 100, inverse=gaussian_inverse(1.0), failure=0.05)
 

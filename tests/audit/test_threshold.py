@@ -58,6 +58,20 @@ def test_half_the_noise_is_caught() -> None:
     assert (_shown(2.0, 1500, 10) > 1.0).all()
 
 
+def test_each_rate_has_half_of_the_failure() -> None:
+    """Of 20 measured draws on each side, all right: p²⁰ = 0.025 is where that is so rare."""
+    point = operating_point(np.ones(40), np.zeros(40), confidence=0.95)
+    assert point.true_positives == pytest.approx(0.025 ** (1 / 20))
+    assert point.false_positives == pytest.approx(1 - 0.025 ** (1 / 20))
+
+
+def test_what_chose_the_threshold_does_not_measure_it() -> None:
+    """Draws at even places differ, those at odd places do not."""
+    first = np.tile([1.0, 0.0], 50)
+    assert operating_point(first, np.zeros(100), confidence=0.95).mu == 0
+    assert operating_point(first[::-1], np.zeros(100), confidence=0.95).mu == 0
+
+
 def test_a_choice_on_the_measured_draws_would_flatter() -> None:
     """The teeth of the halves: of pure chance they show nothing."""
     assert (_shown(0.0, 200, 50) > 0.2).sum() <= 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from typing import Any
 
 from tests.federation.deployed import policies as parties
@@ -22,6 +23,16 @@ def _written(reader: str, values: Any) -> bytes:
     return data
 
 
+def _compressed(line: str) -> str:
+    """A node key in OpenSSH format whose point has one coordinate, and the sign of the other."""
+    kind, key = line.split()[:2]
+    point = b64decode(key).replace(b"\0\0\0\x61\x04", b"\0\0\0\x61\x02", 1)
+    return f"{kind} {b64encode(point).decode()}"
+
+
+_ROSTER = READERS["roster"].values[0]
+_FIRST, *_OTHERS = _ROSTER["party"]
+
 FINDINGS: tuple[tuple[str, bytes], ...] = (
     ("party file", b"version = " + _DEEP),
     ("roster", b"version = " + _DEEP),
@@ -29,6 +40,14 @@ FINDINGS: tuple[tuple[str, bytes], ...] = (
     ("schema", b"label = " + _DEEP),
     ("experiment", b'[run]\n"" = 1\n'),
     ("roster", _written("roster", {**READERS["roster"].values[0], "party": [2]})),
+    (
+        "roster",
+        _written(
+            "roster",
+            {**_ROSTER, "party": [{**_FIRST, "node": _compressed(_FIRST["node"])}, *_OTHERS]},
+        ),
+    ),
+    ("statement values", _DEEP),
     ("bundle", _written("bundle", {**READERS["bundle"].values[0], "party": 2})),
     ("parquet", READERS["parquet"].seeds[0].replace(b"\x15\x00\x15", b"\x15\xff\x15", 1)),
     *(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fedpriv._json import parse_json
 from fedpriv._toml import parse_toml, read_toml, to_toml
 from fedpriv.data.errors import DataError
 from fedpriv.data.tables.schema import parse_schema, read_schema
@@ -263,7 +264,7 @@ READERS: dict[str, Reader] = {
         values=tuple(map(json.loads, _SIGNED)),
     ),
     "statement values": Reader(
-        read=lambda data, _: to_text(read_values(json.loads(data))),
+        read=lambda data, _: to_text(read_values(parse_json(data))),
         errors=(ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
         seeds=_VALUES,
         write=canonical,

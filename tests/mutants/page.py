@@ -16,18 +16,20 @@ PAGE = ROOT / "docs" / "mutants.md"
 _OPENING = """\
 # Mutants: would a test notice?
 
-Tests prove something only if they fail when the product is wrong. So {count} lines of it are made
-wrong, one at a time, each in a copy of the source: a sensitivity halved, a share of noise left out,
-a threshold lowered by one. `make mutants` runs on each copy the tests that are named here. All of
-them must fail there, and pass on the source as it is; a mutant that survives fails the target.
+A test proves something only if it fails when the product is wrong. So the product is broken on
+purpose in {count} places, one at a time, each in a copy of the source: a sensitivity is halved, a
+share of noise left out, a threshold lowered by one. For each copy, `make mutants` runs the tests
+named here. All of them must fail there, and pass on the unchanged source. The target fails if a
+mutant survives.
 
-This shows that these errors would be found. It does not show that there is no other. A mutant that
-changes nothing which matters is *neutral*: its tests must pass, and the reason is given.
+This shows that these errors would be found, not that there are no others. A mutant that makes no
+difference that matters is *neutral*: its tests must pass, and the list says why.
 
-The list is `tests/mutants/list.toml`, one line a mutant: the file; the text, which stands there
-exactly once; what replaces it; what that breaks; and the tests that must fail. A text that stands
-in its file no longer is an error, so that the list stays true. `python -m tests.mutants WORD` runs
-the mutants whose line has the word, and `python -m tests.mutants --page` writes this page.
+The list is `tests/mutants/list.toml`, with one line per mutant: the file; the text to replace,
+which must occur in it exactly once; the replacement; what that breaks; and the tests that must
+fail. To keep the list true, a text that is no longer found is an error. Run
+`python -m tests.mutants WORD` for the mutants whose line contains the word, and
+`python -m tests.mutants --page` to write this page.
 """
 
 

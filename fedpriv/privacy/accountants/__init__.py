@@ -1,7 +1,7 @@
 """Accountants: each composes events into an upper bound (ε, δ).
 
 Start with `base` (what an accountant is, and `account`), then `choice`, which takes the tightest
-that applies; one file for each of the others.
+that applies; each of the others has its own file.
 """
 
 from fedpriv.privacy.accountants.base import Accountant, UnsupportedEvent

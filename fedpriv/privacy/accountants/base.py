@@ -34,8 +34,8 @@ class UnsupportedEvent(ValueError):
 class Accountant(ABC):
     """Composes events of one adjacency and one unit into (ε, δ).
 
-    ``most_levels`` is how many distinct sampled Gaussians it is given before `on_levels` rounds
-    their noise down: what one costs in time differs from accountant to accountant.
+    ``most_levels`` is the largest number of distinct sampled Gaussians that it is given; `on_levels`
+    rounds the noise of more of them down. The time that one takes differs between accountants.
     """
 
     name: ClassVar[str]
@@ -98,12 +98,12 @@ class AdditiveAccountant(Accountant):
 
     @abstractmethod
     def cost(self, event: Event) -> float:
-        """What one release of ``event`` costs, in what this accountant adds up."""
+        """What one release of ``event`` costs, in the measure that this accountant adds up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingAccountant(Accountant):
-    """An accountant that must see all events together: it keeps how often each occurred."""
+    """An accountant that must see all events together: it counts how often each occurred."""
 
     counts: Mapping[Event, int] = field(default_factory=dict)
 
@@ -112,10 +112,10 @@ class CountingAccountant(Accountant):
         return replace(self, counts={**self.counts, event: self.counts.get(event, 0) + count})
 
     def compose_all(self, releases: Iterable[tuple[Event, int]]) -> Self:
-        """As in the base class, but copying the counts once."""
+        """As in the base class, but the counts are copied only once."""
         counts = dict(self.counts)
         for event, count in releases:
-            # Validates adjacency, unit and support by the same road as `compose`.
+            # Validates adjacency, unit and support in the same way as `compose`.
             ((_, added),) = replace(self, counts={}).compose(event, count).counts.items()
             counts[event] = counts.get(event, 0) + added
         return replace(self, counts=counts)

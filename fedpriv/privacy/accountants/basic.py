@@ -1,4 +1,4 @@
-"""Basic and advanced composition: the textbook accountants, sound for anything, seldom tight."""
+"""Basic and advanced composition: the textbook accountants, sound for everything, seldom tight."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _SHARING = (
     DistributedGaussianEvent,
     TuningEvent,
 )
-"""Releases with an ε at every δ: they share what δ the others leave."""
+"""Releases with an ε at every δ: they share the δ that the others leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasicAccountant(CountingAccountant):
     """ε and δ add up (Dwork et al. 2006).
 
-    Releases that state their own δ take it; others that are not pure share the rest equally.
+    Releases that state their own δ use it; others that are not pure share the rest equally.
     """
 
     name: ClassVar[str] = "basic"
@@ -65,7 +65,7 @@ class BasicAccountant(CountingAccountant):
         return sum(count * epsilon for epsilon, count in self._singles(delta))
 
     def _singles(self, delta: float) -> list[tuple[float, int]]:
-        """(ε, count) of every event, at its own δ or at an equal share of what is left of it."""
+        """(ε, count) of every event, at its own δ or at an equal share of the remaining δ."""
         stated = sum(n * e.delta for e, n in self.counts.items() if isinstance(e, ApproximateEvent))
         if not within(stated, delta):
             return [(inf, 1)]
@@ -78,7 +78,7 @@ class BasicAccountant(CountingAccountant):
 class AdvancedAccountant(BasicAccountant):
     """√(2·ln(1/δ′)·Σε_i²) + Σε_i·tanh(ε_i/2), for releases with different ε_i.
 
-    Guarantee. The privacy losses, less their means of at most ε_i·tanh(ε_i/2), are a martingale
+    Guarantee. The privacy losses, minus their means of at most ε_i·tanh(ε_i/2), are a martingale
     with differences within ±ε_i; Azuma's inequality gives the rest (Dwork, Rothblum and Vadhan
     2010; drift of Kairouz, Oh and Viswanath 2015). Half of δ pays for the deviation if any release
     is not pure, all of it otherwise.
@@ -104,7 +104,7 @@ class AdvancedAccountant(BasicAccountant):
 
 @lru_cache(maxsize=4096)
 def _single_epsilon(event: Event, delta: float) -> float:
-    """ε of one release at ``delta``, by the best bound there is for its kind."""
+    """ε of one release at ``delta``, by the best bound known for its kind."""
     match event:
         case LaplaceEvent() | PureEvent() | PoissonPureEvent() | BoundedRangeEvent():
             return event.pure_epsilon

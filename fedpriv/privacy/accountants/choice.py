@@ -66,9 +66,9 @@ def best_accountant(releases: Releases, *, delta: float) -> type[Accountant]:
 def account(releases: Releases, *, delta: float, accountant: str = "auto") -> Report:
     """ε of ``releases`` at ``delta``, by the named accountant or the tightest sound one.
 
-    A loss distribution is rounded up to a grid. Of a few pure releases the sum of their ε can then
-    be the smaller bound, by a hair that decides whether a budget is kept. A tuning that is paid for
-    has two bounds, and the one that adds up by pairs of ε and δ is usually the smaller by far.
+    A loss distribution is rounded up to a grid. For a few pure releases the sum of their ε can then
+    be slightly smaller, which can decide whether a budget is kept. A paid tuning has two bounds,
+    and adding up pairs of ε and δ usually gives the far smaller one.
     """
     require_delta(delta=delta)
     require_choice([*ACCOUNTANTS, "auto"], accountant=accountant)
@@ -80,7 +80,7 @@ def account(releases: Releases, *, delta: float, accountant: str = "auto") -> Re
     if not all(_supports(BasicAccountant, event) for event, _ in releases):
         return report
     tuned = any(isinstance(event, TuningEvent) for event, _ in releases)
-    # At δ = 0 it is finite for pure releases alone.
+    # At δ = 0 it is finite for pure releases only.
     simple = _report(BasicAccountant, releases, delta if tuned else 0.0)
     epsilon = inf if report.epsilon is None else report.epsilon
     return simple if simple.epsilon is not None and simple.epsilon < epsilon else report

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GdpAccountant(AdditiveAccountant):
-    """μ² adds up, and (ε, δ) follows exactly: no other accountant can be below it.
+    """μ² adds up, and (ε, δ) follows exactly: no other accountant can report less.
 
     Guarantee. Gaussian releases with noise fixed beforehand compose to μ-GDP, μ² = Σμ_t² (Dong,
-    Roth and Su 2022, Cor. 2.1); the conversion is an equivalence. For noise chosen from earlier
+    Roth and Su 2022, Cor. 2.1); the conversion is an equivalence. For noise that depends on earlier
     releases use `GdpFilter`.
     """
 

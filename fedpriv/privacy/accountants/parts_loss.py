@@ -1,4 +1,4 @@
-"""The privacy loss of a Gaussian release of which a unit is in up to p samples, on a grid.
+"""The privacy loss of a Gaussian release in which a unit is in up to p samples, on a grid.
 
 A person has records at p parties. Each of them draws its own Poisson sample of persons, with rate
 q, and what is sampled adds at most 1/p to a sum of sensitivity 1; the noise has standard deviation
@@ -14,11 +14,11 @@ The likelihood ratio P/Q rises with x. So with x(ε) where it is e^ε,
     added:   δ(ε) = Φ(x/σ) − e^ε·Σ_j w_j·Φ((x − j/p)/σ),           x = x(−ε);  0 at ε ≥ −ln w_0
 
 In v = x/(pσ²) the ratio is a polynomial of e^v with coefficients a_j = w_j·e^(−j²/(2p²σ²)) > 0, and
-ln Σ_{j≥1} a_j·e^(jv) is convex with slopes from 1 to p: Newton's method, begun on the right of the
-root, never leaves that side. An inexact x gives a δ that is too small by the *square* of its
+ln Σ_{j≥1} a_j·e^(jv) is convex with slopes from 1 to p: Newton's method, started to the right of
+the root, never leaves that side. An inexact x gives a δ that is too small by the *square* of its
 error, far below the rounding that `PldAccountant` adds.
 
-dp-accounting's `from_mixture_gaussian_mechanism` finds the same numbers one at a time, in seconds.
+dp-accounting's `from_mixture_gaussian_mechanism` computes the same numbers one by one, in seconds.
 For p = 1 this is `sampled_loss`.
 """
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-_REACH = 10.0  # standard deviations, where the grid ends: as in `sampled_loss`
-_STEPS = 50  # of Newton's method, at most: the first guess is within ln p, and few are needed
+_REACH = 10.0  # standard deviations at which the grid ends: as in `sampled_loss`
+_STEPS = 50  # most Newton steps: the first guess is within ln p, and few are needed
 _ENOUGH = 1e-12
 
 
@@ -84,7 +84,7 @@ def parts_deviation(*, noise: float, rate: float, parts: int) -> float:
 
 
 def largest_parts_loss(*, noise: float, rate: float, parts: int) -> float:
-    """The largest loss of one release, but for a probability of e^-50."""
+    """The largest loss of one release, except with a probability of e^-50."""
     far = np.array([1 + _REACH * noise])
     return float(_loss(far, noise=noise, rate=rate, parts=parts)[0])
 
@@ -99,11 +99,11 @@ def _loss(x: Vector, *, noise: float, rate: float, parts: int) -> Vector:
 def _point(epsilon: Vector, *, noise: float, rate: float, parts: int) -> Vector:
     """Where ln P/Q is ε, for ε > ln w_0."""
     j, logs = np.arange(1, parts + 1), _coefficients(noise, rate, parts)[1:]
-    # ln(e^ε − w_0), which overflows nowhere.
+    # ln(e^ε − w_0), in a form that never overflows.
     target = epsilon + np.log(-np.expm1(parts * log1p(-rate) - epsilon))
     v = ((target[:, None] - logs) / j).min(axis=1)
     for _ in range(_STEPS):
-        # By columns: one after the other is faster than rows of a few numbers.
+        # By columns: faster than by rows of a few numbers.
         terms = [log_a + power * v for power, log_a in zip(j, logs, strict=True)]
         most = np.maximum.reduce(terms)
         shares = [np.exp(term - most) for term in terms]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.events import Event
 
 # The step of the loss grid: its largest and smallest size, and how many steps make one standard
-# deviation of a loss; fewer if there are many distinct events, each of which takes a distribution
+# deviation of a loss; fewer if there are many distinct events, each of which needs a distribution
 # and a convolution. Rounding up to this grid raises ε by less than a tenth of a percent.
 _COARSEST, _FINEST, _PARTS, _PARTS_FOR_MANY, _FEW = 1e-3, 1e-9, 40, 8, 10
 _PURE = (PureEvent, PoissonPureEvent, BoundedRangeEvent)
@@ -44,7 +44,7 @@ _ROUNDING, _ROUNDING_ONCE = 4 * 2.0**-53, 64 * 2.0**-53
 _WELL_RESOLVED = 1e3
 # The most points of a composed grid: they take about two gigabytes and half a minute.
 _MOST_POINTS = 2.0**25
-_VAST = 1e100  # beyond, the reference overflows
+_VAST = 1e100  # above it the reference overflows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +52,15 @@ class PldAccountant(CountingAccountant):
     """Convolves privacy-loss distributions, discretised pessimistically, with dp-accounting.
 
     Guarantee. An upper bound for releases whose parameters were all fixed before the first one
-    (Doroshenko et al. 2022). Full-batch Gaussians are merged exactly first. A bound on the rounding
-    error of the convolutions is part of every δ; where it is not small beside δ, and where the grid
-    would not fit in memory, the Rényi bound stands in.
+    (Doroshenko et al. 2022). Full-batch Gaussians are merged exactly first. Every δ includes a
+    bound on the rounding error of the convolutions; where that is not small compared with δ, or the
+    grid would not fit in memory, the Rényi bound is used instead.
     """
 
     name: ClassVar[str] = "pld"
     method: ClassVar[str] = "privacy-loss distribution"
     # A few milliseconds each. Runs of 1000 distinct noises from 4 to 0.7, 20 to 1 or 10⁴ to 1, on
-    # samples of one percent, come out at most 0.03 percent above no levels.
+    # samples of one percent, come out at most 0.03 percent above the result without levels.
     most_levels: ClassVar[int] = 500
 
     def _check(self, event: Event) -> None:
@@ -97,7 +97,7 @@ class PldAccountant(CountingAccountant):
 
     @property
     def _rounding(self) -> float:
-        """By how much δ may come out too small."""
+        """By how much δ may be too small."""
         counts = self._merged
         return _ROUNDING * sum(counts.values()) + _ROUNDING_ONCE * len(counts)
 
@@ -119,7 +119,7 @@ class PldAccountant(CountingAccountant):
 
 
 def _merge_gaussians(counts: Mapping[Event, int]) -> dict[Event, int]:
-    """Replace all full-batch Gaussians by the one that is exactly as revealing."""
+    """Replace all full-batch Gaussians by a single one that is exactly as revealing."""
     gaussians = {e: n for e, n in counts.items() if isinstance(e, GaussianEvent)}
     if not gaussians:
         return dict(counts)
@@ -129,11 +129,11 @@ def _merge_gaussians(counts: Mapping[Event, int]) -> dict[Event, int]:
 
 
 def _discretisation(counts: Mapping[Event, int]) -> float:
-    """A grid for the losses that is fine for *these* events; rounding is pessimistic on any grid.
+    """A loss grid that is fine enough for *these* events; rounding is pessimistic on any grid.
 
     Discretising adds up to a quarter of step² to the variance of each loss: a fixed step would
-    drown a run of tiny losses (at ε = 0.01 a step of 1e-4 costs a tenth more noise). Rounding a
-    pure ε up to the grid adds up over the pure releases, so these need a finer step.
+    swamp a run of tiny losses (at ε = 0.01 a step of 1e-4 costs a tenth more noise). Rounding a
+    pure ε up to the grid accumulates over the pure releases, so these need a finer step.
     """
     variance = sum(n * squared(_loss_deviation(event)) for event, n in counts.items())
     pure = sum(n for event, n in counts.items() if isinstance(event, _PURE))
@@ -146,11 +146,11 @@ def _discretisation(counts: Mapping[Event, int]) -> float:
 
 
 def _loss_deviation(event: Event) -> float:
-    """About the standard deviation of the privacy loss of one release."""
+    """Approximate standard deviation of the privacy loss of one release."""
     match event:
         case GaussianEvent():
             return 1 / event.relative_noise
-        case PoissonGaussianEvent():  # √χ² of the mixture; capped, where one release tells all
+        case PoissonGaussianEvent():  # √χ² of the mixture; capped where one release reveals all
             return event.sampling_rate * sqrt(expm1(min(squared(1 / event.relative_noise), 50.0)))
         case PoissonPartsEvent():
             return parts_deviation(**_parts(event))
@@ -160,7 +160,7 @@ def _loss_deviation(event: Event) -> float:
 
 
 def _points(event: Event, count: int, step: float) -> float:
-    """About how many points of the grid ``count`` releases take, as their tails are cut off."""
+    """About how many grid points ``count`` releases take, given that their tails are cut off."""
     one = 2 * _largest_loss(event) / step + 2
     spread = squared(_loss_deviation(event) / step) / one
     return min(count * one, count * spread + 70 * one)
@@ -194,7 +194,7 @@ def _parts(event: PoissonPartsEvent) -> Any:
 
 
 def _composed(releases: Sequence[tuple[Event, int]], step: float) -> Any:
-    """Compose halves first: few convolutions are long. Each moves tails below 10⁻¹⁵ upwards."""
+    """Compose halves first, so that few convolutions are long. Moves tails below 10⁻¹⁵ upwards."""
     if len(releases) > 1:
         half = len(releases) // 2
         return _composed(releases[:half], step).compose(_composed(releases[half:], step))

@@ -47,17 +47,17 @@ DEFAULT_ORDERS: Orders = (
 
 _GAP_TERMS = 1000
 
-# Below this ε the logarithms of numbers next to 1 would cancel, down to a cost of 0 or less; there
-# the zCDP of any ε-DP release, α·ε²/2, is the divergence to four digits, from above.
+# Below this ε logarithms of numbers close to 1 would cancel, down to a cost of 0 or less; there the
+# zCDP of any ε-DP release, α·ε²/2, equals the divergence to four digits, from above.
 _TINY = 1e-4
-# What rounding can take from (α - 1)·D_α in the reference, where it is the logarithm of a sum with
+# How much rounding can take from (α - 1)·D_α in the reference, which is the logarithm of a sum with
 # binomial coefficients, themselves logarithms of up to α·ln α: about four times what mpmath shows.
 _ROUNDING, _RELATIVE_ROUNDING = 2.0**-50, 2.0**-48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpAccountant(Accountant):
-    """D_α adds up at every order (Mironov 2017, Prop. 1); ε by the best order.
+    """D_α adds up at every order (Mironov 2017, Prop. 1); ε from the best order.
 
     Poisson-sampled Gaussian divergences come from dp-accounting (Mironov, Talwar and Zhang 2019);
     the closed forms for the rest are below, each with its source.
@@ -88,8 +88,8 @@ class RdpAccountant(Accountant):
             case PoissonGaussianEvent():
                 return _poisson_gaussian(event.relative_noise, event.sampling_rate, self.orders)
             case PoissonPartsEvent():
-                # Were every part released with a p-th of the noise's variance, their sum would be
-                # the release: it costs at most p sampled Gaussians of √p times the relative noise.
+                # If every part were released with a p-th of the noise's variance, their sum would
+                # be the release: it costs at most p sampled Gaussians of √p times the relative noise.
                 noise = sqrt(event.parts) * event.relative_noise
                 part = _poisson_gaussian(noise, event.sampling_rate, self.orders)
                 return tuple(event.parts * divergence for divergence in part)
@@ -149,7 +149,7 @@ def _laplace(order: float, epsilon: float) -> float:
 
 
 def _randomized_response(order: float, epsilon: float) -> float:
-    """The divergence of binary randomised response, of which any ε-DP release is post-processing.
+    """The divergence of binary randomised response, which any ε-DP release can be computed from.
 
     Kairouz, Oh and Viswanath 2015, Thm. 2.5.
     """
@@ -170,7 +170,7 @@ def _skellam(order: float, event: SkellamEvent) -> float:
 
 @lru_cache(maxsize=4096)
 def _poisson_skellam(order: int, event: PoissonSkellamEvent) -> float:
-    """At the next integer order, too."""
+    """At the next integer order, like `_skellam`."""
     return sampled_divergence(order, event.sampling_rate, lambda each: _skellam(each, event))
 
 
@@ -187,9 +187,9 @@ def _distributed_gaussian(order: float, event: DistributedGaussianEvent, tau: fl
 
 
 def convolution_gap(*, shares: int, share_stddev: float) -> float:
-    """τ = 10·Σ_{k<n} exp(-2π²s²k/(k+1)): how far n discrete Gaussians are from being one.
+    """τ = 10·Σ_{k<n} exp(-2π²s²k/(k+1)): how far a sum of n discrete Gaussians is from being one.
 
-    The terms fall with k: beyond the thousandth each counts as the thousandth, an upper bound.
+    The terms decrease with k: beyond the thousandth each counts as the thousandth, an upper bound.
     """
     rate = 2 * pi**2 * share_stddev**2
     few = min(shares, _GAP_TERMS)
@@ -201,8 +201,8 @@ def convolution_gap(*, shares: int, share_stddev: float) -> float:
 def _poisson_gaussian(noise: float, sampling_rate: float, orders: Orders) -> Divergences:
     """Mironov, Talwar and Zhang 2019, and never more than the same release without sampling.
 
-    Sampling cannot cost: D_α is jointly quasi-convex, and the sample is a mixture of the full
-    batch and nothing (van Erven and Harremoës 2014, Thm. 13).
+    Sampling cannot increase the cost: D_α is jointly quasi-convex, and the sample is a mixture of
+    the full batch and nothing (van Erven and Harremoës 2014, Thm. 13).
     """
     # Slow to import, and needed for sampled releases only.
     import dp_accounting
@@ -224,7 +224,7 @@ def _poisson_gaussian(noise: float, sampling_rate: float, orders: Orders) -> Div
 
 @contextmanager
 def _unconverged_orders_in_silence() -> Iterator[None]:
-    """Drop the reference's warning about an order without a bound: it is left out, as it says."""
+    """Silence the reference's warning about an order without a bound: that order is left out."""
 
     def keep(record: logging.LogRecord) -> bool:
         return "failed to converge" not in record.getMessage()

@@ -13,7 +13,7 @@ Proof. The likelihood ratio exceeds e^ε where that of the unsampled pair exceed
 P − e^ε·Q = q·(N(1, σ²) − e^ℓ·N(0, σ²)). Added: Q − e^ε·P = q·e^ε·(e^ℓ·N(0, σ²) − N(1, σ²)), in
 which q·e^(ε+ℓ) = 1 − (1−q)·e^ε, and N(0, σ²) − e^−ℓ·N(1, σ²) has the mirror image of δ_G at −ℓ.
 
-dp-accounting finds the same numbers one at a time. It makes the distributions of these curves, as
+dp-accounting computes the same numbers one by one. It builds the distributions of these curves, as
 of all others (`create_pmf_pessimistic_connect_dots_fixed_gap`: Doroshenko et al. 2022).
 """
 
@@ -28,7 +28,7 @@ from scipy.special import erfcx, ndtr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# The grid ends this many standard deviations from the mean. The 10⁻²³ of the mass beyond counts as
+# The grid ends this many standard deviations from the mean. The mass of 10⁻²³ beyond it counts as
 # an infinite loss above the grid, and as the grid's least loss below it.
 _REACH = 10.0
 _HALF = 0.5
@@ -77,8 +77,8 @@ def _loss(unsampled: float, rate: float) -> float:
 
 
 def _unsampled(epsilon: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-    """ℓ = ln((e^ε − (1−q))/q); −∞ where there is none."""
-    # e^ε − (1−q) = e^ε·(1 − (1−q)·e^−ε), which overflows nowhere.
+    """ℓ = ln((e^ε − (1−q))/q); −∞ where undefined."""
+    # e^ε − (1−q) = e^ε·(1 − (1−q)·e^−ε), which never overflows.
     with np.errstate(divide="ignore"):
         return np.asarray(epsilon + np.log(_complement(-epsilon, rate)) - log(rate))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcdpAccountant(Accountant):
-    """ρ adds up and ω is the least of all (Bun, Dwork, Rothblum and Steinke 2018, Lemma 5)."""
+    """ρ adds up and ω is the smallest of all (Bun, Dwork, Rothblum and Steinke 2018, Lemma 5)."""
 
     name: ClassVar[str] = "tcdp"
     method: ClassVar[str] = "truncated CDP"
@@ -53,18 +53,18 @@ class TcdpAccountant(Accountant):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CtcdpAccountant(TcdpAccountant):
-    """ctCDP: the same releases held against the tCDP budget (ρ_a, ω_a) that is (ε, δ)-DP.
+    """ctCDP: the same releases compared with the tCDP budget (ρ_a, ω_a) that is (ε, δ)-DP.
 
-    As learned protection has it (AAAI 2021), whose print inverts ρ_a. A baseline: for full batches
-    it is the simple rule of zCDP, and on samples it asks for more orders than (ε, δ) needs; where
-    these decide, more releases cost nothing more for a while.
+    As in learned protection (AAAI 2021), which misprints ρ_a as its inverse. A baseline: for full
+    batches it is the simple rule of zCDP, and on samples it asks for more orders than (ε, δ) needs;
+    where the orders decide, more releases cost nothing more for a while.
     """
 
     name: ClassVar[str] = "ctcdp"
     method: ClassVar[str] = "converted truncated CDP"
 
     def epsilon(self, delta: float) -> float:
-        """The least ε whose budget holds what was spent."""
+        """The least ε whose budget covers what was spent."""
         if self.rho == inf:
             return inf
         return ctcdp_epsilon(rho=self.rho, omega=self.omega, delta=delta)

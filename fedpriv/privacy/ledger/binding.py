@@ -1,13 +1,13 @@
-"""Which records a ledger is for: fingerprints of the data that were ever bound to it.
+"""Which records a ledger is for: fingerprints of all data that were ever bound to it.
 
-The first data are bound without a question. Any others are its owner's decision, because a program
-cannot tell a corrected record from another person. The remedy offered is always to go on with the
-same ledger: then nobody's loss is above what it says. Another ledger for people who have one would
-be a second budget.
+The first data are bound without a question. Any others are the owner's decision, because a program
+cannot tell a corrected record from another person. The remedy offered is always to continue with
+the same ledger: then nobody's loss exceeds what it says. Another ledger for people who already have
+one would be a second budget.
 
-Where the unit is a person or a party, a column of the table says who is one, and the ledger keeps
-its name: what is spent on patients, and what is spent on single visits that a schema calls persons,
-are losses of two units, which do not add up.
+For the unit person or party, a column of the table identifies the unit, and the ledger keeps its
+name: what is spent on patients, and what is spent on single visits that a schema calls persons, are
+losses of two units, which do not add up.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _WHOM = "whom"
 
 
 def bound_fingerprints(store: Store) -> list[str]:
-    """The fingerprints of all data that are bound, in order."""
+    """The fingerprints of all bound data, in order."""
     return [str(json.loads(row.detail)["fingerprint"]) for row in store.bindings()]
 
 
 def bind_first(store: Store, *parts: Part, name: str, whom: str | None) -> None:
-    """Bind ``parts`` if nothing is bound yet; else refuse any that are not, or another ``whom``."""
+    """Bind ``parts`` if nothing is bound yet; else refuse parts not bound, or another ``whom``."""
     own = fingerprint(store.salt(), *parts)
     with store.writing():
         if not bound_fingerprints(store):
@@ -46,7 +46,7 @@ def bind_first(store: Store, *parts: Part, name: str, whom: str | None) -> None:
 
 
 def bind_more(store: Store, *parts: Part, reason: str) -> None:
-    """Bind ``parts`` beside what is bound."""
+    """Bind ``parts`` in addition to what is bound."""
     require_name(reason=reason)
     own = fingerprint(store.salt(), *parts)
     with store.writing():
@@ -78,15 +78,15 @@ def _require(store: Store, presented: str, name: str) -> None:
 
 
 def _require_whom(store: Store, whom: str | None) -> None:
-    """Refuse another column than the first data were bound with; older ledgers name none."""
+    """Refuse a column other than the one first bound; older ledgers name none."""
     first = next(iter(store.bindings()))
     bound = json.loads(first.detail).get(_WHOM)
     if bound is not None and bound != whom:
         given = "no column" if whom is None else f"column {whom!r}"
         raise LedgerMismatch(
-            f"this ledger adds up losses of those whom column {bound!r} names, and the schema "
-            f"names them by {given}: whoever is one there may be many here, and what they lose "
-            f"does not add up. Let the schema name {bound!r} again; or make a ledger of its own "
-            "for the others, with `fedpriv ledger init`: whoever is in the data then loses at most "
-            "what both ledgers say together."
+            f"this ledger adds up losses of units that column {bound!r} names, but the schema "
+            f"names them by {given}: a unit there may be many here, and their losses do not add "
+            f"up. Let the schema name {bound!r} again; or create a separate ledger for the others "
+            "with `fedpriv ledger init`: whoever is in the data then loses at most what both "
+            "ledgers say together."
         )

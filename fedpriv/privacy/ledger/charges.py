@@ -1,6 +1,6 @@
 """Charges: how a request becomes a ledger row, each step within one transaction of the store.
 
-A transaction that is refused is rolled back whole, so that a refusal leaves no trace.
+A refused transaction is rolled back as a whole, so that a refusal leaves no trace.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Charges:
         self._allowances: dict[str, Counter[str]] = {}
 
     def spent(self, row: Row | None = None) -> Spend:
-        """What was spent up to ``row``, or to the last one."""
+        """What was spent up to ``row``, or up to the last one."""
         return self._spend(row or self._store.tail(), self._rule())
 
     def require_price(self, block: Block, delta: float | None) -> None:
-        """Raise `UnsupportedEvent` if a block has no price here, one by one or as a whole."""
+        """Raise `UnsupportedEvent` if a block has no price here, release by release or as a whole."""
         rule = self._rule() or self._choose(block, declared=True)
         rule.price_block(block, delta=delta, spent=self._store.tail().total)
 
     def require_room(self, run: str, block: Block, delta: float | None) -> None:
-        """Raise `BudgetRefusal` if all releases of a run together are more than what is left."""
+        """Raise `BudgetRefusal` if all releases of a run together exceed what is left."""
         rule = self._rule() or self._choose(block, declared=not paid_by_round(block[0][0]))
         spent = self._store.tail()
         cost = price_of_run(rule, block, delta=delta, spent=spent.total)
@@ -56,13 +56,13 @@ class Charges:
             raise BudgetRefusal(f"run {run!r}", spent=before, asked=after, fits=None)
 
     def rehearse(self, run: str, block: Block, delta: float | None) -> None:
-        """Price a block outside a transaction: what takes long is remembered, and locks nobody."""
+        """Price a block outside a transaction: slow results are cached, and nobody is locked out."""
         if self._store.row(Kind.DECLARED, run) is not None:
             return
         self.require_price(block, delta)
 
     def declare(self, run: str, block: Block, delta: float | None) -> tuple[Cost, Spend]:
-        """Charge a block, or find that it was charged; its cost, and what is spent now."""
+        """Charge a block, unless it was charged before; its cost, and what is spent now."""
         detail = canonical_json(declaration_to_dict(block, delta))
         row = self._store.row(Kind.DECLARED, run)
         if row is not None:
@@ -82,7 +82,7 @@ class Charges:
         return cost, after
 
     def reserve(self, event: Event, run: str, round_: int) -> tuple[bytes | None, Spend]:
-        """Charge a release, or find that it was charged; what was committed, and what is spent."""
+        """Charge a release, unless it was charged before; its committed bytes, and what is spent."""
         detail = event_json(event)
         kinds = self._store.kinds(run, round_)
         if Kind.SIMULATED in kinds:
@@ -137,7 +137,7 @@ class Charges:
         return self.spent(row)
 
     def _allowed(self, run: str) -> Counter[str]:
-        """What a run declared; remembered, because it never changes and may be long."""
+        """What a run declared; cached, because it never changes and may be long."""
         if run not in self._allowances:
             row = self._store.row(Kind.DECLARED, run)
             self._allowances[run] = allowances(json.loads(row.detail)) if row else Counter()
@@ -153,9 +153,9 @@ class Charges:
         return rule, tail
 
     def _rule(self) -> Composition | None:
-        """What was fixed at the start, or by the first charge; remembered, for it never changes.
+        """The rule fixed at the start, or by the first charge; cached, because it never changes.
 
-        Only ever read before a transaction appends: what is remembered cannot be rolled back.
+        Only ever read before a transaction appends: what is cached cannot be rolled back.
         """
         if self._fixed is None and (row := self._store.row(Kind.COMPOSITION)):
             self._fixed = composition_from_dict(

@@ -1,4 +1,4 @@
-"""Choice of a ledger's composition rule: what its owner fixed when it was made."""
+"""Choice of a ledger's composition rule, which its owner fixes when creating it."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ _LARGE_ORDERS = tuple(2.0**power for power in range(11, 24))  # for budgets far 
 
 
 def default_composition(budget: Budget) -> str:
-    """What a ledger adds up by if its owner names no rule; it follows from the budget alone.
+    """The default rule of a ledger; it follows from the budget alone.
 
-    No rule is best for everything, and none can be exchanged later: a rule that is chosen after
-    some releases were seen is no filter. ``gdp`` is exact for what most runs release, Gaussian
-    noise on full batches, so that a run planned for all of a budget fits it; ``rdp`` prices
-    sampled rounds and shares as well, and takes about 7 % more noise of Gaussian ones.
+    No rule is best for everything, and none can be exchanged later: a rule chosen after seeing
+    some releases is no filter. ``gdp`` is exact for what most runs release, Gaussian noise on full
+    batches, so that a run planned for the whole budget fits it; ``rdp`` also prices sampled rounds
+    and shares, and needs about 7 % more noise for Gaussian ones.
     """
     return GdpComposition.name if budget.delta > 0 else BasicComposition.name
 
 
 def deployed_composition(budget: Budget) -> str:
-    """What the ledger of a federation, or of a party in it, adds up by if its file names no rule.
+    """The default rule of the ledger of a federation, or of one of its parties.
 
-    It pays for many runs, of which the first must not bar the next: ``rdp`` is the one rule that
+    It pays for many runs, and the first must not rule out the next: ``rdp`` is the only rule that
     prices Gaussian noise at the server, shares of noise at the parties and sampled rounds release
-    by release. Against the exact rule of each that is 5 to 8 % more noise for a run that is to
-    fill the whole budget; runs that leave some of it see no difference in their noise.
+    by release. Compared with the exact rule of each that is 5 to 8 % more noise for a run that
+    fills the whole budget; runs that leave some of it see no difference in their noise.
     """
     return RdpComposition.name if budget.delta > 0 else BasicComposition.name
 
@@ -64,7 +64,7 @@ def fixed_composition(
 ) -> Composition | None:
     """The rule that ``composition`` names, before any release; None for ``auto``.
 
-    ``rdp`` has one order for life. ``rdp:16`` names it; else it is the one that admits most
+    ``rdp`` has one order for life. ``rdp:16`` names it; otherwise it is the one that admits most
     Gaussian releases, whatever their noise: D_α is then proportional to α, so that B(α)/α decides.
     """
     name, colon, text = composition.partition(":")
@@ -99,7 +99,7 @@ def _order(composition: str, text: str) -> float:
 
 
 def _best_for_gaussians(budget: Budget, adjacency: Adjacency) -> float:
-    """Among the orders that plans are made with, so that a plan by Rényi divergences fits."""
+    """Among the orders used for plans, so that a plan by Rényi divergences fits."""
 
     def admitted(order: float) -> float:
         return RdpFilter(budget=budget, adjacency=adjacency, order=order).limit / order
@@ -117,7 +117,8 @@ def fitting_composition(
 ) -> str:
     """The first rule by which a run of these releases fits a new ledger: exact ones first.
 
-    For an owner who makes a ledger for one run, before its first release. The default if none does.
+    For an owner who creates a ledger for one run, before its first release. If no rule fits, the
+    default.
     """
     block = merged(releases)
     for name in (GdpComposition.name, BasicComposition.name):
@@ -139,10 +140,10 @@ def choose_composition(
     adjacency: Adjacency,
     unit: Unit = DEFAULT_UNIT,
 ) -> Composition:
-    """The rule of a ledger that fixed none when it was made, from the first releases it charges.
+    """The rule of a ledger created without one, from the first releases that it charges.
 
-    That is a ledger of ``auto``, or one of an earlier version. Sound, because nothing was released
-    before; but whoever asks first decides for all who follow.
+    This is a ledger of ``auto``, or of an earlier version. Sound, because nothing was released
+    before; but the first request decides for all later ones.
     """
     name = _fitting_rule(block, declared, budget) if setting == AUTO else setting
     if name != RdpComposition.name:

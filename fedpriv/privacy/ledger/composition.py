@@ -1,9 +1,9 @@
 """Composition over runs: three rules by which spend adds up, each a valid filter.
 
-What a second run asks may depend on what the first one released, and its noise too. So every rule
-here holds for fully adaptive sequences of releases, also when rounds of several runs interleave
-(concurrent composition: Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang 2023). A rule is fixed
-by the owner, when the ledger is made, and never changes: to choose among rules by what was released
+What a second run asks, and its noise, may depend on what the first one released. So every rule here
+holds for fully adaptive sequences of releases, also when rounds of several runs interleave
+(concurrent composition: Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang 2023). The owner fixes
+a rule when creating the ledger, and it never changes: choosing among rules by what was released
 would be no filter.
 
 A *declared block* is a run whose releases are all fixed before its first one. It may be priced as
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 Block = tuple[tuple["Event", int], ...]
 
 _PURE = (LaplaceEvent, PureEvent, PoissonPureEvent, BoundedRangeEvent)
-# What to do about a release without a price. Never: take another ledger, which would be a second
+# What to do about a release without a price. Never: use another ledger, which would be a second
 # budget for the same people.
 _FIXED = (
-    "Nothing was charged. The rule of a ledger is fixed when it is made, by `fedpriv ledger init "
-    "--composition`: gdp prices Gaussian and pure noise, rdp also sampled rounds, shares of noise "
-    "and a tuning that is paid for, basic pairs of epsilon and delta and declared runs, tunings "
-    "among them. A ledger that has charged nothing yet may be made again with another rule."
+    "Nothing was charged. The rule of a ledger is fixed when it is created, by `fedpriv ledger init "
+    "--composition`: gdp prices Gaussian and pure noise; rdp also sampled rounds, shares of noise "
+    "and paid tuning; basic pairs of epsilon and delta and declared runs, paid tuning included. "
+    "A ledger that has charged nothing yet may be created again with another rule."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What releases add: ``amount`` in what a composition adds up, and ``delta`` directly."""
+    """What releases add: ``amount`` in the composition's measure, and ``delta`` directly."""
 
     amount: float = 0.0
     delta: float = 0.0
@@ -81,7 +81,7 @@ class Composition(ABC):
     unit: Unit = DEFAULT_UNIT
 
     def price(self, event: Event) -> Cost:
-        """What one release costs that was not declared. Raises `UnsupportedEvent`."""
+        """The cost of one release that was not declared. Raises `UnsupportedEvent`."""
         self._require_terms(event)
         try:
             return self._price(event)
@@ -89,7 +89,7 @@ class Composition(ABC):
             return Cost(amount=inf)
 
     def price_block(self, block: Block, *, delta: float | None, spent: Cost) -> Cost:
-        """What a declared block costs after ``spent``, with ``delta`` as its share of δ, if any."""
+        """The cost of a declared block after ``spent``, with ``delta`` as its share of δ, if any."""
         for event, _ in block:
             self._require_terms(event)
         try:
@@ -103,7 +103,7 @@ class Composition(ABC):
         )
 
     def price_each(self, block: Block) -> Cost:
-        """What the releases of a block cost one by one. Raises `UnsupportedEvent`."""
+        """The cost of a block's releases one by one. Raises `UnsupportedEvent`."""
         priced = [(self.price(event), count) for event, count in block]
         return Cost(
             amount=sum(count * cost.amount for cost, count in priced),
@@ -111,7 +111,7 @@ class Composition(ABC):
         )
 
     def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
-        """Unless a rule knows better: the sum of its releases."""
+        """By default: the sum of its releases."""
         del delta, spent
         return self.price_each(block)
 
@@ -120,14 +120,14 @@ class Composition(ABC):
 
     @abstractmethod
     def limit(self) -> float:
-        """The largest total amount within the budget: a constant, or this would be no filter."""
+        """The largest total amount within the budget: a constant, as a filter needs."""
 
     @abstractmethod
     def guarantee(self, total: Cost) -> PrivacyLoss:
         """How much of the budget ``total`` uses, as an (ε, δ).
 
-        A guarantee by itself only if the total was fixed in advance: a filter promises its budget,
-        and what was spent on the way depends on what was seen (Rogers et al. 2016).
+        A guarantee by itself only if the total was fixed in advance: a filter guarantees its
+        budget, and what was spent depends on what was seen (Rogers et al. 2016).
         """
 
     def admits(self, total: Cost) -> bool:
@@ -135,7 +135,7 @@ class Composition(ABC):
         return within(total.delta, self.budget.delta) and within(total.amount, self.limit())
 
     def to_dict(self) -> dict[str, Any]:
-        """What the ledger records; `choice.composition_from_dict` inverts it."""
+        """The values that the ledger records; `choice.composition_from_dict` inverts it."""
         return {"mode": self.name}
 
 
@@ -148,9 +148,9 @@ class GdpComposition(Composition):
     costs nothing. A pure release counts as the Gaussian that it can be computed from,
     `randomised_response_mu`.
 
-    Refuses what has no μ, declared or not. To let (ε, δ) blocks share δ with the Gaussians on the
-    way would make M depend on outputs: an analyst could buy a block on the courses of events where
-    the Gaussians revealed little and more Gaussians on the others, and spend almost 2δ.
+    Refuses what has no μ, declared or not. If (ε, δ) blocks shared δ with the Gaussians, M would
+    depend on outputs: an analyst could buy a block in the courses of events where the Gaussians
+    revealed little and more Gaussians in the others, and spend almost 2δ.
     """
 
     name: ClassVar[str] = "gdp"
@@ -181,7 +181,7 @@ class GdpComposition(Composition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasicComposition(Composition):
-    """ε and δ add up: the floor, and all there is at δ = 0.
+    """ε and δ add up: the weakest rule, and the only one at δ = 0.
 
     Guarantee. Adaptively chosen (ε_i, δ_i)-DP releases with Σε_i ≤ ε and Σδ_i ≤ δ in every course
     of events are (ε, δ)-DP (Rogers, Roth, Ullman and Vadhan 2016).
@@ -203,8 +203,8 @@ class BasicComposition(Composition):
     def _price_block(self, block: Block, delta: float | None, spent: Cost) -> Cost:
         """(ε, ``delta``) of the block by the tightest accountant.
 
-        If ``delta`` is None, a block of releases that each state their δ, pure ones included, takes
-        the sum of these, and any other all that is left.
+        If ``delta`` is None, a block whose releases all state their δ, pure ones included, takes
+        the sum of these, and any other block everything that is left.
         """
         stated = all(isinstance(event, (*_PURE, ApproximateEvent)) for event, _ in block)
         if stated and delta is None:
@@ -258,7 +258,7 @@ class RdpComposition(Composition):
         return PrivacyLoss(epsilon=epsilon, delta=self.budget.delta)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the base class, and the order."""
+        """As in the base class, plus the order."""
         return {"mode": self.name, "order": self.order}
 
     @property
@@ -278,7 +278,7 @@ def randomised_response_mu(epsilon: float) -> float:
 
     μ = 2·Φ⁻¹(e^ε/(1 + e^ε)). The trade-off curve of randomised response is the polygon through
     (0, 1), (a, a) and (1, 0) with a = 1/(1 + e^ε). The curve of μ-GDP, Φ(Φ⁻¹(1 − α) − μ), is convex
-    and passes through the same three points, hence lies nowhere above the polygon.
+    and passes through the same three points, so it lies nowhere above the polygon.
     """
     require_non_negative(epsilon=epsilon)
     if epsilon < 1:  # Φ⁻¹(1/2 + x) for small x
@@ -287,7 +287,7 @@ def randomised_response_mu(epsilon: float) -> float:
 
 
 def _sum_from_above(left: float, right: float) -> float:
-    """left + right, rounded up: however small a cost, a total never fails to grow by it."""
+    """left + right, rounded up: even a tiny cost always increases the total."""
     total = left + right
     exact = total == inf or fsum((left, right, -total)) <= 0
     return total if exact else nextafter(total, inf)

@@ -1,6 +1,6 @@
-"""What can go wrong with a ledger. In every case nothing was released and nothing recorded is lost.
+"""Ledger errors. In every case nothing was released and nothing recorded is lost.
 
-Going over the budget is not a fault: see `BudgetRefusal` in `spend.py`.
+Exceeding the budget is not a fault: see `BudgetRefusal` in `spend.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LedgerCorrupt(LedgerError):
 
 
 class LedgerTampered(LedgerCorrupt):
-    """The file can be read, but what it says does not hold together.
+    """The file can be read, but its contents are inconsistent.
 
     Attributes:
         row: the number of the first bad row, or None if the fault lies in no single row.

@@ -1,4 +1,4 @@
-"""A fingerprint of a data set that says nothing about its records.
+"""A fingerprint of a data set that reveals nothing about its records.
 
 HMAC-SHA256 under a random salt that stays in the owner's ledger. Without the salt nobody can test a
 guess about the records against the fingerprint, and two ledgers of the same data have unrelated
@@ -30,7 +30,7 @@ def fingerprint(salt: bytes, *parts: Part) -> str:
     Args:
         salt: the ledger's secret.
         parts: the data set in a fixed order: bytes-like objects, or arrays, of which type, shape
-            and content count, and memory layout and byte order do not.
+            and content matter, and memory layout and byte order do not.
     """
     if not parts:
         raise ValueError("parts must hold the data set, got nothing.")
@@ -44,7 +44,7 @@ def fingerprint(salt: bytes, *parts: Part) -> str:
 
 
 def _canonical(part: Part) -> tuple[bytes, memoryview]:
-    """What kind of value it is, and its content as bytes."""
+    """The kind of value, and its content as bytes."""
     if not isinstance(part, np.ndarray):
         return b"bytes", memoryview(part).cast("B")
     if part.dtype.kind not in _FIXED_SIZE_KINDS:

@@ -1,7 +1,7 @@
-"""Open or create: a missing ledger is made anew only where nothing was ever paid from it.
+"""Open or create: a missing ledger is created only if nothing was ever paid from it.
 
-A new ledger is a new, full budget. Whoever keeps a ledger remembers elsewhere that it was used, in
-the directory of a run or in a party's journal, and says so here.
+A new ledger is a new, full budget. Callers remember elsewhere that a ledger was used, in the
+directory of a run or in a party's journal, and state it here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def create_if_first(path: Path, *, used_by: str | None, create: Callable[[], Ledger]) -> None:
-    """Make the ledger at ``path`` if it is not there and was never used.
+    """Create the ledger at ``path`` if it does not exist and was never used.
 
     Args:
         path: where it is, or will be.
         used_by: who has paid from it before, as the subject of a sentence; None if nobody.
-        create: makes it.
+        create: creates it.
 
     Raises:
         LedgerMissing: It was used, and is gone.

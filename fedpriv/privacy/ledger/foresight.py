@@ -1,9 +1,9 @@
 """Foresight: what a whole run will cost a ledger, before any of it is spent.
 
 A run whose last releases do not fit would spend what its first ones cost, and end early with a
-model that nobody planned. So all that is planned is held against what is left before the first
-release. That is a courtesy to the owner and no part of the guarantee, which every single
-reservation keeps: another run may spend in between, and then the run ends early after all.
+model that nobody planned. So before the first release, everything planned is compared with what is
+left. This is a courtesy to the owner and not part of the guarantee, which every single reservation
+keeps: another run may spend in between, and then the run ends early after all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def paid_by_round(event: Event) -> bool:
-    """Whether a release is paid for on its own, where its ledger has a price for it.
+    """Whether a release is paid for on its own, if its ledger has a price for it.
 
     Then a run pays for what it uses. Others are declared as a whole: sampled rounds and shares of
     noise may compose better together.
@@ -28,7 +28,7 @@ def paid_by_round(event: Event) -> bool:
 
 
 def price_of_run(rule: Composition, block: Block, *, delta: float | None, spent: Cost) -> Cost:
-    """What all releases of a run cost after ``spent``, in the way in which strategies pay."""
+    """What all releases of a run cost after ``spent``, in the way strategies pay for them."""
     if all(paid_by_round(event) for event, _ in block):
         try:
             return rule.price_each(block)

@@ -1,6 +1,6 @@
 """The ledger: what was spent of a data set's privacy budget, durable before anything is released.
 
-The order that makes it true: ``reserve`` → compute → ``commit`` → publish. What was reserved counts
+The order that guarantees it: ``reserve`` → compute → ``commit`` → publish. What was reserved counts
 as spent, whatever happens next. What was not committed must not leave the process.
 """
 
@@ -42,7 +42,7 @@ DEFAULT_TIMEOUT = 30.0
 
 
 class _Undone(Exception):
-    """Ends a transaction that was made to see what it finds."""
+    """Ends a transaction that was only made to see its result."""
 
 
 class Ledger(LedgerView):
@@ -80,19 +80,19 @@ class Ledger(LedgerView):
         unit: Unit | str = DEFAULT_UNIT,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> Self:
-        """Make a ledger for a data set; never over an existing file.
+        """Create a ledger for a data set; never over an existing file.
 
-        Its rule is in the chain from the start: no release, however cheap, decides how those after
-        it are priced.
+        Its rule is in the chain from the start: no release, however cheap, decides how later ones
+        are priced.
 
         Args:
             path: of the file, on a local disk.
             data_name: what the owner calls the data set.
             budget: for all releases that ever use it.
             adjacency: which data sets the budget compares.
-            composition: how spend adds up, for ever: ``gdp``, ``basic``, ``rdp`` of the order that
-                is best for Gaussian noise, ``rdp:16`` of order 16; or ``auto``, by which the first
-                charge decides, whoever asks for it. If not given, see `default_composition`.
+            composition: how spend adds up, permanently: ``gdp``, ``basic``, ``rdp`` at the order
+                that is best for Gaussian noise, ``rdp:16`` at order 16; or ``auto``: the first
+                charge decides, whoever asks for it. By default, see `default_composition`.
             unit: whose privacy the budget is for: "record", "person" or "party".
             timeout: seconds to wait for other processes that write.
         """
@@ -132,7 +132,7 @@ class Ledger(LedgerView):
             budget: if given, must be the ledger's own.
             adjacency: if given, must be the ledger's own.
             unit: if given, must be the ledger's own.
-            read_only: look, and neither lock nor write.
+            read_only: read only; neither lock nor write.
             timeout: seconds to wait for other processes that write.
         """
         require_non_negative(timeout=timeout)
@@ -149,13 +149,13 @@ class Ledger(LedgerView):
     def bind_data(self, *parts: Part, whom: str | None = None) -> None:
         """Record the fingerprint of the data set, once; later calls only check it.
 
-        Bind the records as their owner wrote them down, never what was computed from them: the same
-        people, scaled otherwise, have the same budget.
+        Bind the records as their owner recorded them, never what was computed from them: the same
+        people, scaled differently, have the same budget.
 
         Args:
             parts: the whole data set: bytes or arrays, in an order that never changes.
-            whom: the column that says who is one person, or party, where that is the unit: as fixed
-                as the unit itself. None for records, and where no column says it.
+            whom: the column that identifies a person, or party, where that is the unit: as fixed
+                as the unit itself. None for records, and where no column does.
         """
         bind_first(self._store, *parts, name=self._settings.data_name, whom=whom)
 
@@ -164,11 +164,11 @@ class Ledger(LedgerView):
 
         For records that were corrected, added, removed or written in another form. What was spent
         stays spent, and every release on any of the bound data is charged to all of them, so that
-        nobody's loss is above what the ledger says. Does nothing for data that are bound already.
+        nobody's loss exceeds what the ledger says. Does nothing for data already bound.
 
         Args:
             parts: as for `bind_data`.
-            reason: what was changed, for whoever audits the ledger: never a value of a record.
+            reason: what was changed, for auditors of the ledger: never a value of a record.
         """
         bind_more(self._store, *parts, reason=reason)
 
@@ -178,13 +178,13 @@ class Ledger(LedgerView):
         """Charge a whole run at once, whose releases are all fixed before its first one.
 
         It is priced by the tightest accountant for fixed releases. Rounds of the run are then
-        reserved as usual, each for one of the declared events, and cost nothing more; a run that
-        stops early gets nothing back. A retry finds the same declaration and charges nothing.
+        reserved as usual, each for one of the declared events, at no further cost; a run that stops
+        early gets nothing back. A retry finds the same declaration and charges nothing.
 
         Args:
             run: a name that has not been used.
             releases: (event, count) pairs.
-            delta: what the run may use of δ, where it is priced by (ε, δ): under basic composition,
+            delta: what the run may use of δ, if it is priced by (ε, δ): under basic composition,
                 where None is all that is left (nothing, if all its releases are pure).
 
         Raises:
@@ -239,10 +239,10 @@ class Ledger(LedgerView):
         declaring: Iterable[tuple[Event, int]] | None = None,
         delta: float | None = None,
     ) -> Literal["new", "reserved", "committed"]:
-        """What `reserve` would find; raises what it would raise. Nothing is written.
+        """What `reserve` would return; raises what it would raise. Nothing is written.
 
-        For who must know that a release can be paid for before it is fit to pay for it; with
-        ``declaring``, after `declare` with these releases and this ``delta``.
+        For callers that must know whether a release can be paid for before they may pay for it;
+        with ``declaring``, as after `declare` with these releases and this ``delta``.
         """
         require_name(run=run)
         _require_round(round)
@@ -251,7 +251,7 @@ class Ledger(LedgerView):
             self._charges.rehearse(run, block, delta)
         known, release = False, None
         with suppress(_Undone), self._store.writing():
-            charges = Charges(self._store, self._settings)  # what it remembers is undone with it
+            charges = Charges(self._store, self._settings)  # its cache is discarded with it
             if block is not None:
                 charges.declare(run, block, delta)
             known = self._store.row(Kind.RESERVED, run, round) is not None

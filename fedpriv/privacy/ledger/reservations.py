@@ -29,7 +29,7 @@ class Reservation:
         round: which round of it.
         event: the one kind of release that it allows.
         status: ``committed`` once its release is stored.
-        release: the stored bytes: publish these, and compute nothing anew.
+        release: the stored bytes: publish these, and compute nothing again.
         spent: by the whole ledger, when this was reserved or found.
     """
 
@@ -48,7 +48,7 @@ class Declaration:
     Attributes:
         run: which run.
         block: its releases, as (event, count) pairs.
-        cost: in what the ledger's composition adds up, and of δ directly.
+        cost: in the measure of the ledger's composition, and of δ directly.
         spent: by the whole ledger, when this was declared or found.
     """
 
@@ -59,7 +59,7 @@ class Declaration:
 
 
 def merged(releases: Iterable[tuple[Event, int]]) -> Block:
-    """Releases as a value: equal events together, in the order of their first mention."""
+    """Releases as a value: equal events merged, in the order of their first mention."""
     counts: dict[Event, int] = {}
     for event, count in releases:
         require_count(count=count)
@@ -71,7 +71,7 @@ def merged(releases: Iterable[tuple[Event, int]]) -> Block:
 
 @lru_cache(maxsize=4096)
 def event_json(event: Event) -> str:
-    """An event as a row records it: equal events alike, whether their numbers are 1 or 1.0."""
+    """An event as a row records it: equal events look the same, whether numbers are 1 or 1.0."""
     return canonical_json(_event_values(event))
 
 
@@ -96,8 +96,8 @@ def recorded_event(values: dict[str, Any]) -> Event:
 def allowances(detail: Mapping[str, Any]) -> Counter[str]:
     """How often each event may be reserved under a declared run, by what its row records.
 
-    Literally, so that a run which was declared before events had a unit allows none that has one:
-    which of its releases were made would not be found.
+    Literally, so that a run declared before events had a unit allows no event that has one:
+    otherwise releases it already made would not be found.
     """
     return Counter({canonical_json(values): count for values, count in detail["releases"]})
 

@@ -53,8 +53,8 @@ class Settings:
 def settings_from_dict(values: dict[str, Any]) -> Settings:
     """Read back what `Settings.to_dict` wrote.
 
-    A ledger that was made before there were units names none, and is one of records: no other
-    release could be made then. The same holds for the events in its rows.
+    A ledger created before units existed names none, and is for records: no other release could be
+    made then. The same holds for the events in its rows.
     """
     return Settings(**{"unit": Unit.RECORD, **values, "budget": Budget(**values["budget"])})
 
@@ -62,7 +62,7 @@ def settings_from_dict(values: dict[str, Any]) -> Settings:
 def require_terms(
     own: Settings, *, adjacency: Adjacency | str | None, unit: Unit | str | None
 ) -> None:
-    """Refuse a ledger of another unit or adjacency than a run's: all that differs, and a remedy."""
+    """Refuse a ledger whose unit or adjacency differs from a run's: all differences, and a remedy."""
     whose = own.unit if unit is None else Unit(unit)
     relation = own.adjacency if adjacency is None else Adjacency(adjacency)
     asked = {"unit": (own.unit, whose), "adjacency": (own.adjacency, relation)}

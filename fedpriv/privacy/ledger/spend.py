@@ -1,4 +1,4 @@
-"""What was spent, what is left, and the refusal of what does not fit. Pure values."""
+"""What was spent, what is left, and the refusal of releases that do not fit. Pure values."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Left:
     Attributes:
         epsilon: by how much ε may still grow.
         delta: what is left of δ for declared blocks.
-        amount: what is left in what the composition adds up; zero until a rule is fixed.
-        share: the same as a fraction of all that there was: 1 when nothing is spent.
+        amount: what is left in the composition's measure; zero until a rule is fixed.
+        share: the same as a fraction of the whole: 1 when nothing is spent.
     """
 
     epsilon: float
@@ -104,7 +104,7 @@ class Spend:
 
 
 class BudgetRefusal(BudgetExceeded):
-    """A ledger refused a release or a declared block. Nothing was computed, nothing charged.
+    """A ledger refused a release or a declared block. Nothing was computed or charged.
 
     Attributes:
         spent: before the request.

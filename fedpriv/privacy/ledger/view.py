@@ -1,4 +1,4 @@
-"""A ledger to look at: what it is for, what was spent, its runs and rows. Nothing is written."""
+"""A read-only view of a ledger: its settings, spend, runs and rows. Nothing is written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RunSummary:
         declared: it was charged as a whole, before its first release.
         reserved: releases paid for.
         committed: releases stored.
-        amount: what it spent, in what the ledger's composition adds up.
+        amount: what it spent, in the measure of the ledger's composition.
         delta: what it spent of δ directly.
         first: time of its first row.
         last: time of its last row.
@@ -56,7 +56,7 @@ class RunSummary:
 
 
 class LedgerView:
-    """A read-only view of a ledger; `Ledger` can be charged, too."""
+    """A read-only view of a ledger; `Ledger` can also be charged."""
 
     def __init__(self, store: Store) -> None:
         created = store.row(Kind.CREATED)
@@ -78,14 +78,14 @@ class LedgerView:
 
     @property
     def length(self) -> int:
-        """How many rows there are; the number of the last one."""
+        """The number of rows, and of the last one."""
         return self._store.tail().seq
 
     def hash_of(self, row: int) -> str | None:
         """Hash of row number ``row``; None if there is no such row.
 
-        Who keeps the length and the head of a ledger elsewhere can tell by it whether a file is
-        that ledger, as it was or with rows added since, or an older or another one.
+        Whoever keeps the length and the head of a ledger elsewhere can tell by it whether a file is
+        that ledger, unchanged or with rows added since, or an older or another one.
         """
         numbered = self._store.numbered(row)
         return None if numbered is None else numbered.hash.hex()
@@ -101,10 +101,10 @@ class LedgerView:
         return None if row is None else json.loads(row.detail)
 
     def copy_to(self, path: Path) -> None:
-        """Copy the ledger as it is at one moment, its log included, into a file that is not there.
+        """Copy the ledger as it is at one moment, its log included, into a new file.
 
-        An older copy has forgotten what was spent: it is for `fedpriv deploy restore`, which looks
-        whether it is the newest.
+        An older copy has forgotten what was spent since: it is for `fedpriv deploy restore`, which
+        checks whether it is the newest.
         """
         self._store.copy_to(path)
 
@@ -114,13 +114,13 @@ class LedgerView:
 
     @property
     def fingerprint(self) -> str | None:
-        """Of the data bound last; None until `bind_data`. It reveals nothing about records."""
+        """Fingerprint of the data bound last; None until `bind_data`. Reveals nothing of records."""
         return next(reversed(bound_fingerprints(self._store)), None)
 
     def prices(self, event: Event) -> bool:
         """Whether the rule of this ledger has a price for a release that was not declared.
 
-        Where the first charge decides on the rule, it is one that has.
+        Where the first charge decides on the rule, it will be one that has.
         """
         rule = self.spent().composition
         if rule is not None:
@@ -135,7 +135,7 @@ class LedgerView:
     ) -> None:
         """Raise `UnsupportedEvent` if the rule of this ledger has no price for a declared run.
 
-        Looks, and writes nothing; whether the budget affords it is another question.
+        Writes nothing; whether the budget affords the run is another question.
         """
         self._charges.require_price(merged(releases), delta)
 
@@ -144,7 +144,7 @@ class LedgerView:
     ) -> None:
         """Raise `BudgetRefusal` if a run of these releases would end before its last one.
 
-        Looks, and writes nothing. For a run that has not begun.
+        Writes nothing. For a run that has not begun.
 
         Args:
             run: what to call it in the refusal.
@@ -157,7 +157,7 @@ class LedgerView:
         self._charges.require_room(run, merged(releases), delta)
 
     def spent(self, *, before_run: str | None = None) -> Spend:
-        """What was spent: by everything, or before the first row of a run."""
+        """What was spent: in total, or before the first row of a run."""
         row = None if before_run is None else self._store.row_before(before_run)
         return self._charges.spent(row)
 
@@ -174,9 +174,9 @@ class LedgerView:
         return self._store.rows()
 
     def export(self) -> dict[str, Any]:
-        """All of the ledger as JSON-ready values, but for the salt and the bytes of releases.
+        """The whole ledger as JSON-ready values, except the salt and the bytes of releases.
 
-        A release is there by its SHA-256, so that the chain of hashes can still be checked.
+        A release is represented by its SHA-256, so that the chain of hashes can still be checked.
         """
         with self._store.reading():
             return {

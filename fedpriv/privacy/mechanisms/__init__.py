@@ -1,7 +1,7 @@
 """Mechanisms: frozen values that turn an integer sum into a noisy release and know its event.
 
-Start with `mechanism`: `Mechanism.release` adds the noise to a sum, masked or not, and strategies
-call it. `shares` is noise of which every party adds a part.
+Start with `mechanism`: `Mechanism.release` adds the noise to a sum, masked or not, and is what
+strategies call. `shares` is noise of which every party adds a part.
 """
 
 from fedpriv.privacy.mechanisms.gaussian import GaussianMechanism

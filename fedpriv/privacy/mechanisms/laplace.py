@@ -1,8 +1,8 @@
 """Laplace mechanisms: pure differential privacy for a vector whose L2, or L1, sensitivity is known.
 
-Laplace noise of scale Δ₂/ε on every coordinate is the textbook's answer for *L1* sensitivity. With
-an L2 sensitivity it is only √d·ε-DP. Two sound forms exist, and the unsound one is here to study.
-Where an L1 sensitivity is known, `LaplaceMechanism` is the textbook's answer.
+Laplace noise of scale Δ₂/ε on every coordinate is the textbook mechanism for *L1* sensitivity. With
+an L2 sensitivity it is only √d·ε-DP. There are two sound forms; the unsound one is here for study.
+Where an L1 sensitivity is known, `LaplaceMechanism` is the textbook mechanism.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class _VectorLaplace(Mechanism):
 class L2LaplaceMechanism(_VectorLaplace):
     """Noise with density ∝ exp(-ε‖b‖₂/Δ₂): a Gamma(d, Δ₂/ε) radius in a uniform direction.
 
-    Guarantee. ε-DP, by the triangle inequality (Chaudhuri, Monteleoni and Sarwate 2011). Of the
-    two sound forms the one with less noise: E‖b‖² = d(d+1)·Δ₂²/ε².
+    Guarantee. ε-DP, by the triangle inequality (Chaudhuri, Monteleoni and Sarwate 2011). The less
+    noisy of the two sound forms: E‖b‖² = d(d+1)·Δ₂²/ε².
 
     Sampling. For d = 1 exact, as `RoundedLaplace`. Otherwise as the scale mixture
     b = (Δ₂/ε)·√(2V)·N(0, I) with V ~ Gamma((d+1)/2, 1): given V the rounded Gaussians are exact
@@ -152,8 +152,8 @@ class UnsoundLaplaceMechanism(_VectorLaplace):
     """Laplace noise of scale Δ₂/ε on every coordinate. **Not ε-DP**: for study only.
 
     The form often printed for L2 sensitivities. An L2 change of Δ₂ spread over all coordinates is
-    an L1 change of √d·Δ₂, and the release is √d·ε-DP, no better. `event` reports that cost, so no
-    budget is fooled; ``epsilon`` is only what is claimed.
+    an L1 change of √d·Δ₂, so the release is √d·ε-DP, no better. `event` reports that cost, so no
+    budget is deceived; ``epsilon`` is only what is claimed.
     """
 
     name: ClassVar[str] = "unsound-laplace"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Mechanism(ABC):
     """Noise of a stated distribution on a sum of a stated sensitivity. Use a subclass.
 
-    What enters a release is a sum in fixed point, integers on a grid of width ``step``, and the
+    The input of a release is a sum in fixed point, integers on a grid of width ``step``, and the
     noise is an integer too: nothing becomes a floating-point number before it is noisy, so the
     gaps between floating-point numbers reveal nothing about the sum (Mironov 2012). Continuous
     noise is rounded to the grid. Since an integer plus a rounded number is the rounded sum, this
@@ -36,7 +36,7 @@ class Mechanism(ABC):
     """
 
     name: ClassVar[str]
-    sound: ClassVar[bool] = True  # False: it does not give what its parameters say; for study
+    sound: ClassVar[bool] = True  # False: does not keep what its parameters promise; for study
     adjacency: Adjacency
     unit: Unit = DEFAULT_UNIT
 
@@ -47,7 +47,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def event(self) -> Event:
-        """The privacy event of one release: the only road to accounting."""
+        """The privacy event of one release: the only input to accounting."""
 
     @property
     @abstractmethod
@@ -56,7 +56,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def _draw(self, shape: tuple[int, ...], step: float, stream: RandomStream) -> NDArray[np.int64]:
-        """The law itself, for a shape that is known to fit."""
+        """The noise itself, for a shape known to fit."""
 
     @property
     def title(self) -> str:
@@ -70,7 +70,7 @@ class Mechanism(ABC):
 
     @property
     def _coordinates(self) -> int | None:
-        """How many coordinates the noise is calibrated to; None for any number."""
+        """The number of coordinates that the noise is calibrated to; None for any number."""
         return None
 
     def noise(
@@ -90,9 +90,9 @@ class Mechanism(ABC):
         """The noisy sum, ``(total + noise) · step``. Every call is one `event`."""
         _require_sum(total)
         noise = self.noise(total.shape, step=step, stream=stream)
-        total = np.asarray(total)  # the sum alone: a mask over it would hide it from the noise
+        total = np.asarray(total)  # drops a NumPy mask, which would hide entries from the noise
         noisy = total + noise
-        # Wrapped around: both terms have the sign that their sum lacks.
+        # It wrapped around if both terms have the sign that their sum lacks.
         if ((total ^ noisy) & (noise ^ noisy) < 0).any():
             raise ValueError(
                 "total must leave room for the noise within 64 bits. Choose a larger step."
@@ -103,12 +103,12 @@ class Mechanism(ABC):
 def independent(
     sampler: IntegerSampler, shape: tuple[int, ...], stream: RandomStream
 ) -> NDArray[np.int64]:
-    """A draw for every coordinate of every release."""
+    """A separate draw for every coordinate of every release."""
     return sampler.draw(prod(shape), stream).reshape(shape)
 
 
 def _require_sum(total: object) -> None:
-    """Refuse what is not a vector of 64-bit integers, without showing what is in it."""
+    """Refuse anything but a vector of 64-bit integers, without showing its content."""
     if not isinstance(total, np.ndarray) or total.dtype != np.int64 or total.ndim != 1:
         given = (
             f"an array of {total.dtype} with shape {total.shape}"

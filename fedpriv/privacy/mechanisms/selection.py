@@ -1,9 +1,9 @@
-"""Private selection: which candidate scores best, without telling too much about the scores.
+"""Private selection: which candidate scores best, without revealing much about the scores.
 
-Both rules flip, for candidate i with score s_i, a coin that shows heads with probability
-exp(-rate·(max s - s_i)). They differ in what they do with the coins, and in what they cost. The
-coins are exact (`bernoulli_exp`), so no floating-point noise is ever compared; the scores are taken
-as given, and their differences are rounded once, to a relative 2^-53.
+For candidate i with score s_i, both rules flip a coin that shows heads with probability
+exp(-rate·(max s - s_i)). They differ in how they use the coins, and in what they cost. The coins
+are exact (`bernoulli_exp`), so no floating-point noise is ever compared; the scores are taken as
+given, and their differences are rounded once, to a relative 2^-53.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class Selection(ABC):
     """A rule that selects a candidate for ``epsilon``. Use a subclass.
 
-    ``sensitivity`` bounds how far any one score moves between neighbours. ``monotone`` promises
-    that all scores move in the same direction, as counts do when a record joins; the same ε then
-    buys twice the rate. Replacing a record can move one score up and another down, so the promise
-    needs add-remove adjacency.
+    ``sensitivity`` bounds how far any one score moves between neighbours. ``monotone`` asserts that
+    all scores move in the same direction, as counts do when a record joins; the same ε then buys
+    twice the rate. Replacing a record can move one score up and another down, so this needs
+    add-remove adjacency.
     """
 
     name: ClassVar[str]
@@ -75,12 +75,12 @@ class Selection(ABC):
         if given.dtype.kind in "iu":  # differences first: beyond 2^53 float64 has gaps
             exact = given.astype(object)
             return self._choose(self.rate * (exact.max() - exact).astype(np.float64), stream)
-        with np.errstate(over="ignore"):  # an infinite gap is one that no coin bridges
+        with np.errstate(over="ignore"):  # at an infinite gap a coin never shows heads
             return self._choose(self.rate * (values.max() - values), stream)
 
     @abstractmethod
     def _choose(self, exponents: NDArray[np.float64], stream: RandomStream) -> int:
-        """Select, given the exponents of the coins; the least of them is 0."""
+        """Select, given the exponents of the coins, the least of which is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +111,13 @@ class ExponentialMechanism(Selection):
 class ReportNoisyMax(Selection):
     """Selects the largest of s_i plus exponential noise of mean 1/rate: permute-and-flip.
 
-    Guarantee. ε-DP, with an expected error that is never above that of the exponential mechanism
-    at the same ε, and up to two times below it (McKenna and Sheldon 2020). Of its privacy loss
-    only ε is charged for.
+    Guarantee. ε-DP, with an expected error never above that of the exponential mechanism at the
+    same ε, and up to two times below it (McKenna and Sheldon 2020). Only the ε of its privacy loss
+    is charged for.
 
     Sampling. Permute-and-flip visits the candidates in random order and stops at the first heads;
-    that is a uniform choice among all heads, and has the law of report-noisy-max with exponential
-    noise (Ding et al. 2021).
+    that is a uniform choice among all heads, with the distribution of report-noisy-max with
+    exponential noise (Ding et al. 2021).
     """
 
     name: ClassVar[str] = "report-noisy-max"

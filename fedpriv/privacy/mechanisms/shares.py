@@ -2,12 +2,12 @@
 
 Every party adds an integer share of the noise to its answer before the answer is masked. The sum
 then carries the noise of all parties in it. Some of them may drop out, and some may tell the server
-their shares, which it subtracts; what is left is the noise of at least n_min honest parties,
+their shares, which it subtracts; what remains is the noise of at least n_min honest parties,
 
     n_min = minimum - colluders,
 
-where ``minimum`` is the least number of parties whose sum is opened. Shares are sized so that n_min
-of them are the noise that the accountant is told.
+where ``minimum`` is the smallest number of parties whose sum is opened. Shares are sized so that
+n_min of them make up the noise that the accountant charges for.
 
 More honest parties than n_min only add noise. *Proof.* Let S be the sum of the answers, Z the
 shares of n_min honest parties in it and Z' those of the other honest ones: all independent of one
@@ -15,8 +15,8 @@ another and of the data. The adversary sees S + Z + Z', up to shares that it kno
 from S + Z by adding an independent Z', hence by post-processing, which preserves every guarantee
 that the release of S + Z has. Which parties are in the sum must not depend on their shares. ∎
 
-What it rests on: parties that follow the protocol, except for the colluders; and a secure sum. One
-share alone hides almost nothing, so without masks there is no guarantee.
+Assumptions: parties follow the protocol, except for the colluders; and the sum is secure. One share
+alone hides almost nothing, so without masks there is no guarantee.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ShareLaw = Literal["skellam", "discrete-gaussian", "polya"]
 SHARE_LAWS: tuple[ShareLaw, ...] = ("skellam", "discrete-gaussian", "polya")
 
 _DEVIATIONS = {"skellam": 6.5, "discrete-gaussian": 6.5, "polya": 17.0}
-_DRAWS = 1 << 20  # at a time: bounds the memory
+_DRAWS = 1 << 20  # draws at a time: bounds the memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class NoiseShare:
     Attributes:
         law: The name of the law.
         parameter: Its number, as above.
-        minimum: The least number of parties that must be in the sum; below, it is not opened.
+        minimum: The smallest number of parties whose sum is opened.
         colluders: How many of them may tell the server their shares.
     """
 
@@ -83,12 +83,12 @@ class NoiseShare:
         if type(self.colluders) is not int or not 0 <= self.colluders < self.minimum:
             raise ValueError(
                 f"colluders must be an integer from 0 to minimum - 1 = {self.minimum - 1}, got "
-                f"{self.colluders!r}: somebody must bring noise that the server does not know."
+                f"{self.colluders!r}: somebody must add noise that the server does not know."
             )
 
     @property
     def honest(self) -> int:
-        """n_min: shares that any sum carries and the server does not know."""
+        """n_min: how many shares every sum carries that the server does not know."""
         return self.minimum - self.colluders
 
     @property
@@ -109,15 +109,15 @@ class NoiseShare:
     def reach(self, parties: int) -> float:
         """How far the noise of ``parties`` reaches, except with probability 1e-10 per coordinate.
 
-        6.5 standard deviations of what is nearly Gaussian; 17, that is 24 scales, of what has the
-        tails of a Laplace law; and 8 steps, because a small variance comes with Poisson tails.
+        6.5 standard deviations for nearly Gaussian noise; 17, that is 24 scales, for noise with the
+        tails of a Laplace distribution; plus 8 steps, because a small variance has Poisson tails.
         """
         return _DEVIATIONS[self.law] * sqrt(parties * self.variance) + 8
 
     def draw_sum(self, parties: int, *, dimension: int, stream: RandomStream) -> NDArray[np.int64]:
         """Draw the sum of the shares of ``parties`` parties, on every coordinate.
 
-        Skellam and Pólya sums are of the same family, exactly, and are drawn at once; discrete
+        Skellam and Pólya sums are exactly of the same family, and are drawn at once; discrete
         Gaussians are drawn party by party.
         """
         require_count(parties=parties, dimension=dimension)
@@ -160,7 +160,7 @@ class SharedNoise(Mechanism):
         l1_sensitivity: Of the integer sum, in steps.
         l2_sensitivity: Of the integer sum, in steps: Δ/step + √d.
         dimension: d.
-        step: The width of the grid.
+        step: The grid step.
     """
 
     name: ClassVar[str] = "noise-shares"
@@ -188,8 +188,8 @@ class SharedNoise(Mechanism):
     def event(self) -> Event:
         """The privacy event of one release.
 
-        Pure for Pólya shares: the L1 norm of an integer vector is an integer, so that a bound on it
-        may be rounded down.
+        Pure for Pólya shares: the L1 norm of an integer vector is an integer, so its bound may be
+        rounded down.
         """
         share = self.share
         match share.law:

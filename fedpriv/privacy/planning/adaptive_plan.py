@@ -1,8 +1,8 @@
 """A plan for adaptively chosen noise: everything but the noise is fixed beforehand.
 
-What a fixed plan proves at its construction, this one proves release by release: ``admit`` returns
-the plan with one release more, or raises. It starts empty, and at the end of a run it is the plan
-as it was carried out, with every release in order.
+A fixed plan proves its guarantee at construction, this one release by release: ``admit`` returns
+the plan with one more release, or raises. It starts empty, and at the end of a run it is the plan
+as carried out, with every release in order.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class AdaptivePlan(Plan):
     """What a run may spend, and what it has spent, when each noise follows from earlier releases.
 
     Guarantee. All releases that it admitted are together (ε, δ)-DP for the budget of its filter,
-    by the theorem of that filter, however each was chosen from those before it. The promise is the
-    budget: ``epsilon`` is the budget's, not that of the releases made, because how much was spent
-    depends on what was seen.
+    by the theorem of that filter, however each was chosen from those before it. The guarantee is
+    the budget: ``epsilon`` is the budget's, not that of the releases made, because how much was
+    spent depends on what was seen.
 
-    On samples every release has one of its own, fresh coins: given all releases before it, its
-    divergence is that of one sampled release, whatever was chosen on the way. Two releases on one
+    With sampling, every release has its own sample, with fresh coins: given all releases before it,
+    its divergence is that of one sampled release, whatever was chosen so far. Two releases on one
     sample would be one sampled release of both, whose noise is not chosen in between.
 
     Attributes:
@@ -70,7 +70,7 @@ class AdaptivePlan(Plan):
             )
 
     def admit(self, release: Release, *, part: str = "") -> Self:
-        """The plan with one release more. Call it before anything is asked for that release.
+        """The plan with one more release. Call it before anything is asked for that release.
 
         Raises:
             BudgetExceeded: It does not fit. Nothing was charged.
@@ -79,7 +79,7 @@ class AdaptivePlan(Plan):
         return replace(self, filter=self.filter.admit(event), made=(*self.made, (part, release)))
 
     def priced(self, release: Release) -> Event:
-        """The event of ``release`` on a sample of its own, which its cost follows from."""
+        """The event of ``release`` on its own sample, which determines its cost."""
         return sampled(release.event(), self.sampling_rate, parts=self.parts)
 
     def affords(self, *releases: Release) -> bool:
@@ -117,10 +117,10 @@ class AdaptivePlan(Plan):
 
     @property
     def needed(self) -> Releases:
-        """One Gaussian release that stands for all that the filter may admit.
+        """One Gaussian release that stands for everything the filter may admit.
 
-        Exact for Gaussian releases, in what the filter adds up; others may cost a ledger more. On
-        samples it is on one, too, so that a ledger which prices none alone refuses the run.
+        Exact for Gaussian releases, in the filter's measure; others may cost a ledger more. With
+        sampling it is sampled too, so that a ledger which prices no single one refuses the run.
         """
         noise, rate = self.filter.whole_noise, self.sampling_rate
         if rate < 1:
@@ -131,9 +131,9 @@ class AdaptivePlan(Plan):
 
     @property
     def ledger_rule(self) -> str | None:
-        """How a ledger that is made for this run adds up; None if it may choose.
+        """How a ledger created for this run adds up; None if it may choose.
 
-        On samples by divergences of the filter's own order: then it admits what the filter admits.
+        With sampling, by divergences of the filter's own order: then it admits what the filter admits.
         """
         if self.sampling_rate == 1 or not isinstance(self.filter, RdpFilter):
             return None
@@ -145,7 +145,7 @@ class AdaptivePlan(Plan):
         return tuple(release for release in self.part() if isinstance(release, Mechanism))
 
     def spending(self) -> Callable[[int], float]:
-        """ε of the releases so far, however many rounds these are."""
+        """ε of the releases so far, in whatever number of rounds."""
         spent = self.filter.epsilon
         return lambda _rounds: spent
 
@@ -166,17 +166,17 @@ class AdaptivePlan(Plan):
 
     @property
     def method(self) -> str:
-        """That of the filter."""
+        """The method of the filter."""
         return self.filter.method
 
     @property
     def gdp_mu(self) -> float | None:
-        """The limit of a filter of squared GDP: what was spent depends on what was seen."""
+        """The limit of a GDP filter: what was actually spent depends on what was seen."""
         return sqrt(self.filter.limit) if isinstance(self.filter, GdpFilter) else None
 
     @property
     def gdp_exact(self) -> bool:
-        """A filter promises its limit, and seldom spends all of it."""
+        """False: a filter guarantees its limit, and seldom spends all of it."""
         return False
 
     @property
@@ -191,7 +191,7 @@ class AdaptivePlan(Plan):
         ]
 
     def replayed(self, history: Iterable[Mapping[str, Any]]) -> Self:
-        """This plan, still empty, after the releases that `history` wrote: admitted once more."""
+        """This plan, still empty, after the releases that `history` wrote are admitted again."""
         plan = self
         for entry in history:
             values = {key: entry[key] for key in entry if key not in ("part", "name")}

@@ -1,4 +1,4 @@
-"""From a budget to noise: found by root-finding, then proved by accounting, towards privacy."""
+"""From a budget to noise: root-finding, then proof by accounting, rounding towards privacy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.releases import Releases
 
 MECHANISMS = ("gaussian", "laplace")
-# Numerical accounting costs about a second per call; noise is wanted to no more than this.
+# Numerical accounting takes about a second per call; noise is computed to this precision only.
 _COARSE, _FINE = 1e-5, 1e-13
 _FEW_LEVELS, _SOME_LEVELS = 5, 50  # of distinct noise, for a first guess and for a second one
 _MOST_NOISE = 1e12
@@ -97,7 +97,7 @@ def calibrate(
         mechanism: "gaussian" or "laplace".
         shape: relative noise of each round, any unit; the schedule is this times the multiplier.
         accountant: name of one, or "auto" for the tightest sound one.
-        unit: whose contribution is clipped; it is carried by the releases, and changes no noise.
+        unit: whose contribution is clipped; the releases carry it, and it changes no noise.
         parts: in how many parties' samples a unit may be: see `gaussian_releases`.
     """
     budget = Budget(epsilon=epsilon, delta=delta)
@@ -118,17 +118,17 @@ def calibrate(
     if accountant == "auto":
         name = best_accountant(releases(1.0), delta=delta).name
     require_choice(ACCOUNTANTS, accountant=name)
-    # Raises, with the reason, if no amount of noise will do.
+    # Raises, with the reason, if no amount of noise suffices.
     ACCOUNTANTS[name](adjacency=relation, unit=whose).compose_all(releases(_MOST_NOISE))
     spent = spend_by(name)
     if name == "gdp":
         scale = relation.sum_sensitivity * sqrt(sum(part**-2 for part in relative))
         root = scale / gdp_mu(epsilon=epsilon, delta=delta)
-    elif name == "pld":  # slow: start from the answer of the accountant next to it, on few levels
+    elif name == "pld":  # slow: start from the next accountant's answer, on few levels
         by_rdp = spend_by("rdp", most_levels=_FEW_LEVELS)
         if by_rdp(_MOST_NOISE) <= epsilon:
             near = _least_noise(by_rdp, budget, start=1.0, tolerance=1e-3)
-        else:  # orders are finite, and so is the least ε they show; the central limit is a guess
+        else:  # its orders are finite, and so is the least ε they show; the CLT gives a guess
             spread = sampling_rate * sqrt(sum(part**-2 for part in relative))
             near = spread / gdp_mu(epsilon=epsilon, delta=delta)
         factor = 1.15
@@ -161,7 +161,7 @@ def noise_within(
 ) -> float:
     """The least noise for which the named accountant finds ``releases(noise)`` within a budget.
 
-    Any events will do whose ε falls as the noise grows. Towards privacy, as in `calibrate`.
+    Works for any events whose ε falls as the noise grows. Rounds towards privacy, as `calibrate`.
     """
     require_choice(ACCOUNTANTS, accountant=accountant)
     require_positive(start=start)
@@ -181,8 +181,8 @@ def optimal_regulariser(
 ) -> float:
     """λ* = √(2a)/D, which balances bias and noise of output perturbation.
 
-    Minimises λD²/2 + a/λ, where D bounds the norm of a good model and a/λ ≥ G·E‖b‖ what noise b for
-    2G/(Nλ) costs a G-Lipschitz risk: a = 3G²√(d·ln(1.25/δ))/(εN), and at δ = 0, where ‖b‖ is a
+    Minimises λD²/2 + a/λ, where D bounds the norm of a good model and a/λ ≥ G·E‖b‖ is what noise b
+    for 2G/(Nλ) costs a G-Lipschitz risk: a = 3G²√(d·ln(1.25/δ))/(εN), and at δ = 0, where ‖b‖ is a
     Gamma(d, 2G/(Nλε)) (l2-laplace), a = 2dG²/(εN). All inputs are public: the choice costs nothing.
     """
     require_positive(lipschitz=lipschitz, epsilon=epsilon, radius=radius)
@@ -207,7 +207,7 @@ def _spending(
             listed = on_levels(listed, most=most_levels)
         try:
             report = account(listed, delta=delta, accountant=accountant)
-        except UnsupportedEvent:  # some theorems hold from a certain noise on
+        except UnsupportedEvent:  # some theorems need a minimum of noise
             return inf
         return inf if report.epsilon is None else report.epsilon
 
@@ -261,12 +261,12 @@ def _least_noise(
         low, high = low / factor, low
         if low < 1 / _MOST_NOISE:
             return low  # δ alone pays for the releases, whatever the noise
-    # The bracket may end on the root, but for rounding: at either end.
+    # The bracket may end on the root, up to rounding: at either end.
     if spent(exp(log(high))) > budget.epsilon:
         return high
     if spent(exp(log(low))) <= budget.epsilon:
         return exp(log(low))
-    # ε is nearly a power of the noise, so that the root is found on logarithmic scales.
+    # ε is nearly a power of the noise, so the root is found on logarithmic scales.
     root = brentq(
         lambda log_noise: log(max(spent(exp(log_noise)), 1e-300) / budget.epsilon),
         log(low),
@@ -280,7 +280,7 @@ def _least_noise(
 def _proved(spent: Callable[[float], float], root: float, epsilon: float) -> tuple[float, float]:
     """Raise the noise until the accountant itself confirms the budget.
 
-    By growing steps, and at once by as much as ε is too large: it falls about as fast as 1/noise.
+    In growing steps, starting with the ratio by which ε is too large: it falls about as 1/noise.
     """
     multiplier, step = root, _FINE
     while not (achieved := spent(multiplier)) <= epsilon:

@@ -28,7 +28,7 @@ def counts_plan(
     """One release of noisy counts of right and wrong answers.
 
     Guarantee. That of Gaussian noise calibrated to ``sensitivity``, plus √counts·step for the grid,
-    if one record moves the counts by no more.
+    if one record moves the counts by at most that.
 
     Args:
         budget: (ε, δ), with δ > 0.

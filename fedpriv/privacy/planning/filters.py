@@ -1,8 +1,8 @@
 """Privacy filters: budgets for adaptively chosen noise.
 
 Composition theorems hold for noise fixed before the first release. When σ_t depends on earlier
-releases (adaptive and learned schedules, early stopping), what may be spent must be checked by a
-*filter*: a rule that admits or refuses each release, such that whatever it admitted is private.
+releases (adaptive and learned schedules, early stopping), the spend must be checked by a *filter*:
+a rule that admits or refuses each release, such that whatever it admitted is private.
 
 A filter is an immutable value. ``admit`` is called before the query and returns the filter after
 it, or raises `BudgetExceeded`.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from fedpriv.privacy.events import Event
 
-_MOST_NOISE = 2.0**40  # in sensitivities, of one release
+_MOST_NOISE = 2.0**40  # of one release, in sensitivities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +59,14 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def cost(self, event: Event) -> float:
-        """What one release costs. Raises `UnsupportedEvent` for one that the filter cannot hold."""
+        """What one release costs. Raises `UnsupportedEvent` for one that the filter cannot price."""
 
     @property
     @abstractmethod
     def epsilon(self) -> float:
-        """The ε of what was spent, at the budget's δ: how much is used, not what is promised.
+        """The ε of what was spent, at the budget's δ: how much is used, not the guarantee.
 
-        What a filter promises is its budget. What was spent on the way depends on what was seen.
+        A filter guarantees its budget. What was actually spent depends on what was seen.
         """
 
     @property
@@ -110,7 +110,7 @@ class GdpFilter(PrivacyFilter):
 
     @property
     def epsilon(self) -> float:
-        """Exact for what was spent; the budget's at most, whatever rounding says."""
+        """Exact for what was spent; at most the budget's, even with rounding."""
         if not self.spent:
             return 0.0
         return min(self.budget.epsilon, gdp_epsilon(mu=sqrt(self.spent), delta=self.budget.delta))
@@ -144,7 +144,7 @@ class RdpFilter(PrivacyFilter):
 
     Guarantee. If Σ D_α ≤ B for the fixed α in every course of events, all together is (α, B)-RDP
     (Feldman and Zrnic 2021, Thm. 3.1), and B is the largest that converts to (ε, δ). The order must
-    not be chosen afterwards; `for_releases` chooses it from what is planned.
+    not be chosen afterwards; `for_releases` chooses it from the plan.
     """
 
     name: ClassVar[str] = "rdp-filter"
@@ -153,7 +153,7 @@ class RdpFilter(PrivacyFilter):
 
     @property
     def epsilon(self) -> float:
-        """What the divergence spent converts to, at the one order; the budget's at most."""
+        """What the spent divergence converts to, at the one order; at most the budget's."""
         spent = rdp_epsilon(
             orders=np.array([self.order]),
             divergences=np.array([self.spent]),
@@ -210,7 +210,7 @@ def least_noise(
 ) -> float:
     """Least σ/Δ of a Gaussian release, on a fresh Poisson sample, that costs ``amount`` at most.
 
-    By bisection, which ends on the side that is not more expensive. Infinite for an amount of 0.
+    By bisection, which ends on the cheaper side. Infinite for an amount of 0.
     """
 
     def cost(noise: float) -> float:
@@ -223,7 +223,7 @@ def least_noise(
 def most_epsilon(fund: PrivacyFilter, *, amount: float, sampling_rate: float) -> float:
     """Largest ε of a pure release, on a fresh Poisson sample, that costs ``amount`` at most.
 
-    The inverse of `_edge` of 1/ε: the noise of a pure release is in proportion to that.
+    The inverse of `_edge` of 1/ε: the noise of a pure release is proportional to that.
     """
 
     def cost(noise: float) -> float:
@@ -234,18 +234,18 @@ def most_epsilon(fund: PrivacyFilter, *, amount: float, sampling_rate: float) ->
 
 
 def _edge(cheap: Callable[[float], bool]) -> float:
-    """The least noise that is cheap enough, from above, to 12 digits; cheap for all that is more.
+    """The least noise that is cheap enough, rounded up, to 12 digits; all larger noise is cheaper.
 
     Raises:
-        ValueError: Nothing within the range of what is sampled is cheap enough.
+        ValueError: No noise within the samplers' range is cheap enough.
     """
     low, high = 0.0, 2.0**-10
     while not cheap(high):
         low, high = high, 2 * high
         if high > _MOST_NOISE:
             raise ValueError(
-                f"the budget must pay for one of the releases that are planned; it does not pay "
-                f"for one with noise of {_MOST_NOISE:g} sensitivities. Raise epsilon or delta."
+                f"the budget must pay for one of the planned releases; it does not pay for one "
+                f"with noise of {_MOST_NOISE:g} sensitivities. Raise epsilon or delta."
             )
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
@@ -268,7 +268,7 @@ def fresh_filter(
 
 
 FILTERS = (GdpFilter.name, RdpFilter.name)
-"""The names of all filters: what a plan of noise that is chosen on the way is accounted by."""
+"""The names of all filters, by which plans of adaptively chosen noise are accounted for."""
 
 
 def _rdp_limit(order: float, budget: Budget) -> float:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.mechanisms.laws import PureLaw
 
 _LAPLACE = {kind.name: kind for kind in (L2LaplaceMechanism, L1LaplaceMechanism)}
-_MOST_STEPS = 2.0**36  # standard deviation of Laplace noise, in steps of the grid, that is sampled
+_MOST_STEPS = 2.0**36  # largest standard deviation of Laplace noise that is sampled, in grid steps
 
 
 def gradient_plan(
@@ -51,7 +51,7 @@ def gradient_plan(
     """T noisy sums of clipped gradients within a budget.
 
     Guarantee. That of Gaussian noise calibrated to ``sensitivity``, plus √d·step for the grid, if
-    one record moves the sum by no more.
+    one record moves the sum by at most that.
 
     Args:
         budget: (ε, δ) of the whole run.
@@ -69,8 +69,8 @@ def gradient_plan(
             fits the budget.
         accountant: name, or "auto".
         unit: whose records ``sensitivity`` is stated for.
-        parts: at how many parties a unit has records: with sampling, each draws its own sample, and
-            what is in it moves the sum by an equal part of ``sensitivity`` at most.
+        parts: at how many parties a unit has records: with sampling, each draws its own sample,
+            which moves the sum by at most an equal part of ``sensitivity``.
     """
     relation, whose = Adjacency(adjacency), Unit(unit)
     moved = _moved(sensitivity, clip_norm, dimension, step, relation)
@@ -133,9 +133,9 @@ def laplace_gradient_plan(
     independent coordinates for Δ₁ ≤ √d·Δ₂: noise of √(d + 1)·Δ₂/ε_t or √(2d)·Δ₂/ε_t a coordinate.
     The radius of the first is a float64: T releases are within about T·d·2^-48 of their laws.
 
-    Clipped in L1, with ``sensitivity`` in L1, "l1-laplace" has the scale Δ₁/ε_t itself, d·step for
-    the grid being part of Δ₁: √2·Δ₁/ε_t a coordinate. It is less where a gradient of norm C₂ is no
-    longer than √(d/2)·C₂ in L1, as those of records with few categories are.
+    Clipped in L1, with ``sensitivity`` in L1, "l1-laplace" has the scale Δ₁/ε_t itself, where Δ₁
+    includes d·step for the grid: √2·Δ₁/ε_t a coordinate. This is less noise where a gradient of
+    norm C₂ is at most √(d/2)·C₂ long in L1, as for records with few categories.
 
     Args: as `gradient_plan`, with the same noise in all rounds.
     """
@@ -155,7 +155,7 @@ def laplace_gradient_plan(
     mechanism = kind(
         sensitivity=moved, epsilon=epsilon, dimension=dimension, adjacency=relation, unit=whose
     )
-    # What cannot be drawn is refused now, and not after a release was paid for.
+    # What cannot be drawn is refused now, not after a release was paid for.
     require_scale(largest=_MOST_STEPS, noise_stddev=mechanism.noise_stddev / step)
     plan = _plan(
         budget,

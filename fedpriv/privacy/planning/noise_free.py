@@ -1,13 +1,14 @@
 """Noise-free runs (ε = ∞), for study: a placeholder for a plan, without any guarantee.
 
-The twin of a private run: the same questions, clipping, sampling and steps, and no noise. What the
-private run loses to its twin is the price of noise; what the twin loses to the exact model is that
-of clipping and of too little training. Settings that follow from a budget are those of the private
-run whose twin it is; a run without noise that is nobody's twin takes those that suit no noise.
+The twin of a private run: the same queries, clipping, sampling and steps, and no noise. The loss of
+the private run relative to its twin is the price of noise; that of the twin relative to the exact
+model is the price of clipping and of too little training. Settings that follow from a budget are
+those of the private run whose twin it is; a run without noise that is nobody's twin takes the
+settings that suit no noise.
 
-Guarantee: none, and nothing here can be taken for one. A `NoiseFree` is no `Plan`: it has neither
-mechanism nor event nor ε, so that a ledger has nothing to reserve, a statement nothing to state and
-a deployed party nothing to accept; a strategy refuses it in a run that is a release.
+Guarantee: none, and nothing here can be mistaken for one. A `NoiseFree` is no `Plan`: it has
+neither mechanism nor event nor ε, so that a ledger has nothing to reserve, a statement nothing to
+state and a deployed party nothing to accept; a strategy refuses it in a release.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class NoiseFree:
     Attributes:
         step: width of the fixed-point grid of a sum: as fine as fits, no sensitivity rests on it.
         rates: Poisson rate of the records of each round; 1 is full batch.
-        clip_norm: bound on the norm of one record's gradient, where gradients are asked for.
+        clip_norm: bound on the norm of one record's gradient, if gradients are asked for.
     """
 
     step: float
@@ -46,7 +47,7 @@ class NoiseFree:
 
     @property
     def rounds(self) -> int:
-        """How many sums are asked for."""
+        """The number of sums asked for."""
         return len(self.rates)
 
     @property

@@ -48,11 +48,11 @@ def output_plan(
 ) -> FixedPlan:
     """One noisy weighted average of the parties' minimisers (Jayaraman et al. 2018).
 
-    Guarantee. That of the law, calibrated to ``sensitivity`` plus √d·step for the grid, if one
-    unit moves the average by no more. How far it moves is the theorem of
+    Guarantee. That of the law, calibrated to ``sensitivity`` plus √d·step for the grid, if one unit
+    moves the average by at most that. How far it moves is the theorem of
     `fedpriv.learning.erm.sensitivity.minimiser_sensitivity`. Averages over records are for
-    replace-one adjacency: how well each minimiser is known rests on how many records its party has.
-    Persons have a declared number, under either.
+    replace-one adjacency, because how well each minimiser is known depends on its party's number of
+    records. For persons that number is declared, under either.
 
     Args:
         budget: (ε, δ); δ = 0 with a Laplace law.
@@ -62,7 +62,7 @@ def output_plan(
         step: grid width of the sum.
         law: of the noise. "unsound-laplace" is for study: its plan has the √d·ε that it really
             costs as its budget.
-        joint: whether it is the minimiser of all records together, and no average.
+        joint: whether it is the minimiser of all records together, not an average.
         adjacency: which data sets are compared; "add-remove" for a joint minimiser, or persons.
         unit: whose records ``sensitivity`` is stated for.
     """

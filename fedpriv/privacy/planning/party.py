@@ -1,13 +1,13 @@
-"""Plans of client-level privacy: T noisy sums of the parties' clipped updates, the unit a party.
+"""Plans of client-level privacy: T noisy sums of the parties' clipped updates, for the party unit.
 
 Everything is in units of the clip norm C: an update clipped to C counts 1, so that noise and cost
-of a round do not depend on C, which may follow what was released.
+of a round do not depend on C, which may follow earlier releases.
 
 **A count beside the updates** (adaptive clipping; Andrew et al. 2021, arXiv:1905.03871). Each party
-sends b - ½ along, b = 1 if its update was not clipped. Of norm ½ for who takes part and 0 for who
-does not, it moves by ½ under add-remove and 1 under replace-one, each time half of what an update
-moves by in units of C. So noise z_Δ on the updates and σ_b on the count cost together exactly what
-noise z on the updates alone would, with
+also sends b - ½, b = 1 if its update was not clipped. With norm ½ for a party that takes part and 0
+for one that does not, the count moves by ½ under add-remove and 1 under replace-one, in both cases
+half as far as an update in units of C. So noise z_Δ on the updates and σ_b on the count cost
+together exactly what noise z on the updates alone would, with
 
     z⁻² = z_Δ⁻² + (2σ_b)⁻²,
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def update_noise(multiplier: float, count_noise: float) -> float:
-    """z_Δ: the noise on updates that leaves room for a count with noise σ_b at the cost of z.
+    """z_Δ: the noise on updates such that, with a count with noise σ_b, the cost is that of z.
 
     >>> round(update_noise(1.0, 5.0), 9), round(update_noise(2.0, 10.0), 9)
     (1.005037815, 2.010075631)
@@ -99,7 +99,7 @@ def party_plan(
     """T noisy sums of the parties' clipped updates within a budget, the unit a party.
 
     Guarantee. That of Gaussian noise calibrated to one answer (add-remove) or two (replace-one) of
-    norm ``norm``, plus √d·step for the grid; on Poisson samples of the parties, of the sampled
+    norm ``norm``, plus √d·step for the grid; on Poisson samples of the parties, that of the sampled
     Gaussian, under add-remove adjacency alone.
 
     Args:
@@ -110,13 +110,13 @@ def party_plan(
         norm: the largest norm of one party's answer in units of C: 1, or √(1 + κ²/4) with a count.
         clip_norm: C of the first round.
         sizes: n_j of every party, declared.
-        dimension: how many numbers an answer has.
+        dimension: the number of coordinates of an answer.
         step: grid width of the sum, in units of C.
         adjacency: whether a party joins or leaves, or all its records are exchanged.
         sampling_rate: Poisson rate of the parties; 1 is everybody.
         accountant: name, or "auto".
-        moves: whether C follows counts of updates that were not clipped: then no C is the plan's.
-        sums: what has noise in every round, in words.
+        moves: whether C follows counts of updates that were not clipped: the plan then fixes no C.
+        sums: what gets noise in every round, in words.
     """
     relation = Adjacency(adjacency)
     require_sizes(sizes)

@@ -1,9 +1,9 @@
 """A plan: sampling, noise and events of a whole run in one frozen object.
 
-A strategy accepts nothing less. What it adds comes from ``plan.mechanisms`` and what the ledger is
+A strategy accepts nothing less. The noise it adds comes from ``plan.mechanisms`` and the ledger is
 charged from ``plan.event``, which reads the same mechanisms: noise and accounting cannot disagree.
-Noise that is fixed before the first release is a `FixedPlan`, noise that is chosen on the way an
-`AdaptivePlan`; whoever reads a plan need not know which.
+Noise fixed before the first release is a `FixedPlan`, adaptively chosen noise an `AdaptivePlan`;
+readers of a plan need not know which.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NOISE_PLACES: tuple[NoisePlace, ...] = ("server", "parties")
 class Plan(ABC):
     """What a run asks, how much noise each release gets, and what it all spends. Use a subclass.
 
-    Planners make it; by hand, for one noisy mean of 100 numbers in [-1, 1]:
+    Planners create it; by hand, for one noisy mean of 100 numbers in [-1, 1]:
 
     >>> from fedpriv.privacy.budget import Budget
     >>> from fedpriv.privacy.mechanisms import GaussianMechanism
@@ -79,11 +79,11 @@ class Plan(ABC):
         clip_norm: bound on the norm of what one unit adds, where it is clipped: a record's
             gradient, the sum of a person's, a party's update.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
-        parts: in how many parties' samples one unit may be, each on a coin of its own: 1, but for
+        parts: in how many parties' samples one unit may be, by separate coins: 1, except for
             persons with records at several parties.
         noise_at: who adds the noise.
         accountant: the name of what proves ``epsilon``.
-        epsilon: what the run promises; at most the budget's.
+        epsilon: the guarantee of the run; at most the budget's.
     """
 
     strategy: str
@@ -148,7 +148,7 @@ class Plan(ABC):
 
     @property
     def least_rate(self) -> float:
-        """The least sampling rate of a release: below 1 the accounting rests on Poisson samples."""
+        """The least sampling rate of a release: below 1 the accounting assumes Poisson samples."""
         return self.sampling_rate
 
     @property
@@ -163,7 +163,7 @@ class Plan(ABC):
 
     @property
     def needed(self) -> Releases:
-        """What a ledger should have room for before the run begins: all that is planned."""
+        """The room that a ledger should have before the run begins: everything planned."""
         return self.releases
 
     @property
@@ -173,9 +173,9 @@ class Plan(ABC):
 
     @abstractmethod
     def spending(self) -> Callable[[int], float]:
-        """ε that was spent, as a function of the number of rounds made: an upper bound."""
+        """An upper bound on the ε spent, as a function of the number of rounds made."""
 
-    # What a statement says of it.
+    # What a statement says about it.
 
     @property
     def size_in_words(self) -> str:
@@ -200,22 +200,22 @@ class Plan(ABC):
     @property
     @abstractmethod
     def method(self) -> str:
-        """By which theorem its ε was found."""
+        """The theorem that gives its ε."""
 
     @property
     @abstractmethod
     def gdp_mu(self) -> float | None:
-        """μ of Gaussian differential privacy, which the run is promised to have, if it has one."""
+        """μ of the run's Gaussian differential privacy, if it has one."""
 
     @property
     @abstractmethod
     def gdp_exact(self) -> bool:
-        """Whether a run has this μ and no less."""
+        """Whether this μ is exact."""
 
     @property
     @abstractmethod
     def zcdp_rho(self) -> float | None:
-        """ρ of zero-concentrated differential privacy that it is promised to have, if any."""
+        """ρ of the run's zero-concentrated differential privacy, if any."""
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON-ready values, for plan.json and the statement."""
@@ -254,8 +254,8 @@ def in_words(stddevs: Sequence[float]) -> str:
 def grid_sensitivity(sensitivity: float, *, dimension: int, step: float) -> float:
     """The L2 sensitivity of a sum on a fixed-point grid: Δ + √d·step.
 
-    Every coordinate is rounded to the grid, in the one answer that the unit is part of: two
-    answers at a distance of Δ are then at most √d·step further apart.
+    Every coordinate is rounded to the grid, in the one answer that holds the unit: two answers at a
+    distance of Δ are then at most √d·step further apart.
     """
     require_positive(sensitivity=sensitivity, step=step)
     require_count(dimension=dimension)
@@ -284,8 +284,8 @@ def sampled(event: Event, sampling_rate: float, *, parts: int = 1) -> Event:
             )
         case _ if parts > 1:
             raise ValueError(
-                f"parts must be 1 with {event.kind} releases on samples, got {parts!r}: it is "
-                "Gaussian noise whose amplification is known for a person at several parties."
+                f"parts must be 1 with {event.kind} releases on samples, got {parts!r}: for a "
+                "person at several parties, amplification is known for Gaussian noise only."
             )
         case GaussianEvent():
             return PoissonGaussianEvent(

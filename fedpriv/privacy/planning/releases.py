@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Releases = list[tuple[Event, int]]
 
-_LARGEST = 700.0  # exponents beyond overflow
+_LARGEST = 700.0  # larger exponents overflow
 _MARGIN = 1e-9
 _SAMPLED = (PoissonGaussianEvent, PoissonPartsEvent)
 
@@ -46,11 +46,11 @@ def gaussian_releases(
 
     Args:
         noise_multipliers: standard deviation of the noise on the *sum*, divided by the clip norm,
-            whatever the adjacency: one number for ``rounds`` rounds, or one per round. Of several
-            parts, by what all of them can add.
+            whatever the adjacency: one number for ``rounds`` rounds, or one per round. With several
+            parts, divided by what all of them can add.
         rounds: how many, if there is one number; else the sequence's own length.
         sampling_rate: probability with which each record joins a round; 1 is full batch.
-        parts: in how many samples one unit may be, each on a coin of its own.
+        parts: in how many samples one unit may be, by separate coins.
         adjacency: decides the sensitivity of the sum, C or 2C.
         unit: whose contribution is clipped: a record's, a person's or a party's.
     """
@@ -93,9 +93,9 @@ def laplace_releases(
 def on_levels(releases: Iterable[tuple[Event, int]], *, most: int) -> Releases:
     """Round the noise of sampled Gaussians *down* to ``most`` levels, if more of it is distinct.
 
-    The guarantee for the smaller noise holds for the larger: the rounded run is never cheaper. What
-    rounding costs is about the sum, over the levels, of rounds × the rise of their cost / 2, and
-    that is least where the levels have equal parts of ∫√(rounds · d cost). It falls as 1/``most``.
+    The guarantee for the smaller noise holds for the larger: the rounded run is never cheaper. The
+    cost of rounding is about the sum, over the levels, of rounds × the rise of their cost / 2, and
+    is least where the levels have equal parts of ∫√(rounds · d cost). It falls as 1/``most``.
     """
     require_count(most=most)
     listed = list(releases)
@@ -120,7 +120,7 @@ def on_levels(releases: Iterable[tuple[Event, int]], *, most: int) -> Releases:
 def _levels(
     noises: NDArray[np.float64], rounds: Mapping[float, int], mean_square: float, most: int
 ) -> list[float]:
-    """The least noise of each one's level; ``noises`` rise."""
+    """The least noise of each one's level; ``noises`` are ascending."""
     with np.errstate(over="ignore"):
         exponent = noises**-2.0
     # The cost: Rényi divergence of order 2, ln(1 + q²·(e^(1/σ²) − 1)).
@@ -129,7 +129,7 @@ def _levels(
     counts = np.array([rounds[noise] for noise in noises.tolist()], dtype=np.float64)
     parts = np.sqrt(np.maximum(-np.diff(cost), 0.0) * (counts[1:] + counts[:-1]) / 2)
     place = np.concatenate([[0.0], np.cumsum(parts)])
-    # A schedule may sit on the borders, where a rounding error must not decide between two levels.
+    # A schedule may sit on the borders, where rounding errors must not decide between two levels.
     cells = np.floor(place / (place[-1] or 1.0) * most + _MARGIN)
     first = np.searchsorted(cells, np.minimum(cells, most - 1))
     return [float(noise) for noise in noises[first]]

@@ -1,19 +1,19 @@
 """Plans of second-order steps: one noisy matrix of second moments, then T noisy gradient sums.
 
 **Accounting.** With Gaussian noise σ_M on the matrix, which one record moves by Δ_M, and σ_g on
-each sum of gradients, which one moves by Δ_g, the run is μ-GDP with
+each sum of gradients, which one record moves by Δ_g, the run is μ-GDP with
 
     μ² = (Δ_M/σ_M)² + T·(Δ_g/σ_g)²,
 
-since noise is fixed beforehand and the points that gradients are asked at follow from releases
-(Dong, Roth and Su 2022, Cor. 3.3). The composition is exact. The sum is a bound where records are
-exchanged, because no pair of them reaches both sensitivities: x ⟂ x′ has the largest part in the
-matrix, x′ = −x in a gradient. A share s of μ² pays for the matrix:
+since noise is fixed beforehand and the points at which gradients are asked for follow from releases
+(Dong, Roth and Su 2022, Cor. 3.3). The composition is exact. The sum is an upper bound under
+replace-one, because no pair of records attains both sensitivities: x ⟂ x′ moves the matrix most,
+x′ = −x a gradient. A share s of μ² pays for the matrix:
 
     σ_M = Δ_M/(μ√s),    σ_g = Δ_g·√T/(μ√(1 − s)).
 
-Of the matrix as its scaled upper triangle, Δ_M is B² (add-remove) or √2·B² (replace-one). Shares of
-noise at the parties divide the budget alike, and are priced by their own accountant.
+For the matrix as its scaled upper triangle, Δ_M is B² (add-remove) or √2·B² (replace-one). Shares
+of noise at the parties divide the budget in the same way, and are priced by their own accountant.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class SecondOrderPlan(FixedPlan):
 
     @property
     def main(self) -> tuple[Mechanism, ...]:
-        """The model moves along gradients; the matrix only says how far."""
+        """The model moves along gradients; the matrix only determines how far."""
         return self.mechanisms[1:]
 
     @property
     def gdp_exact(self) -> bool:
-        """Not where records are exchanged: no pair of them reaches both sensitivities."""
+        """False under replace-one: no pair of records attains both sensitivities."""
         return self.adjacency is Adjacency.ADD_REMOVE
 
     @property
@@ -106,13 +106,13 @@ def second_order_plan(
     """One noisy matrix and T noisy sums of clipped gradients within a budget.
 
     Guarantee. That of Gaussian noise calibrated to the sensitivities, plus √width·step for the
-    grid, if one unit moves the matrix and the sums by no more.
+    grid, if one unit moves the matrix and the sums by at most that.
 
     Args:
         budget: (ε, δ) of the whole run.
         rounds: T.
-        matrix_sensitivity: Δ_M: how far one unit moves the scaled triangle as it is computed, in
-            L2, before the grid.
+        matrix_sensitivity: Δ_M: how far one unit moves the scaled triangle as computed, in L2,
+            before the grid.
         gradient_sensitivity: Δ_g: how far it moves a sum of gradients, likewise; at least 2C
             (replace-one) or C (add-remove).
         clip_norm: C, the bound on each unit's gradient.
@@ -125,8 +125,8 @@ def second_order_plan(
         accountant: name, or "auto".
         unit: whose records the sensitivities are stated for.
         sampling_rate: Poisson rate of the units of every release; 1 is all of them.
-        parts: at how many parties a unit has records: see `gradient_plan`. Of the matrix, too,
-            each moves an equal part of the sensitivity at most.
+        parts: at how many parties a unit has records: see `gradient_plan`. Each also moves the
+            matrix by at most an equal part of its sensitivity.
     """
     relation, whose = Adjacency(adjacency), Unit(unit)
     require_sizes(sizes)
@@ -187,8 +187,8 @@ def second_order_plan(
 def least_records(*, size: int, matrix_stddev: float, feature_bound: float) -> float:
     """√2·σ_M·d^1.5/B²: with fewer records, noise hides the mean eigenvalue of the matrix.
 
-    A rule of thumb. The mean eigenvalue of the matrix over N is B²/d at most, and the noise has a
-    norm of about σ_M√(2d). Few large eigenvalues may stand out of it long before.
+    A rule of thumb. The mean eigenvalue of the matrix over N is at most B²/d, and the noise has a
+    norm of about σ_M√(2d). A few large eigenvalues may exceed it with far fewer records.
 
     >>> 23_400 < least_records(size=105, matrix_stddev=15.426346, feature_bound=1.0) < 23_500
     True

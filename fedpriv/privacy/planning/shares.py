@@ -36,8 +36,8 @@ class Sharing:
         parties: m, how many are asked.
         dropout: The largest fraction of them that may be missing from a sum.
         colluding: The largest fraction of them that may tell the server their shares.
-        law: "auto" is Skellam if δ > 0, because its sums are Skellam exactly, for any number of
-            parties and on any grid, at the noise of a Gaussian; else Pólya.
+        law: "auto" is Skellam if δ > 0, because its sums are exactly Skellam, for any number of
+            parties and on any grid, with about the noise of a Gaussian; else Pólya.
     """
 
     parties: int
@@ -62,7 +62,7 @@ class Sharing:
 
     @property
     def colluders(self) -> int:
-        """How many shares the worst observer knows; one at least, because a party knows its own."""
+        """How many shares the worst observer knows: at least one, since a party knows its own."""
         return known_shares(self.colluding, self.parties)
 
     @property
@@ -119,16 +119,16 @@ def shared_noise(
 
     Args:
         budget: (ε, δ) of all releases.
-        sharing: Who brings shares.
+        sharing: Who adds shares.
         l1_sensitivity: Of the integer sum, in steps.
         l2_sensitivity: Of the integer sum, in steps, rounding included.
         dimension: d.
-        step: The width of the grid.
-        adjacency: What the sensitivities are stated for.
-        unit: Whose records they are stated for.
+        step: The grid step.
+        adjacency: The adjacency of the sensitivities.
+        unit: The unit of the sensitivities.
         shape: The noise of each release relative to the others.
-        sampling_rate: Poisson rate of the units of every release, each on a secret coin of the
-            party that has it; 1 is all of them. Skellam shares only.
+        sampling_rate: Poisson rate of the units of every release, by secret coins of the parties
+            that have them; 1 is all of them. Skellam shares only.
 
     Raises:
         ValueError: The budget cannot be met, or the shares would be too narrow or too wide to draw.
@@ -164,10 +164,10 @@ def shared_noises(
 
     Args:
         budget: (ε, δ) of all releases.
-        sharing: Who brings shares.
+        sharing: Who adds shares.
         sums: What each release is made of.
-        adjacency: What their sensitivities are stated for.
-        unit: Whose records they are stated for.
+        adjacency: The adjacency of their sensitivities.
+        unit: The unit of their sensitivities.
         shape: The noise of each release, in units of its Δ₂, relative to the others.
         sampling_rate: As in `shared_noise`.
     """
@@ -179,7 +179,7 @@ def shared_noises(
     planned = tuple(zip(shape, sums, strict=True))
 
     def parameter(noise: float, whole: SharedSum) -> float:
-        """Of one share, if n_min have this standard deviation, or scale, relative to Δ₂."""
+        """Parameter of one share, if n_min have this standard deviation, or scale, relative to Δ₂."""
         steps = noise * whole.l2_sensitivity
         match law:
             case "skellam":
@@ -227,6 +227,6 @@ def shared_noises(
         )
     made = {(part, whole): mechanism(part * least, whole) for part, whole in set(planned)}
     by_width = sorted(made.values(), key=lambda each: each.share.parameter)
-    for end in (by_width[0], by_width[-1]):  # what cannot be drawn is refused now, not in mid-run
+    for end in (by_width[0], by_width[-1]):  # what cannot be drawn is refused now, not mid-run
         end.share.sampler(sharing.parties)
     return tuple(made[each] for each in planned)

@@ -33,7 +33,7 @@ def single_plan(
     """One release of ``width`` noisy numbers.
 
     Guarantee. That of Gaussian noise calibrated to ``sensitivity``, plus √width·step for the grid,
-    if one record moves the numbers by no more.
+    if one record moves the numbers by at most that.
 
     Args:
         strategy: whose release it is.

@@ -25,10 +25,10 @@ _LEVELS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """ε of the first t releases of a plan; of a few more, in a long run, which is a bound too.
+    """ε of the first t releases of a plan; in a long run, of a few more, which is still a bound.
 
-    Exact for Gaussian releases; else the smaller of the plan's own ε, which bounds every prefix of
-    the run, and a Rényi bound, which is cheap for every prefix.
+    Exact for Gaussian releases; otherwise the smaller of the plan's own ε, which bounds every
+    prefix of the run, and a Rényi bound, which is cheap for every prefix.
     """
 
     plan: FixedPlan

@@ -1,13 +1,13 @@
-"""A written plan, as plan.json and statements have it: the events that its noise costs.
+"""A written plan, as in plan.json and statements: the events that its noise costs.
 
-Whoever is shown a plan and the events that ledgers were charged can tell by it whether they belong
-together: less noise than was paid for shows here. A written plan has the keys of its kind, and no
-other: one beside them would decide what is read, or be read by people alone. Nor has a number's
-place a text in it, which people would read as well.
+A reader of a plan and of the events charged to ledgers can check that they belong together: less
+noise than was paid for shows here. A written plan has exactly the keys of its kind: another key
+could change what is read, or be read by people alone. For the same reason no text may stand in
+place of a number.
 
-Of a perturbed objective the plan states what the whole release costs. How long its noise must be
-for that follows from the loss and the regulariser, which a plan does not name: here its parts are
-of the right kind, and deployed parties hold them against the experiment before they sign.
+For a perturbed objective the plan states what the whole release costs. The noise that this needs
+follows from the loss and the regulariser, which a plan does not name: here its parts are only
+checked for the right kind, and deployed parties compare them with the experiment before they sign.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _KINDS = (
     _FACTS | {"spent", "limit", "releases", "made"},
 )
 _STATED = (ObjectiveMechanism.name, ObjectiveFitMechanism.name)
-_OF_OBJECTIVES = (GaussianMechanism, L2LaplaceMechanism)  # laws of b, and of what is added to it
+_OF_OBJECTIVES = (GaussianMechanism, L2LaplaceMechanism)  # laws of b, and of the output noise
 _TEXTS = ("name", "part", "adjacency", "unit")
 _NESTED = {field.name for kind in _KNOWN for field in fields(kind)}
 _OF_SHARES = {field.name for field in fields(NoiseShare)}
@@ -71,7 +71,7 @@ def require_written(plan: Mapping[str, Any]) -> None:
     """Refuse a plan that `Plan.to_dict` cannot have written.
 
     Raises:
-        ValueError: A key is unknown, or missing in a plan of its kind, or its value is none.
+        ValueError: A key is unknown, or missing in a plan of its kind, or its value is impossible.
     """
     near = min(_KINDS, key=lambda known: len(known ^ set(plan)))
     if wrong := near ^ set(plan):
@@ -93,7 +93,7 @@ def require_written(plan: Mapping[str, Any]) -> None:
 
 
 def _require_facts(plan: Mapping[str, Any]) -> None:
-    """Refuse what is no number where one belongs, and no text where words do."""
+    """Require numbers and texts where they belong."""
     counts = ("parties", "records", "smallest_party", "dimension", "parts", "matrix_width")
     require_count(**{name: plan[name] for name in counts if name in plan})
     require_positive(step=plan["step"])
@@ -107,14 +107,14 @@ def _require_facts(plan: Mapping[str, Any]) -> None:
 
 
 def _type_of(name: str) -> type[str | bool | int] | tuple[type, ...]:
-    """Of a value in the noise of a release."""
+    """The type of a value in the noise of a release."""
     if name in _TEXTS:
         return str
     return {"monotone": bool, "count": int}.get(name, (int, float))
 
 
 def _require_part(part: Mapping[str, Any], whole: Mapping[str, Any]) -> None:
-    """Refuse a part of a noise that is none; of a perturbed objective, one for other neighbours."""
+    """Refuse an invalid part of a noise; for a perturbed objective, a part for other neighbours."""
     if not set(part) <= _NESTED | _OF_SHARES:
         raise ValueError(f"a part of the noise {whole['name']!r} has an unknown key.")
     if whole["name"] not in _STATED:
@@ -128,7 +128,7 @@ def _require_part(part: Mapping[str, Any], whole: Mapping[str, Any]) -> None:
 
 
 def stated_noise(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The noise of a written plan of which it states what it costs, and not why."""
+    """The noise of a written plan that states its cost, but not why."""
     return [written for written, _ in releases_of(plan) if written["name"] in _STATED]
 
 
@@ -140,8 +140,8 @@ def least_rate_of(plan: Mapping[str, Any]) -> float:
 def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
     """How often each event occurs in a plan that was written by `Plan.to_dict`.
 
-    None if the plan does not tell: each round has a sampling rate of its own and noise of its own,
-    and which go together is not written.
+    None if the plan does not tell: each round has its own sampling rate and its own noise, and
+    which belong together is not written.
 
     Raises:
         ValueError: A mechanism is not known, or not possible.
@@ -161,9 +161,9 @@ def events_of(plan: Mapping[str, Any]) -> Counter[Event] | None:
 
 
 def releases_of(plan: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], int]]:
-    """The noise of every release of a written plan, with how many have it.
+    """The noise of every release of a written plan, with the number of releases that have it.
 
-    Of noise that was chosen on the way every release stands for itself, selections among them.
+    Adaptively chosen noise is listed release by release, selections included.
     """
     if "made" in plan:
         return [(each, 1) for each in plan["made"]]
@@ -172,7 +172,7 @@ def releases_of(plan: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], int]]:
 
 def _event(written: Mapping[str, Any]) -> Event:
     """What one release with this noise costs."""
-    if written["name"] in _STATED:  # their laws follow from what they state
+    if written["name"] in _STATED:  # their cost follows from what they state
         stated = {name: written[name] for name in ("adjacency", "unit", "epsilon")}
         delta = written["delta"]
         return PureEvent(**stated) if delta == 0 else ApproximateEvent(**stated, delta=delta)
@@ -184,7 +184,7 @@ def _event(written: Mapping[str, Any]) -> Event:
 
 
 def kind_of(written: Mapping[str, Any]) -> type[Mechanism | Selection]:
-    """The kind of mechanism, or selection, that a written one is of; `ValueError` if of none."""
+    """The kind of mechanism, or selection, of a written one; `ValueError` if it is neither."""
     for kind in (*_KNOWN, ObjectiveMechanism, ObjectiveFitMechanism):
         if kind.name == written["name"]:
             return kind

@@ -4,7 +4,7 @@ Every sampler is a frozen value with one method, ``draw(count, stream)``. Its di
 from the stated one by at most 2^-102 in total variation per draw (see `rejection`), rounded
 Gaussians by 2^-85 (see `sampler`), Pólya noise by 2^-100 (see `polya`); the stream adds what its
 own docstring states. Setting up a new scale takes less than a millisecond, because a dynamic noise
-schedule has another one in every round; the last few tables are kept.
+schedule has a new one in every round; the last few tables are kept.
 """
 
 from fedpriv.privacy.samplers.bernoulli import bernoulli_exp

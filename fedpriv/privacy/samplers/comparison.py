@@ -2,7 +2,7 @@
 
 A uniform real is a sequence of random bits, of which the first 64 or so settle nearly every
 comparison. When float64 cannot tell the two sides apart, more bits are drawn and the threshold is
-evaluated again in arbitrary precision, so rounding never tilts a probability.
+recomputed in arbitrary precision, so that rounding never biases a probability.
 """
 
 from __future__ import annotations

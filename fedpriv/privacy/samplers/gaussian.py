@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.randomness import RandomStream
 
 _CELL_BITS = 42
-_LARGEST = 2.0**48  # twelve deviations of it are still integers of float64
+_LARGEST = 2.0**48  # twelve standard deviations of it are still integers in float64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

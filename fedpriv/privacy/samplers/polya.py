@@ -8,12 +8,12 @@ logarithmic size (Quenouille 1949), so a difference of two is a Poisson number o
 A logarithmic size is a geometric one with a random parameter (Kemp 1981): with U and V uniform,
 q = 1 - (1-p)^U and L = 1 + ⌊ln V/ln q⌋, because ∫ e^(-bu)·(1 - e^(-bu))^(k-1) du = p^k/(kb).
 
-Both steps are decided exactly. N is inverted from a table of 64-bit thresholds; a word that equals
-one (once in 2^64 draws per threshold) gets 64 more bits. ln V/ln q is evaluated in float64, with a
-bound on its error and on what the bits of U and V that are not yet drawn could change; where an
-integer lies within the bound, both get 128 more bits and the quotient is formed at 256 bits.
-Distance from the stated law, per draw: at most 2^-100 in total variation, by far most of it from
-the table of N, whose tail is cut at 2^-104.
+Both steps are decided exactly. N is inverted from a table of 64-bit thresholds; a word equal to one
+(once in 2^64 draws per threshold) gets 64 more bits. ln V/ln q is evaluated in float64, with a
+bound on its error and on the effect of the bits of U and V not yet drawn; where an integer lies
+within the bound, both get 128 more bits and the quotient is computed at 256 bits. Distance from the
+stated law, per draw: at most 2^-100 in total variation, almost all of it from the table of N, whose
+tail is cut at 2^-104.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from fedpriv.privacy.randomness import RandomStream
 
 _SMALLEST, _LARGEST = 2.0**-4, 2.0**36  # scales for which the error bound below is proved
-_MOST_JUMPS = 2.0**12  # on average, in one draw: more shapes than any cohort asks for
+_MOST_JUMPS = 2.0**12  # mean number in one draw: more than any cohort's shape needs
 _TAIL_BITS = 104
-_CHUNK = 1 << 18  # jumps at a time, about: bounds the memory
+_CHUNK = 1 << 18  # approximate number of jumps at a time: bounds the memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Polya:
         return np.array([int(context.floor(c * 2**64)) for c in self._cumulative()], np.uint64)
 
     def _cumulative(self) -> list[Any]:
-        """P(N ≤ k), at 256 bits; the last one, which stands for everything beyond, is left out."""
+        """P(N ≤ k), at 256 bits; without the last one, which stands for everything beyond."""
         context = exact_context()
         mean = 2 * context.mpf(self.shape) * self._exact_rate(context)
         term = total = context.exp(-mean)
@@ -153,7 +153,7 @@ class Polya:
     def _quotients(
         self, u_words: NDArray[np.uint64], v_words: NDArray[np.uint64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """ln V/ln q in float64, and how far it can be from the exact one, whatever bits follow.
+        """ln V/ln q in float64, and how far the exact one can be from it, whatever bits follow.
 
         With s = -ln q: rounding moves b·u, at most 25, by 3 units in its last place, hence s by
         about 110 units, relatively, where q > ½, and by fewer where not; it moves -ln V by 2 units

@@ -13,8 +13,8 @@ repeated in arbitrary precision (`comparison`).
 
 Distance from the stated law, per draw: at most 2^-102 in total variation. The bins reach so far
 that the tail beyond them has mass at most 2·e^-72 < 2^-102; each law states the tail bound it uses.
-A repeated comparison (about one draw in 2^39) resolves to 2^-136. The claim rests on the accuracy
-of f in float64 that `Law` asks for, which the tests verify against arbitrary precision.
+A repeated comparison (about one draw in 2^39) resolves to 2^-136. This relies on the accuracy of f
+in float64 that `Law` asks for, which the tests verify against arbitrary precision.
 
 Not covered: timing. The number of words used depends on the noise drawn.
 """
@@ -52,7 +52,7 @@ class Law(Protocol):
     """A law on the line: symmetric about zero and falling away from it. A hashable value."""
 
     def __hash__(self) -> int:
-        """Equal laws have one table."""
+        """Equal laws share one table."""
 
     @property
     def reach(self) -> float:
@@ -69,8 +69,8 @@ class Law(Protocol):
 class RejectionTable:
     """Draws integers x with probability proportional to f(x + offset), offset 0 or ½.
 
-    Bin i, counted from the left end, owns ``counts[i]`` slots; the last count is of the slots that
-    reject. ``scale`` is S; ``lower`` and ``upper`` bound f·S/c on a bin, in units of u's last bit.
+    Bin i, counted from the left end, owns ``counts[i]`` slots; the last count is that of rejecting
+    slots. ``scale`` is S; ``lower`` and ``upper`` bound f·S/c on a bin, in units of u's last bit.
     """
 
     law: Law
@@ -93,13 +93,13 @@ class RejectionTable:
         width_bits = max(0, (2 * half - 1).bit_length() - _MAX_BIN_BITS)
         width = 1 << width_bits
         half_bins = -(-half // width)
-        # Zero begins a bin, so f is monotone on each of them and its extremes are at the two ends.
+        # Zero begins a bin, so f is monotone on each bin and extreme at its two ends.
         first = np.arange(-half_bins, half_bins) * float(width) + offset
         last = first + (width - 1)
         highest = law.ratio(np.minimum(np.abs(first), np.abs(last)))
         lowest = law.ratio(np.maximum(np.abs(first), np.abs(last)))
         # The margins keep f·S/c ≤ 1 although `highest` is rounded, and the sum of the counts
-        # within the table. The slots that no bin owns always reject.
+        # within the table. Slots that no bin owns always reject.
         scale = (_SLOTS - highest.size) / float(highest.sum()) * (1 - 2 * TIE)
         counts = np.append(np.ceil(highest * scale * (1 + TIE)), 0.0).astype(np.int64)
         counts[-1] = _SLOTS - counts.sum()
@@ -135,7 +135,7 @@ class RejectionTable:
         return drawn
 
     def _propose(self, count: int, stream: RandomStream) -> NDArray[np.int64]:
-        """The accepted ones of ``count`` proposals, in their order."""
+        """The accepted ones of ``count`` proposals, in order."""
         words = stream.words(count)
         slot = (words & np.uint64(_SLOTS - 1)).view(np.int64)
         bins = self.bin_of_slot.take(slot, mode="clip").astype(np.int64)
@@ -158,7 +158,7 @@ class RejectionTable:
         leading: NDArray[np.int64],
         stream: RandomStream,
     ) -> NDArray[np.bool_]:
-        """Accept or not, where the bounds of the bin do not tell: evaluate the law."""
+        """Accept or not, where the bounds of the bin do not decide: evaluate the law."""
         trailing = stream.words(x.size)
         u = (leading + trailing.astype(np.float64) * 2.0**-64) * 2.0**-self.uniform_bits
         accept = self.law.ratio(x.astype(np.float64) + self.offset) * (

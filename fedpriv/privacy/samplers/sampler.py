@@ -35,10 +35,10 @@ class IntegerSampler:
 class RoundedSampler(IntegerSampler):
     """Nearest integers to draws y from a continuous distribution. Use a subclass.
 
-    The cell [x, x + 1) of y·2^bits that a draw falls into is all that rounding y needs, and is
-    drawn with probability proportional to the density at the middle of the cell. On a grid where
-    the scale is at least 2^40 cells, the middle stands for the cell to a relative (z² - 1)/24·2^-80
-    for a Gaussian at z deviations, 2^-85 in total variation, and exactly for a Laplace law.
+    Rounding y only needs the cell [x, x + 1) of y·2^bits that a draw falls into, which is drawn
+    with probability proportional to the density at the middle of the cell. On a grid where the
+    scale is at least 2^40 cells, the middle stands for the cell to a relative (z² - 1)/24·2^-80 for
+    a Gaussian at z deviations, 2^-85 in total variation, and exactly for a Laplace law.
     """
 
     _fine_bits: int = field(init=False, repr=False, compare=False)

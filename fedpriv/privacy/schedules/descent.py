@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from fedpriv.privacy.schedules.schedule import Schedule
 
-# Candidates for the number of rounds: all small ones, then a hundredth apart.
+# Candidates for the number of rounds: all small ones, then one percent apart.
 _DENSE = 300
 _STRIDE = 1.01
 
@@ -89,7 +89,7 @@ class Descent:
 
     @property
     def gamma(self) -> float:
-        """γ, by which noiseless descent contracts the excess risk in a round, or its bound."""
+        """γ, by which noiseless descent contracts the excess risk per round, or a bound on it."""
         return 1 - self.strong_convexity * self.step
 
     @property
@@ -122,7 +122,7 @@ class Descent:
         return float(self._harm(uniform)[-1] / self._harm(noise)[-1])
 
     def _harm(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The noise term of the bound after each round: every round raises it, γ forgets it."""
+        """The noise term of the bound after each round: every round adds to it, γ shrinks it."""
         unit = self.step * self.dimension / 2 * (self.clip_norm / self.records) ** 2
         risen = np.square(noise)
         if self.momentum:
@@ -141,7 +141,7 @@ def best_rounds(descent: Descent, schedule: Schedule, *, total: float, most: int
         total: R = Σσ_t⁻² of the budget: μ(ε, δ)² in units of the sensitivity.
         most: the largest number that can be afforded.
 
-    A long run is looked at every hundredth of its length: the bound is flat around its least.
+    A long run is sampled at every hundredth of its length: the bound is flat around its minimum.
     """
     require_count(most=most)
     require_positive(total=total)

@@ -78,7 +78,7 @@ class GrowingBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowingPlan(FixedPlan):
-    """A plan whose rounds have sampling rates of their own.
+    """A plan whose rounds each have their own sampling rate.
 
     Attributes:
         rates: q_t of every round; ``sampling_rate`` is the largest.
@@ -102,5 +102,5 @@ class GrowingPlan(FixedPlan):
 
     @property
     def least_rate(self) -> float:
-        """That of the first round, if they grow: though the last may take everybody."""
+        """That of the first round, since rates grow; the last may take everybody."""
         return min(self.rates)

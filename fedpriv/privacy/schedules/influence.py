@@ -31,7 +31,7 @@ def descent_influence(rounds: int, *, gamma: float) -> NDArray[np.float64]:
 def momentum_influence(rounds: int, *, gamma: float, beta: float) -> NDArray[np.float64]:
     """ln q_t for debiased momentum: q_t = Σ_j γ^j·β^(2(k−1−j)), j < k = T−t+1.
 
-    What the theorem of `momentum` weighs noise by, but for its factor (1−β)²/(1−β^t)², which is
+    The weights of noise in the theorem of `momentum`, without its factor (1−β)²/(1−β^t)², which is
     constant after the first rounds, whose noise is forgotten. In closed form
     (β^(2k) − γ^k)/(β² − γ), or k·γ^(k−1) at β² = γ. Not monotone: the noise of a round keeps acting
     while the momentum remembers it, so the last rounds matter less than those shortly before them.

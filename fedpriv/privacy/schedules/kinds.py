@@ -29,7 +29,7 @@ class Uniform(Schedule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dynamic(Schedule):
-    """The best noise for descent that contracts by γ: σ_t² ∝ γ^(−(T−t)/2), falling.
+    """Optimal noise for descent that contracts by γ: σ_t² ∝ γ^(−(T−t)/2), falling.
 
     With Σσ_t⁻² = R the noise term of the bound falls from T(1−γ^T)/(1−γ)/R, uniform, to
     ((1−γ^(T/2))/(1−√γ))²/R (Hong, Wang and Zhou 2022).
@@ -51,7 +51,7 @@ class Dynamic(Schedule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MomentumAware(Schedule):
-    """The best noise for debiased momentum: least a little before the end, then rising again.
+    """Optimal noise for debiased momentum: least a little before the end, then rising again.
 
     Attributes:
         gamma: γ, the contraction of the noiseless descent; public.
@@ -107,7 +107,7 @@ class Step(Schedule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured(Schedule):
-    """The best noise for an influence that was measured on public data, or is known otherwise.
+    """Optimal noise for an influence measured on public data, or known otherwise.
 
     Attributes:
         influence: q_1 … q_T > 0, in any unit.
@@ -120,7 +120,7 @@ class Measured(Schedule):
         require_positive(**{f"influence[{t}]": q for t, q in enumerate(self.influence)})
 
     def log_noise(self, rounds: int) -> NDArray[np.float64]:
-        """By the Lemma; for the number of rounds that was measured, and no other."""
+        """By the Lemma; only for the measured number of rounds."""
         if rounds != len(self.influence):
             raise ValueError(
                 f"influence must have one entry per round, {rounds}; got {len(self.influence)}."

@@ -32,7 +32,7 @@ it is larger, for m·1[m ≥ k] grows with m: at most β^k·(k + β/(1−β)). S
 the factor is at most ζ ≤ 0. What is left is the claim.  ∎
 
 At β = 0, Z = 0 and every step up to 1/M is allowed. γ belongs to the step: it is nearer to 1 than
-the 1 − μ/M of plain descent. Nothing here rests on step conditions that were published elsewhere.
+the 1 − μ/M of plain descent. Nothing here relies on step conditions published elsewhere.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from fedpriv._validate import require_non_negative, require_open_unit, require_p
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_INSIDE = 1e-9  # the step found is this much smaller than the root
+_INSIDE = 1e-9  # the returned step is this much below the root
 
 
 def step_excess(*, step: float, smoothness: float, strong_convexity: float, beta: float) -> float:
@@ -88,7 +88,7 @@ def momentum_step_limit(*, smoothness: float, strong_convexity: float, beta: flo
 
 
 def momentum_noise(squares: NDArray[np.float64], *, beta: float) -> NDArray[np.float64]:
-    """Σ_i w_{t,i}²·s_i² of every round t, from the s_t²: what is left of the noise in v̂_t."""
+    """Σ_i w_{t,i}²·s_i² of every round t, from the s_t²: the noise that remains in v̂_t."""
     require_open_unit(beta=beta)
     from scipy.signal import lfilter  # slow to import, and needed here only
 

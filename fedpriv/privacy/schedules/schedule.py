@@ -45,7 +45,7 @@ class Schedule(ABC):
         return tuple(self.noise(rounds, total=float(rounds)).tolist())
 
     def gain(self, log_influence: NDArray[np.float64]) -> float:
-        """How many times less harm than uniform noise, for rounds of such an influence."""
+        """How many times less harm than uniform noise, for rounds with this influence."""
         return gain(log_influence, self.noise(len(log_influence), total=1.0))
 
     def calibrated(

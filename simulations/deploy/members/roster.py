@@ -317,7 +317,7 @@ def _is_node_key(line: str) -> bool:
     """
     try:
         key = load_ssh_public_key(line.encode())
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, NotImplementedError):  # the last: a compressed point
         return False
     canonical = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     return isinstance(key, EllipticCurvePublicKey) and line == canonical

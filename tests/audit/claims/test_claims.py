@@ -118,6 +118,19 @@ def test_an_exchange_costs_more_than_an_addition_and_less_than_two_full_batches(
     assert found["add-remove"] < found["replace-one"] <= full  # type: ignore[operator]
 
 
+def test_who_leaves_a_cohort_of_fixed_size_is_followed_by_another() -> None:
+    """Then the sum moves by 2C, as in an exchange; with nobody in the place it moves by C."""
+
+    def proved(adjacency: str, noise: float) -> float | None:
+        claim = {
+            "kind": "gaussian", "noise_multiplier": noise, "rounds": 30, "sampling": "fixed size",
+            "sampling_rate": 0.1, "adjacency": adjacency, "delta": 1e-5,
+        }  # fmt: skip
+        return claim_from_dict(claim).judged().epsilon
+
+    assert proved("add-remove", 4.0) == proved("replace-one", 4.0) == proved("zero-out", 2.0)
+
+
 def test_a_claim_within_half_a_percent_is_no_false_one() -> None:
     claim = {"kind": "gaussian", "noise_multiplier": 1.0, "rounds": 1, "delta": 1e-5}
     asked = claim | {"adjacency": "add-remove"}

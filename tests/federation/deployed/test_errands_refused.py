@@ -275,6 +275,6 @@ def test_a_refusal_that_quotes_a_statement_is_a_short_line_of_the_log(
     caplog.clear()
     assert handled(deployment, "north", attest, config=text).refusal
     (line,) = [record.getMessage() for record in caplog.records]
-    assert "tells of shares of noise for" in line
+    assert "claims shares of noise for" in line
     assert len(line) < 1100
     assert line.isprintable()

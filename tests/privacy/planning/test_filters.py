@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,9 +10,17 @@ from hypothesis import strategies as st
 from fedpriv.privacy.accountants import GdpAccountant, RdpAccountant, UnsupportedEvent
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import Budget, BudgetExceeded
+from fedpriv.privacy.conversions import rdp_epsilon
 from fedpriv.privacy.events import Event, GaussianEvent, PoissonGaussianEvent, PureEvent
 from fedpriv.privacy.planning.calibration import calibrate
-from fedpriv.privacy.planning.filters import GdpFilter, PrivacyFilter, RdpFilter
+from fedpriv.privacy.planning.filters import (
+    GdpFilter,
+    PrivacyFilter,
+    RdpFilter,
+    fresh_filter,
+    least_noise,
+)
+from fedpriv.privacy.planning.plan import sampled
 
 A = Adjacency.ADD_REMOVE
 BUDGETS = st.builds(Budget, epsilon=st.floats(0.05, 10), delta=st.floats(1e-10, 1e-3))
@@ -65,6 +74,28 @@ def test_no_adaptive_mixture_exceeds_the_budget_of_a_renyi_filter(
     _, admitted = spend_greedily(fresh, events)
     spent = RdpAccountant(adjacency=A, orders=(fresh.order,)).compose_all((e, 1) for e in admitted)
     assert spent.epsilon(budget.delta) <= budget.epsilon * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("order", [1.5, 4.0, 60.0])
+def test_the_limit_of_a_renyi_filter_converts_to_its_budget(order: float) -> None:
+    budget = Budget(epsilon=20.0, delta=1e-3)
+    limit = RdpFilter(budget=budget, adjacency=A, order=order).limit
+    assert limit > 0
+    converted = rdp_epsilon(
+        orders=np.array([order]), divergences=np.array([limit]), delta=budget.delta
+    )
+    assert converted == pytest.approx(budget.epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_noise_for_a_person_at_several_parties_costs_what_may_be_spent(parts: int) -> None:
+    """The release that is made is one on samples of all of these parties."""
+    fund = fresh_filter("rdp-filter", budget=Budget(epsilon=4.0, delta=1e-5), adjacency=A)
+    amount = 0.1 * fund.limit
+    noise = least_noise(fund, amount=amount, sampling_rate=0.2, parts=parts)
+    spent = fund.cost(sampled(gaussian(noise), 0.2, parts=parts))
+    assert spent <= amount
+    assert spent == pytest.approx(amount, rel=1e-6)
 
 
 @given(epsilon=st.floats(0.05, 10), rounds=st.integers(1, 300), seed=st.integers(0, 1000))

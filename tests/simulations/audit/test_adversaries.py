@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fedpriv.simulations.audit.adversaries import noise_of, noisy_sum
+from fedpriv.simulations.audit.adversaries import noisy_sum
+from fedpriv.simulations.audit.noise import noise_of
 from fedpriv.simulations.audit.repetition import Dice, Side
 from fedpriv.simulations.run.prepare import prepare
 from tests.simulations.audit.scenes import ADD_REMOVE, OUTPUT, study
@@ -52,7 +53,8 @@ def test_what_is_left_of_a_release_without_its_sum_is_its_noise(
             return
         noisy = noisy_sum(seen, task)
         left = noisy - side.exact(seen.query)[: noisy.size]
-        found.append(left / noise_of(side.plan.mechanisms[seen.query.round], task))
+        mechanism = side.plan.mechanisms[seen.query.round]
+        found.append(left / noise_of(mechanism, parties=task.parties))
 
     side.run(0, watch)
     noise = np.concatenate(found)

@@ -9,12 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedpriv.federation.party.answers import Holdings
 from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.simulations.audit.audit import audit_experiment
-from fedpriv.simulations.audit.result import in_words
+from fedpriv.simulations.audit.claim import Claim
+from fedpriv.simulations.audit.one_run import PlantedSide, on_random_records
+from fedpriv.simulations.audit.planted import Planted
+from fedpriv.simulations.audit.repetition import Dice
+from fedpriv.simulations.audit.result import in_words, judged_in_one_run
+from fedpriv.simulations.run.prepare import prepare
 from tests.simulations.audit.scenes import ADD_REMOVE, OUTPUT, study
 
 NETWORK: dict[str, dict[str, Any]] = {
@@ -58,6 +64,48 @@ def test_a_doubled_clip_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Holdings, "answer", doubled)
     assert not audit_experiment(study(NETWORK)).passed
+
+
+def test_canaries_are_sampled_like_records() -> None:
+    """Of 400 heads, at a rate of a half: Bin(400, 0.5), 200 ± 50 but for one time in 10⁶."""
+    own = on_random_records(prepare(study(NETWORK, ADD_REMOVE, SAMPLED)))
+    planted = Planted.drawn(400, own.task.dimension, replacing=False, rng=np.random.default_rng(0))
+    planted = replace(planted, coins=np.ones(400, np.bool_))
+    side = PlantedSide(own, dice=Dice(seed=0), planted=planted)
+    side.scores()
+    there = np.abs(side.sums.added[planted.blocks]).sum(axis=1) > 0
+    assert 150 < there.sum() < 250
+
+
+def test_a_claim_of_points_is_held_against_them_alone() -> None:
+    """Ninety of a hundred right are within ε = 8 at δ = 0.1, and beyond ε = 0.1 at 10⁻⁵."""
+    own = prepare(study(NETWORK))
+
+    def passed(epsilon: float, delta: float) -> bool:
+        claim = Claim(
+            epsilon=epsilon,
+            delta=delta,
+            mu=0.1,
+            limit=0.1,
+            gaussian=True,
+            exact=False,
+            points=((epsilon, delta),),
+        )
+        return judged_in_one_run(
+            own,
+            claim,
+            canaries=1000,
+            guesses=100,
+            right=90,
+            reach=None,
+            noise=(None, ""),
+            confidence=0.95,
+            seed=0,
+            seconds=0.0,
+        ).passed
+
+    assert passed(8.0, 0.1)
+    assert not passed(0.1, 1e-5)
 
 
 def test_what_is_found_follows_from_the_seed() -> None:

@@ -1,4 +1,4 @@
-"""Storage of a ledger: its SQLite file, chained rows, queries, and the check of everything.
+"""Storage of a ledger: its SQLite file, chained rows, queries, and verification.
 
 Start with `chain` (rows and their hashes), then `store`; `verify` detects tampering.
 """

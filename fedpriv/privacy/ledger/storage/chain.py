@@ -1,9 +1,9 @@
 """One row of a ledger, and the hash that ties it to the row before.
 
-A row's hash is SHA-256 over a canonical encoding of every other column, the previous row's hash
-among them: each value is preceded by its type and its length, so that no two different rows have
-the same encoding. A release enters by its own SHA-256, so that a chain can be checked by somebody
-who does not have the releases.
+A row's hash is SHA-256 over a canonical encoding of every other column, including the previous
+row's hash: each value is preceded by its type and its length, so that no two different rows have
+the same encoding. A release enters by its own SHA-256, so that the chain can be checked without the
+releases.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Kind(StrEnum):
     """What a row records.
 
     A ledger begins with CREATED and, unless its owner left the rule to the first charge, with
-    COMPOSITION. DATA binds it to records; one more for each time that its owner bound it anew.
+    COMPOSITION. DATA binds it to records; there is one more each time its owner binds it again.
     """
 
     CREATED = "created"
@@ -58,7 +58,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row, as stored, but for the bytes of a release.
+    """One row, as stored, except for the bytes of a release.
 
     Attributes:
         seq: 1, 2, 3, …
@@ -66,8 +66,8 @@ class Row:
         run: which run, or `THE_LEDGER`.
         round: which round of it, or `WHOLE_RUN`.
         detail: canonical JSON: an event, a declaration, settings or a summary.
-        ordinal: under a declared run, how many-th release of this event it is.
-        amount: what the row spends, in what the ledger's composition adds up.
+        ordinal: under a declared run, which release of this event it is, by count.
+        amount: what the row spends, in the measure of the ledger's composition.
         delta: what it spends of δ directly.
         total_amount: Σ amount up to here.
         total_delta: Σ delta up to here.

@@ -1,4 +1,4 @@
-"""The SQLite file under a ledger: its schema, how it is opened, and its errors in our words.
+"""The SQLite file of a ledger: its schema, how it is opened, and its errors in our words.
 
 Write-ahead log with ``synchronous = FULL``: a transaction is durable when it returns, for one
 fsync.
@@ -34,7 +34,7 @@ APPLICATION_ID = 0x66507256  # "fPrV"
 VERSION = 1
 
 # The number of a row is SQLite's own rowid. As a column it would be stored a second time, in a byte
-# that nothing reads, and that could hence be changed unnoticed.
+# that nothing reads, and that could therefore be changed unnoticed.
 SCHEMA = (
     """CREATE TABLE rows (
     kind TEXT NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, detail TEXT NOT NULL,
@@ -53,7 +53,7 @@ SCHEMA = (
 
 
 def create_database(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Make the file, readable by its owner only, and ``fill`` it: completely, or not at all."""
+    """Create the file, readable by its owner only, and ``fill`` it: completely, or not at all."""
     if not path.exists() and _has_log(path):
         # SQLite would remove it, and with it rows that no other file has.
         raise LedgerError(
@@ -92,7 +92,7 @@ def create_database(path: Path, fill: Callable[[sqlite3.Connection], None]) -> N
 def open_database(
     path: Path, *, read_only: bool, timeout: float
 ) -> tuple[sqlite3.Connection, Place]:
-    """A connection to an existing ledger of a version that we know, and which file that is."""
+    """A connection to an existing ledger of a known version, and the identity of its file."""
     if not path.exists():
         raise LedgerMissing(f"there is no ledger at {str(path)!r}: is that the name?")
     if not path.is_file():
@@ -124,7 +124,7 @@ def copy_database(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def require_one_name(path: Path) -> Place:
-    """Which file it is. Refuses one with a second name: each has its own log, and spends twice."""
+    """The file's identity. Refuses a second name: each name has its own log, and spends again."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def require_one_name(path: Path) -> Place:
 
 
 def require_same(path: Path, place: Place) -> None:
-    """Refuse to go on once another file has the name: rows would go where nobody looks again."""
+    """Refuse to continue once another file has the name: rows would be written out of sight."""
     if require_one_name(path) != place:
         raise LedgerError(
             f"the ledger {str(path)!r} was exchanged for another file while it was in use. What "
@@ -148,12 +148,12 @@ def require_same(path: Path, place: Place) -> None:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours."""
+    """Translate SQLite's errors into ours."""
     try:
         yield
     except sqlite3.Error as error:
         raise translate(error, path) from error
-    except UnicodeDecodeError:  # SQLite says what is damaged in the words of the file
+    except UnicodeDecodeError:  # SQLite quotes the damaged file in its message
         raise LedgerCorrupt(f"the ledger {str(path)!r} is damaged.") from None
 
 
@@ -165,7 +165,7 @@ def _connect(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
         isolation_level=None,  # transactions are ours
         check_same_thread=False,  # `Store` has a lock
     )
-    # Damaged text must be read, to be reported.
+    # Damaged text must be readable, to be reported.
     connection.text_factory = lambda text: text.decode(errors="surrogateescape")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")  # on macOS, fsync alone may stay in the drive
@@ -198,8 +198,8 @@ def _identify(connection: sqlite3.Connection, path: Path) -> None:
 def _settle(connection: sqlite3.Connection, path: Path) -> None:
     """Make durable what a killed process may have written, but not yet synchronised.
 
-    The first reader recovers such transactions from the log. A retry is answered from them, so that
-    they must not vanish in a power failure afterwards.
+    The first reader recovers such transactions from the log. A retry is answered from them, so they
+    must not vanish in a power failure afterwards.
     """
     connection.execute("SELECT 1 FROM head").fetchone()
     with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
 """The queries of a ledger. Its rows are only ever appended.
 
-Writers take the lock before they read (``BEGIN IMMEDIATE``), so that what a writer checks is what
-it appends to. Every query is answered from an index or the end of the table: none grows with the
-ledger, but for those that list it.
+Writers take the lock before they read (``BEGIN IMMEDIATE``), so that they append to exactly what
+they checked. Every query is answered from an index or the end of the table: none slows down as the
+ledger grows, except those that list it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Store:
 
     @staticmethod
     def create(path: Path, *, salt: bytes, details: Mapping[Kind, str]) -> None:
-        """Make the file, with the rows that it begins with: a kind and a detail each, in order."""
+        """Create the file with its first rows: a kind and a detail each, in order."""
         rows: list[Row] = []
         for kind, detail in details.items():
             rows.append(next_row(rows[-1] if rows else None, kind=kind, detail=detail))
@@ -83,7 +83,7 @@ class Store:
         create_database(path, fill)
 
     def close(self) -> None:
-        """Close the connection; whoever is last also folds the write-ahead log into the file."""
+        """Close the connection; the last one also folds the write-ahead log into the file."""
         with self._lock:
             self._connection.close()
 
@@ -97,8 +97,8 @@ class Store:
     def writing(self) -> Iterator[None]:
         """A transaction in which nobody else can write: durable when it returns, or nothing.
 
-        Durable in the file that has the ledger's name, before and after it: who puts a copy back,
-        or a fresh one in its place, while this one is open, must not find its rows missing there.
+        Durable in the file that has the ledger's name, before and after it: if someone puts back a
+        copy, or a fresh one, while this one is open, its rows must not be missing there.
         """
         require_same(self.path, self._place)
         with self._transaction("BEGIN IMMEDIATE"):
@@ -158,7 +158,7 @@ class Store:
         return salt if isinstance(salt, bytes) else b""
 
     def kinds(self, run: str, round: int) -> set[str]:  # noqa: A002
-        """The kinds of rows that there are for a round, and for its run as a whole."""
+        """The kinds of rows that exist for a round, and for its run as a whole."""
         kinds = self._all(
             "SELECT kind FROM rows WHERE run = ? AND round IN (?, ?)", run, WHOLE_RUN, round
         )
@@ -193,7 +193,7 @@ class Store:
         return rows
 
     def row_before(self, run: str) -> Row | None:
-        """The last row before the first one of ``run``; None if the run is not there."""
+        """The last row before the first one of ``run``; None if the run does not exist."""
         (first,) = self._first("SELECT MIN(rowid) FROM rows WHERE run = ?", run)
         return None if first is None else self._row(f"{_READ} WHERE rowid = ?", first - 1)
 
@@ -220,7 +220,7 @@ class Store:
             start = page[-1][0] + 1
 
     def rows_and_releases(self) -> Iterator[tuple[Row, object]]:
-        """Every row in order with what it stores as a release, one at a time, within `reading`."""
+        """Every row in order, with its stored release, one at a time, within `reading`."""
         with translated(self.path):
             for *values, release in self._connection.execute(_READ_ALL):
                 yield _as_row(values), release

@@ -1,8 +1,8 @@
 """Verification of a ledger: every hash, every cost and every rule, from the first row on.
 
 What this can find: any row that was edited, removed, inserted or moved, unless whoever did it
-rewrote everything after it and the head. That needs write access to the file, and is found by a
-head hash that was kept elsewhere, in a statement for example: ``expected_head``.
+rewrote everything after it and the head. That needs write access to the file, and is detected by a
+head hash kept elsewhere, for example in a statement: ``expected_head``.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
     from fedpriv.privacy.ledger.settings import Settings
     from fedpriv.privacy.ledger.storage.store import Store
 
-# A cost is computed anew, perhaps on another machine and with another release of a numerical
-# library, and may differ from the recorded one by this much.
+# A cost is recomputed, perhaps on another machine and with another release of a numerical library,
+# and may differ from the recorded one by this much.
 _RELATIVE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """A ledger that holds together.
+    """The result for a ledger that is consistent.
 
     Attributes:
-        rows: how many there are.
+        rows: the number of rows.
         head: hash of the last one, to keep elsewhere.
-        spent: by all of them, computed anew.
+        spent: by all of them, recomputed.
         expected_row: the row that had the expected head; rows after it were added since.
     """
 
@@ -62,7 +62,7 @@ class Verification:
 
 
 def verify_store(store: Store, *, expected_head: str | None = None) -> Verification:
-    """Check everything; raises `LedgerTampered` at the first row that is wrong."""
+    """Check everything; raises `LedgerTampered` at the first wrong row."""
     if expected_head is not None and not fullmatch("[0-9a-f]{64}", expected_head):
         raise ValueError(f"the head must be 64 hexadecimal digits, got {expected_head!r}.")
     with store.reading():
@@ -76,7 +76,7 @@ def verify_store(store: Store, *, expected_head: str | None = None) -> Verificat
             if row.hash.hex() == expected_head:
                 expected_row = row.seq
             last = row
-        # The rows first: they name the place. Then what else could mislead a writer.
+        # The rows first: they name the place. Then everything else that could mislead a writer.
         if last is None or store.head() != (last.seq, last.hash):
             raise LedgerTampered("rows are missing at its end, or were added without its head")
         if damage := store.damage():
@@ -104,7 +104,7 @@ def _check_link(row: Row, last: Row | None) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Replay:
-    """What the rows so far add up to. Knows the rules, and nothing of how a ledger applies them."""
+    """What the rows so far add up to. Knows the rules, but not how a ledger applies them."""
 
     salt: bytes
     settings: Settings | None = None
@@ -150,7 +150,7 @@ class _Replay:
             raise LedgerTampered("it spends more than the budget", row=row.seq)
 
     def _cost(self, row: Row) -> Cost:
-        """What the row should cost; refuses a row that may not stand here."""
+        """What the row should cost; refuses a row that is not allowed here."""
         detail = _parsed(row.detail)
         kind = Kind(row.kind)
         if (row.release_hash is not None) != (kind is Kind.COMMITTED):
@@ -240,7 +240,7 @@ class _Replay:
 
 
 def _in_its_place(row: Row, kind: Kind) -> bool:
-    """Whether writers would find the row where they look for one of its kind."""
+    """Whether writers would find the row where they look for its kind."""
     if row.ordinal is not None and kind is not Kind.RESERVED:
         return False
     if kind is Kind.DATA:

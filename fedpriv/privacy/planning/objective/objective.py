@@ -5,21 +5,21 @@ map from b to the minimiser is a change of variables, and its Jacobian is part o
 forms that omit it claim too much when nΛ is small. Both rules of
 `fedpriv.privacy.planning.objective.objective_rules` include it.
 
-No solver finds the exact minimiser that the theorems speak of. *Approximate minima perturbation*
+No solver finds the exact minimiser that the theorems are about. *Approximate minima perturbation*
 (Iyengar, Near, Song, Thakkar, Thakurta and Wang 2019): a point with gradient norm at most γ lies
-within γ/Λ of the minimiser. So, given an exact minimiser that nobody sees, what is found on either
-of two data sets lies within 2γ/Λ of one another, and a little output noise hides which of the two
-it was: a second release, composed with the first. The same noise hides that b is drawn on a grid,
-where the theorems speak of a density: rounding b moves the minimiser by at most √d·step/(2nΛ), in
+within γ/Λ of the minimiser. So, given an exact minimiser that nobody sees, the points found on the
+two data sets lie within 2γ/Λ of one another, and a little output noise hides which of the two it
+was: a second release, composed with the first. The same noise hides that b is drawn on a grid,
+whereas the theorems assume a density: rounding b moves the minimiser by at most √d·step/(2nΛ), in
 each of the two. With the Gaussian law both releases share one (ε, δ) by the integral of
 `fedpriv.privacy.objective_profile`, and the second has a fixed share of the squared μ; with the
 Laplace law their ε add up.
 
 **By coordinates**, for study ("unsound-laplace"; Jayaraman, Wang, Evans and Gu 2018): ε′ and Δ of
 the pure rule, but every coordinate of b is a Laplace variable of scale 2G/ε′, as if 2G were an L1
-sensitivity; the noise on the point found likewise. The gradients of neighbours differ by √d·2G in
-L1, so that b costs √d·ε′ and not ε′, and the noise on the point √d times its share of ε. The rest
-of ε is what the Jacobian costs. Together that is ε + (√d - 1)·(ε′ + share·ε).
+sensitivity; likewise for the noise on the resulting point. The gradients of neighbours differ by
+√d·2G in L1, so that b costs √d·ε′ instead of ε′, and the noise on the point √d times its share of
+ε. The rest of ε is the cost of the Jacobian. Together that is ε + (√d - 1)·(ε′ + share·ε).
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ OBJECTIVE_LAWS: tuple[ObjectiveLaw, ...] = ("l2-laplace", "gaussian", "unsound-l
 _LAPLACE = {kind.name: kind for kind in (L2LaplaceMechanism, UnsoundLaplaceMechanism)}
 
 _FINE = 2.0**-32  # the grid of b, relative to its standard deviation
-_REACH_BITS = 60  # a longer b than `linear_reach` has a probability of 2⁻⁶⁰
+_REACH_BITS = 60  # b is longer than `linear_reach` with a probability of 2⁻⁶⁰
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveMechanism(Mechanism):
-    """What objective perturbation adds: b to the objective, Δ to Λ, and noise to the point found.
+    """What objective perturbation adds: b to the objective, Δ to Λ, and noise to the solution.
 
-    Guarantee. The point found, plus ``output`` noise, is (``epsilon``, ``delta``)-DP.
+    Guarantee. The solver's solution, plus ``output`` noise, is (``epsilon``, ``delta``)-DP.
 
     Attributes:
         epsilon: ε of the whole release.
@@ -84,7 +84,7 @@ class ObjectiveMechanism(Mechanism):
     output: Mechanism
 
     def event(self) -> Event:
-        """(ε, δ)-DP, whole."""
+        """(ε, δ)-DP, as a whole."""
         if self.delta == 0:
             return PureEvent(adjacency=self.adjacency, unit=self.unit, epsilon=self.epsilon)
         return ApproximateEvent(
@@ -93,7 +93,7 @@ class ObjectiveMechanism(Mechanism):
 
     @property
     def precision(self) -> str:
-        """That of b, and of the noise on the point found, which has the same law."""
+        """The precision of b, and of the noise on the solution, which has the same law."""
         return self.linear.precision
 
     @property
@@ -102,7 +102,7 @@ class ObjectiveMechanism(Mechanism):
         return self.linear.noise_stddev
 
     def draw_linear(self, shape: tuple[int, ...], stream: RandomStream) -> NDArray[np.float64]:
-        """b, or one for each party, on the grid that ``output`` is calibrated to."""
+        """b, or one b for each party, on the grid that ``output`` is calibrated to."""
         step = linear_step(self.linear)
         return self.linear.noise(shape, step=step, stream=stream).astype(float) * step
 
@@ -126,17 +126,17 @@ class ObjectiveNoise:
     """What objective perturbation may spend, and its noise distribution; the rest follows from n.
 
     Sizes of neighbours. Under replace-one adjacency both have n records; under add-remove they
-    differ in their number, and share the n that is declared.
+    differ in their number, and share the declared n.
 
     Attributes:
         law: "l2-laplace" for pure ε, "gaussian" for (ε, δ); "unsound-laplace" for study.
         epsilon: ε of the release; what is claimed, if the law is unsound: see `cost`.
         delta: δ of the release; 0 with the Laplace laws.
         adjacency: "add-remove" with the Gaussian law only.
-        solver_share: What pays for an inexact minimiser: this share of ε with Laplace laws, and of
+        solver_share: The share that pays for an inexact minimiser: of ε with Laplace laws, and of
             the squared μ of both releases with "gaussian". A hundredth costs half a hundredth more
-            noise on b, and what it buys is small beside the effect of b even where the curvature of
-            the records, and not Λ, holds the minimiser in place.
+            noise on b, and the noise it pays for is small compared with the effect of b even where
+            the curvature of the records, not Λ, holds the minimiser in place.
         unit: Whose presence is hidden: a record's, or a person's by the facts of the problem.
     """
 
@@ -165,7 +165,7 @@ class ObjectiveNoise:
     def mechanism(
         self, problem: ObjectiveProblem, *, step: float, weight: float = 1.0
     ) -> ObjectiveMechanism:
-        """The noise for one problem, its answer being ``weight``·θ on a grid of width ``step``."""
+        """The noise for one problem whose answer is ``weight``·θ on a grid of width ``step``."""
         linear, extra = self.perturbation(problem)
         rounding = sqrt(problem.dimension) * linear_step(linear) / problem.records
         apart = weight * (2 * problem.tolerance + rounding) / (problem.regulariser + extra)
@@ -182,7 +182,7 @@ class ObjectiveNoise:
         )
 
     def cost(self, problem: ObjectiveProblem) -> float:
-        """What the release really costs: ε, or more by a law that is unsound."""
+        """What the release really costs: ε, or more for an unsound law."""
         if self.law != "unsound-laplace":
             return self.epsilon
         rate, _ = pure_rule(self._exact_epsilon, problem)
@@ -191,7 +191,7 @@ class ObjectiveNoise:
 
     @property
     def _exact_epsilon(self) -> float:
-        """What the exact minimiser has of ε, with a Laplace law."""
+        """The part of ε for the exact minimiser, with a Laplace law."""
         return (1 - self.solver_share) * self.epsilon
 
     def perturbation(self, problem: ObjectiveProblem) -> tuple[Mechanism, float]:
@@ -236,7 +236,7 @@ class ObjectiveNoise:
 
 
 def linear_step(linear: Mechanism) -> float:
-    """The width of the grid that b is drawn on."""
+    """The grid step on which b is drawn."""
     return linear.noise_stddev * _FINE
 
 
@@ -245,8 +245,8 @@ def linear_reach(linear: Mechanism, dimension: int) -> float:
 
     With x = 60·ln 2, so that e^-x = 2⁻⁶⁰. Gaussian: ‖b‖/σ exceeds √d + √(2x) no more often, because
     the norm is 1-Lipschitz and its mean at most √d. Laplace: ‖b‖·ε/Δ₂ is a Gamma(d, 1), which
-    exceeds d + √(2dx) + x no more often (Boucheron, Lugosi and Massart 2013, Thm. 5.6 and §2.4);
-    by coordinates ‖b‖₁·ε/Δ₂ is, and ‖b‖₂ no longer.
+    exceeds d + √(2dx) + x no more often (Boucheron, Lugosi and Massart 2013, Thm. 5.6 and §2.4); by
+    coordinates ‖b‖₁·ε/Δ₂ is, and ‖b‖₂ is no longer.
     Rounding to the grid adds at most √d/2 of its steps.
     """
     d, x = dimension, _REACH_BITS * log(2)
@@ -263,11 +263,11 @@ def linear_reach(linear: Mechanism, dimension: int) -> float:
 
 
 def excess_risk_bound(noise: ObjectiveNoise, problem: ObjectiveProblem, *, radius: float) -> float:
-    """E R(θ) - R(θ₀) ≤ ΛD²/2 + E‖b‖²/(2ΛN²), for every θ₀ with ‖θ₀‖ ≤ D; Λ with what is added.
+    """E R(θ) - R(θ₀) ≤ ΛD²/2 + E‖b‖²/(2ΛN²), for every θ₀ with ‖θ₀‖ ≤ D; Λ includes Δ.
 
     R is the mean loss, and θ the exact minimiser of J + bᵀθ/N, J = R + (Λ/2)‖θ‖². Proof: J is
     Λ-strongly convex, so J(θ) - min J ≤ ‖∇J(θ)‖²/(2Λ) = ‖b‖²/(2ΛN²); and R(θ) ≤ J(θ), while
-    min J ≤ J(θ₀) ≤ R(θ₀) + ΛD²/2. The little noise for the solver is not counted.
+    min J ≤ J(θ₀) ≤ R(θ₀) + ΛD²/2. The small noise for the solver is not counted.
     """
     require_positive(radius=radius)
     linear, extra = noise.perturbation(problem)
@@ -279,10 +279,10 @@ def excess_risk_bound(noise: ObjectiveNoise, problem: ObjectiveProblem, *, radiu
 def optimal_objective_regulariser(
     noise: ObjectiveNoise, problem: ObjectiveProblem, *, radius: float
 ) -> float:
-    """λ for which `excess_risk_bound` is least; from public facts, so that it costs no privacy.
+    """λ for which `excess_risk_bound` is least; from public facts, so it costs no privacy.
 
-    Without the Jacobian it would be √d·σ/(ND), and with it is no less than a part of that. A grid
-    first, for where so little is left of ε that Λ is raised anyway the bound is flat in λ.
+    Without the Jacobian it would be √d·σ/(ND); with it, it is no less than a part of that. A grid
+    search first, because where so little of ε is left that Λ is raised anyway, the bound is flat.
     """
 
     def bound(log_regulariser: float) -> float:

@@ -1,8 +1,8 @@
-"""Objective perturbation with a noisy Hessian beside it: what intervals of a logistic fit need.
+"""Objective perturbation with a noisy Hessian beside it: for intervals of a logistic fit.
 
 One release of three parts: the minimiser of the perturbed objective; the noise on it, which hides
-the solver; and the Hessian at the point that is released, with Gaussian noise. The second and the
-third are Gaussian, the third chosen by what the first two are, so that together they are μ-GDP with
+the solver; and the Hessian at the released point, with Gaussian noise. The second and the third are
+Gaussian, the third depending on the first two, so that together they are μ-GDP with
 μ² = μ_o² + μ_H². By `ObjectiveProfile.delta_beside` the whole is (ε, δ)-DP if
 
     E_Z h̄(ε - μ²/2 - μZ) ≤ δ,   Z ~ N(0, 1),
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem
 
 HESSIAN_SHARE = 0.15
-"""Of the squared μ: the standard errors suffer little from a noisy Hessian."""
+"""Share of the squared μ: the standard errors suffer little from a noisy Hessian."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveFitMechanism(ObjectiveMechanism):
-    """What a fit with intervals adds: b, Δ, noise on the point found, and noise on its Hessian.
+    """What a fit with intervals adds: b, Δ, noise on the solution, and noise on its Hessian.
 
-    Guarantee. The point with ``output`` noise, together with the Hessian at that very point with
+    Guarantee. The solution with ``output`` noise, together with the Hessian at that very point with
     ``hessian`` noise, is (``epsilon``, ``delta``)-DP.
 
     Attributes:
@@ -46,7 +46,7 @@ class ObjectiveFitMechanism(ObjectiveMechanism):
 
 
 def with_hessian(noise: ObjectiveNoise, *, share: float = HESSIAN_SHARE) -> ObjectiveNoise:
-    """The same budget, with ``share`` of the squared μ set apart beside the solver's."""
+    """The same budget, with ``share`` of the squared μ set apart in addition to the solver's."""
     require_open_unit(share=share, together=share + noise.solver_share)
     if noise.law != "gaussian":
         raise ValueError(
@@ -69,10 +69,10 @@ def objective_fit(
     Args:
         noise: The budget; its ``solver_share`` is the solver's alone.
         problem: The facts of the objective.
-        step: The width of the grid that the point found is on.
+        step: The grid step of the solution.
         sensitivity: How far one record moves the scaled triangle of the Hessian in L2, its grid
             included.
-        share: What the Hessian has of the squared μ.
+        share: The Hessian's share of the squared μ.
     """
     require_positive(sensitivity=sensitivity)
     beside = with_hessian(noise, share=share)

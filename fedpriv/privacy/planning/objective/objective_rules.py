@@ -1,14 +1,14 @@
 """The two rules of objective perturbation: how long b must be, and how much Λ must grow.
 
-What they demand of a loss, and `ObjectiveProblem` refuses to do without:
+Their conditions on a loss, without which `ObjectiveProblem` refuses it:
 
 - *Lipschitz everywhere.* b is unbounded, and so is the minimiser: a G that holds inside a ball only
-  says nothing about the neighbour of a minimiser outside, and no ε holds.
+  says nothing about a minimiser outside, and no ε holds.
 - *Smooth, with a Hessian of rank one per record*: the Jacobians of neighbours then differ by a
   factor of at most 1 + c/(nΛ).
 - *The same n on both sides*, in nΛ, in b/n and in the calibration. Where a record joins or leaves,
-  n is a declared constant and not the number of records: with that, the gradients would differ by
-  Λθ as well, which no bound covers.
+  n is a declared constant and not the number of records: with the latter, the gradients would
+  differ by Λθ as well, which no bound covers.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveProblem:
-    """The public facts of one problem, twice differentiable but at kinks.
+    """The public facts of one problem, twice differentiable except at kinks.
 
     Attributes:
         lipschitz: G, the bound on a record's gradient.
         lipschitz_everywhere: Whether G holds for every θ; it must.
         curvature: c, the bound on a record's curvature, features included.
         curvature_rank: The largest rank of a record's Hessian; it must be 1.
-        one_sided: Whether a record's slope has one sign at every θ: the Gaussian rule needs less
-            noise then.
-        records: n, a public constant: under add-remove adjacency, and of persons, a declared one.
+        one_sided: Whether a record's slope has one sign at every θ: the Gaussian rule then needs
+            less noise.
+        records: n, a public constant: under add-remove adjacency, and for persons, a declared one.
         regulariser: Λ.
         dimension: d.
-        tolerance: γ, the gradient norm to which the solver certifies its point.
+        tolerance: γ, the gradient norm to which the solver certifies its solution.
         person_records: k: most records of a person at a party, which count as their mean.
         person_parties: p: at how many parties a person has records.
     """
@@ -74,7 +74,7 @@ class ObjectiveProblem:
             )
         if self.curvature_rank != 1:
             raise ValueError(
-                "objective perturbation needs a loss of one score a record: its Jacobian is "
+                "objective perturbation needs a loss of one score per record: its Jacobian is "
                 f"bounded for Hessians of rank 1, and this loss has {self.curvature_rank} scores. "
                 "Use output-perturbation."
             )
@@ -83,7 +83,7 @@ class ObjectiveProblem:
 def pure_rule(epsilon: float, problem: ObjectiveProblem) -> tuple[float, float]:
     """(ε′, Δ) of Chaudhuri, Monteleoni and Sarwate 2011, Alg. 2: density of b ∝ exp(-ε′‖b‖/2G).
 
-    ε′ = ε - 2·ln(1 + c/(nΛ)) is left after the Jacobian. If nothing is left, so much more
+    ε′ = ε - 2·ln(1 + c/(nΛ)) is left after the Jacobian. If nothing is left, enough extra
     regularisation, Δ = c/(n(e^(ε/4) - 1)) - Λ, makes the Jacobian cost ε/2, and ε′ = ε/2.
     Replace-one adjacency.
     """
@@ -110,8 +110,8 @@ def gaussian_rule(
 ) -> tuple[float, float]:
     """(σ, Δ): the least σ for which b ~ N(0, σ²I) is (ε, δ)-DP, together with the solver's noise.
 
-    δ(ε) is that of `ObjectiveProfile`, where theorem and proof are, and falls as σ grows. The noise
-    on the point found is Gaussian of μ₂ = `solver_mu`. Δ is the least that makes the Jacobian cost
+    δ(ε) is that of `ObjectiveProfile`, which has theorem and proof, and falls as σ grows. The noise
+    on the solution is Gaussian of μ₂ = `solver_mu`. Δ is the least that makes the Jacobian cost
     kp·ln(1 + c/(kn(Λ + Δ))) ≤ ε/2, with k = p = 1 for records; where it costs more than ε/10, a
     larger Λ is worth a try.
     """
@@ -141,7 +141,7 @@ def gaussian_rule(
         low, high = high, high * 2
     while spent(low) <= delta:
         low, high = low / 2, low
-    # Not on logarithmic scales: e^(ln high) may lie below high, and on the other side of the root.
+    # Not on logarithmic scales: e^(ln high) may lie below high, on the other side of the root.
     root = brentq(lambda s: spent(s) - delta, low, high, xtol=1e-14 * low, rtol=1e-14)
     while spent(root) > delta:  # land on the private side
         root *= 1 + 1e-12
@@ -151,8 +151,8 @@ def gaussian_rule(
 def solver_mu(moved: float, *, share: float) -> float:
     """μ₂ of the noise that hides the solver: ``share`` of μ² + μ₂², for μ = ``moved``.
 
-    A share that is fixed beforehand. The least variance of both together would have
-    μ₂²/μ² = solver's sensitivity/that of the minimiser; but the tolerance that a solver can be held
-    to depends on how long b is, and so the law of b must not depend on the tolerance.
+    A share fixed beforehand. The least total variance would have
+    μ₂²/μ² = solver's sensitivity/that of the minimiser; but the tolerance that a solver can reach
+    depends on the length of b, so the law of b must not depend on the tolerance.
     """
     return moved * sqrt(share / (1 - share))

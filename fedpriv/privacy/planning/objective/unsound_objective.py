@@ -1,12 +1,12 @@
-"""Unsound objective perturbation: the lecture's form, which leaves out the Jacobian; for study.
+"""Unsound objective perturbation: the textbook form, which omits the Jacobian; for study.
 
     b ~ N(0, σ²I), or density ∝ exp(-ε‖b‖/2G), for all of ε, as if the map from b to the minimiser
-    were a shift; nothing of ε pays for its Jacobian, and no Λ is added
+    were a shift; no part of ε pays for its Jacobian, and no Λ is added
 
 The change of variables multiplies densities by up to 1 + c/(nΛ) (squared in the pure rule's proof):
 what is claimed as ε costs about ε + ln(1 + c/(nΛ)), or ε + 2·ln(1 + c/(nΛ)). With many records or a
-large Λ that is little, and with few it is most of the cost. What it really costs, by the theorems
-of `fedpriv.privacy.objective_profile` and of Chaudhuri et al. 2011, is what the mechanism states.
+large Λ the difference is small, and with few it is most of the cost. The mechanism states the real
+cost, by the theorems of `fedpriv.privacy.objective_profile` and of Chaudhuri et al. 2011.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fedpriv.privacy.planning.objective.objective import ObjectiveMechanism, ObjectiveNoise
     from fedpriv.privacy.planning.objective.objective_rules import ObjectiveProblem
 
-_NO_CURVATURE = 1e-300  # what the form takes the curvature of a record for
+_NO_CURVATURE = 1e-300  # the curvature that the form assumes of a record
 
 
 def unsound_mechanism(
@@ -34,8 +34,8 @@ def unsound_mechanism(
     """The noise that the form needs for the ε of ``noise``, with the ε that it really costs."""
     if problem.person_records * problem.person_parties > 1 or noise.unit is not Unit.RECORD:
         raise ValueError(
-            f"unit must be 'record' for law = 'unsound-objective', got {noise.unit.value!r}: the "
-            "form that is studied, and its price, are those of one record."
+            f"unit must be 'record' for law = 'unsound-objective', got {noise.unit.value!r}: its "
+            "real cost is known for one record."
         )
     flat = replace(problem, curvature=_NO_CURVATURE)
     claimed = noise.mechanism(flat, step=step)

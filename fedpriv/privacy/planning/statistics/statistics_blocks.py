@@ -4,9 +4,9 @@ Counts, histograms, moments, trees for quantiles, covariances, two-way tables an
 sums of a vector that every record adds to. A block's weight w scales it, so that noise of standard
 deviation σ on the vector is σ/w on what the block counts.
 
-**Sensitivity.** A number enters as x in [−1, 1], from its public range; a missing one adds nothing
-but to the block that counts it. Squares of what one record moves, by block, if it joins or leaves,
-and if it is exchanged for another:
+**Sensitivity.** A number enters as x in [−1, 1], from its public range; a missing one adds only to
+the block that counts it. Squares of how far one record moves each block, if it joins or leaves, and
+if it is exchanged for another:
 
 - total, missing: 1, and 1 between a value and none.
 - moments (a·x, x²): a² + 1; max over t of (1 + t)²(a² + (1 − t)²), attained at x = 1, x′ = −t with
@@ -42,7 +42,7 @@ _LARGEST_WEIGHT = 2.0**256
 MEAN_RATIO = 0.61
 """a of moments: the least for which a mean has no more noise than if it were released alone.
 
-Δ² = 4a² then, that of a·x: the second moment costs the mean nothing (up to a = 0.602).
+Then Δ² = 4a², that of a·x: the second moment costs the mean nothing (up to a = 0.602).
 """
 
 _COLUMNS = {"total": 0, "missing": 1, "moments": 1, "histogram": 1, "tree": 1, "table": 2}
@@ -54,12 +54,12 @@ class Block:
 
     Attributes:
         kind: One of `KINDS`.
-        columns: Which columns of the table it is computed from. Of ``survival`` the time, whether
+        columns: Which columns of the table it is computed from. For ``survival`` the time, whether
             the event was seen, and the group, if there are groups.
-        cells: How many: of a histogram; leaves of a tree, a power of two; of a table by row and by
-            column; of ``survival`` intervals and groups.
-        edges: Of a number's histogram, or of the times: the inner edges in [−1, 1], ascending.
-        event: Of ``survival``: which value of its column says that the event was seen.
+        cells: How many: for a histogram; leaves of a tree, a power of two; of a table by row and by
+            column; for ``survival`` intervals and groups.
+        edges: For a number's histogram, or for times: the inner edges in [−1, 1], ascending.
+        event: For ``survival``: the value of its column that says that the event was seen.
         weight: w.
     """
 
@@ -143,7 +143,7 @@ class Block:
 
     @property
     def joining(self) -> float:
-        """The square of what a record adds, at most, weight included."""
+        """The square of the most that a record adds, weight included."""
         d = len(self.columns)
         match self.kind:
             case "moments":
@@ -158,10 +158,10 @@ class Block:
 
     @property
     def exchanging(self) -> float:
-        """The square of what exchanging one value for another moves, at most, weight included."""
+        """The square of the most that exchanging one value for another moves, weight included."""
         match self.kind:
             case "total" | "missing":
-                return 0.0  # between two values; `Design` has the case of none
+                return 0.0  # between two values; `Design` handles missing ones
             case "moments":
                 return moments_square(MEAN_RATIO) * self.weight**2
             case "covariance":
@@ -197,6 +197,6 @@ def mean_ratio(columns: int) -> float:
 
 
 def complete_ratio(columns: int) -> float:
-    """κ of a covariance: what counting complete records costs nothing at, if one is exchanged."""
+    """κ of a covariance: the most at which counting complete records is free under replace-one."""
     ratio = mean_ratio(columns)
     return sqrt(covariance_square(columns, ratio) - ratio**2 * columns - columns**2)

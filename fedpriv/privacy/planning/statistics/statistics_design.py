@@ -1,11 +1,11 @@
 """Design of federated statistics: all blocks of one release, as one vector with one noise.
 
-`fedpriv.privacy.planning.statistics.statistics_blocks` has what a record moves in each block.
+`fedpriv.privacy.planning.statistics.statistics_blocks` has how far a record moves each block.
 
-Blocks of different columns have their worst cases together, so the squares add up. Blocks of one
-column share it: two values of it differ in all that is computed from values, a value and none in
-the count of what is missing as well, but then only one of them has a value. So counting what is
-missing is free up to a weight that `weigh` takes.
+Blocks of different columns reach their worst cases together, so the squares add up. Blocks of one
+column share it: two values of it differ in everything computed from values; a value and a missing
+one differ in the missing count as well, but then only one of them has a value. So counting missing
+values is free up to a weight, which `weigh` uses.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Design:
 
     @property
     def joining(self) -> float:
-        """The square of what one record adds to the vector, at most."""
+        """The square of the most that one record adds to the vector."""
         return self._square(lambda values, one, none: max(one, none), lambda block: block.joining)
 
     @property
     def exchanging(self) -> float:
-        """The square of what one record that is exchanged for another moves, at most."""
+        """The square of the most that exchanging one record for another moves."""
         return self._square(
             lambda values, one, none: max(values, one + none), lambda block: block.exchanging
         )
@@ -123,8 +123,8 @@ class Design:
         who is exchanged for another may have fewer records than that one, or more.
 
         ``elsewhere``: whether there are several such vectors, side by side, and a record may leave
-        one and the other that it is exchanged for join another. They do not meet: the squares of
-        both add up, where 2·joining may be more or less than ``exchanging``.
+        one while its replacement joins another. They do not overlap: the squares of both add up,
+        where 2·joining may be more or less than ``exchanging``.
         """
         square = self.joining
         if adjacency is Adjacency.REPLACE_ONE:
@@ -151,8 +151,8 @@ def weigh(
         adjacency: Which data sets are compared.
         unit: Whose privacy is protected.
 
-    Within an item all blocks have the same share, but for the count of what is missing, which has
-    as large a weight as costs nothing, or a quarter of what the values may move, if that is more.
+    Within an item all blocks have the same share, except the missing count, whose weight is as
+    large as costs nothing, or a quarter of what the values may move, if that is more.
     """
     blocks: list[Block] = []
     for index, item in enumerate(items):
@@ -179,5 +179,5 @@ def _alone(block: Block, adjacency: Adjacency) -> float:
 
 
 def _worst(unit: Unit, part: Design) -> Unit:
-    """A total is not moved by an exchange of records, and by one of persons as by who joins."""
+    """An exchange of records does not move a total; one of persons moves it as joining does."""
     return Unit.PERSON if part.exchanging == 0 else unit

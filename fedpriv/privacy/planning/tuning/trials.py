@@ -1,4 +1,4 @@
-"""Trials of a paid tuning: from its budget to what one trial may cost, and to the noise of that."""
+"""Trials of a paid tuning: from its budget to the cost, and the noise, of one trial."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from fedpriv.privacy.trial_count import TrialCount
 
 SCORE_SHARE = 0.1
-"""The share of a trial's μ² that pays for its score, if nothing else is said."""
-_MARGIN = 1e-9  # that a trial stays below its μ: more than the rounding of any calibration
+"""The default share of a trial's μ² that pays for its score."""
+_MARGIN = 1e-9  # by which a trial stays below its μ: more than the rounding of any calibration
 _ROUNDING = 1e-12
 
 
@@ -101,7 +101,7 @@ def calibrate_trials(
 
 
 def trial_budget(mu: float, *, score_share: float, delta: float) -> Budget:
-    """What a trial of μ-GDP may spend on learning, as an (ε, δ) that planners take.
+    """What a trial of μ-GDP may spend on training, as an (ε, δ) for planners.
 
     For Gaussian noise on full batches the pair stands for a μ, whichever δ is named.
     """

@@ -1,10 +1,10 @@
-"""Plans of a paid tuning: trials of one cost, of which a random number is run and the best is kept.
+"""Plans of a paid tuning: trials of one cost; a random number of them is run, and the best is kept.
 
-**A trial** is one Gaussian composition: the noisy sums that it learns from, with Σ(Δ_t/σ_t)², and
-the noisy score of what it learned, with (Δ_s/σ_s)². Noise is fixed beforehand and points follow
-from what was released before, so that a trial is μ-GDP with μ² the sum of both (Dong, Roth and Su
-2022, Cor. 3.3), whichever setting it draws: every setting has a plan of its own, of which none may
-cost more. A share of μ² pays for the score.
+**A trial** is one Gaussian composition: the noisy sums that it trains on, with Σ(Δ_t/σ_t)², and the
+noisy score of the result, with (Δ_s/σ_s)². Noise is fixed beforehand and points follow from earlier
+releases, so that a trial is μ-GDP with μ² the sum of both (Dong, Roth and Su 2022, Cor. 3.3),
+whichever setting it draws: every setting has its own plan, and none may cost more. A share of μ²
+pays for the score.
 
 **The whole** is one release, priced by `fedpriv.privacy.tuning_profile`; the largest μ for which it
 is within a budget is found by `fedpriv.privacy.planning.tuning.trials`.
@@ -40,7 +40,7 @@ _ROUNDING = 1e-12  # of a sum of squares over all releases of a trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestOfTrials(Mechanism):
-    """The best of a random number of trials: what each may cost, how many there are, their score.
+    """The best of a random number of trials: the cost of each, their number, their score.
 
     Attributes:
         base_mu: μ of one trial, its score included.
@@ -69,7 +69,7 @@ class BestOfTrials(Mechanism):
 
     @property
     def score_mu(self) -> float:
-        """What the score costs of μ."""
+        """The score's part of μ."""
         return 1 / self.score.event().relative_noise
 
     @property
@@ -91,11 +91,11 @@ class TuningPlan(FixedPlan):
     """A `FixedPlan` of one release, the best of a random number of trials.
 
     Guarantee. That of `fedpriv.privacy.tuning_profile`, if every trial follows one of ``trials``,
-    is scored with the noise of the mechanism, and nothing leaves but the best one.
+    is scored with the noise of the mechanism, and only the best one leaves.
 
     Attributes:
-        trials: The plan of every setting, in their order; refused if one of them, with its score,
-            is not μ-GDP for the μ that is charged.
+        trials: The plan of every setting, in order; refused if one of them, with its score, is not
+            μ-GDP for the μ that is charged.
     """
 
     trials: tuple[FixedPlan, ...]
@@ -134,12 +134,12 @@ class TuningPlan(FixedPlan):
 
     @property
     def main(self) -> tuple[Mechanism, ...]:
-        """None: a model moves in its trial, and which noise it met is a matter of its setting."""
+        """None: a model moves within its trial, with noise that depends on its setting."""
         return ()
 
     @property
     def method(self) -> str:
-        """By which of the two bounds."""
+        """Which of the two bounds."""
         return _METHODS[self.accountant]
 
     @property
@@ -174,7 +174,7 @@ class TuningPlan(FixedPlan):
 
 
 def trial_mu(plan: FixedPlan) -> float:
-    """μ of what a trial learns from; refused if it is not Gaussian noise at the server throughout.
+    """μ of the sums that a trial trains on; refused unless all is Gaussian noise at the server.
 
     Raises:
         ValueError: The plan has noise of another law, samples, or shares of the parties.
@@ -183,7 +183,7 @@ def trial_mu(plan: FixedPlan) -> float:
     if mu is None or plan.noise_at != "server":
         raise ValueError(
             f"a trial must be planned with Gaussian noise on full batches, added by the server, "
-            f"got {', '.join(plan.laws)} with {plan.sampler} sampling at the {plan.noise_at}: the "
-            "price of keeping the best of several trials is known for that."
+            f"got {', '.join(plan.laws)} with {plan.sampler} sampling at the {plan.noise_at}: only "
+            "for that is the price of keeping the best of several trials known."
         )
     return mu
