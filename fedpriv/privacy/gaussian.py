@@ -42,7 +42,7 @@ def log_gdp_delta(*, mu: float, epsilon: float) -> float:
     With a = ε/μ − μ/2 and b = ε/μ + μ/2, e^ε·φ(b) = φ(a), so that
     δ = φ(a)·(m(a) − m(b)), where m(x) = Φ(−x)/φ(x) is the Mills ratio: no exponential of ε remains.
     The rounding error of either form is bounded and added, so that the value is an upper bound.
-    Where μ is so small that the two Mills ratios round to the same number, another bound is smaller:
+    Where μ is so small that the two Mills ratios round to one number, another bound is smaller:
     their difference is below μ/(1 + a²), for m is convex and -m′(a) = 1 - a·m(a) < 1/(1 + a²).
     """
     require_non_negative(epsilon=epsilon)

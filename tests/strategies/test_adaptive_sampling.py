@@ -152,7 +152,7 @@ def test_shares_of_noise_on_samples(rule: str) -> None:
     assert account(plan.releases, delta=1e-6, accountant="rdp").epsilon == pytest.approx(2.0, 1e-4)
     with pytest.raises(ValueError, match="share_law must be 'auto' or 'skellam' with sampling"):
         sampled(rule, sharing={"share_law": "discrete-gaussian"})
-    with pytest.raises(ValueError, match="Gaussian noise whose amplification is known"):
+    with pytest.raises(ValueError, match="amplification is known for Gaussian noise only"):
         sampled(rule, PERSONS, unit="person", sharing={})
 
 

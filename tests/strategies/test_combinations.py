@@ -46,7 +46,7 @@ TASKS: dict[str, Task] = {
 }
 REASONS = {
     "l": "needs a loss that is Lipschitz everywhere",
-    "r": "needs a loss of one score a record",
+    "r": "needs a loss of one score per record",
     "d": "radius must be at least",
     "n": "needs a convex problem",
     "p": "adjacency must be 'replace-one' for pure objective perturbation",

@@ -239,7 +239,7 @@ def test_the_squared_loss_has_no_epsilon_under_a_random_term() -> None:
     ("changes", "reason"),
     [
         ({"lipschitz_everywhere": False}, "Lipschitz everywhere"),
-        ({"curvature_rank": 3}, "one score a record"),
+        ({"curvature_rank": 3}, "one score per record"),
         ({"curvature": float("inf")}, "curvature must be positive and finite"),
     ],
 )

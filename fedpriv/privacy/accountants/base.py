@@ -34,8 +34,8 @@ class UnsupportedEvent(ValueError):
 class Accountant(ABC):
     """Composes events of one adjacency and one unit into (ε, δ).
 
-    ``most_levels`` is the largest number of distinct sampled Gaussians that it is given; `on_levels`
-    rounds the noise of more of them down. The time that one takes differs between accountants.
+    ``most_levels`` is the largest number of distinct sampled Gaussians that it is given; beyond it
+    `on_levels` rounds their noise down. The time that each takes differs between accountants.
     """
 
     name: ClassVar[str]

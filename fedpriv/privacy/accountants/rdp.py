@@ -89,7 +89,7 @@ class RdpAccountant(Accountant):
                 return _poisson_gaussian(event.relative_noise, event.sampling_rate, self.orders)
             case PoissonPartsEvent():
                 # If every part were released with a p-th of the noise's variance, their sum would
-                # be the release: it costs at most p sampled Gaussians of √p times the relative noise.
+                # be the release: at most the cost of p sampled Gaussians of √p times the noise.
                 noise = sqrt(event.parts) * event.relative_noise
                 part = _poisson_gaussian(noise, event.sampling_rate, self.orders)
                 return tuple(event.parts * divergence for divergence in part)

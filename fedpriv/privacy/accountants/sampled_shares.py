@@ -11,7 +11,7 @@ quasi-convex, so it holds over them.)
 
     e^{(α−1)·D_α(M ‖ P)} = E (1 − q + q·L)^α = Σ_l C(α, l)·(1 − q)^{α−l}·q^l · E L^l,
 
-and E L^l = e^{(l−1)·D_l(Q ‖ P)}, which is 1 for l = 0 and 1: a bound on every D_l bounds the sum.
+and E L^l = e^{(l−1)·D_l(Q ‖ P)}, which is 1 for l = 0 and 1: exact, given a bound on every D_l.
 *The other.* For noise that is symmetric around zero, x ↦ v − x, up to the place of the sum, swaps P
 and Q; then D_α(P ‖ M) ≤ D_α(M ‖ P) (Mironov, Talwar and Zhang 2019, Thm. 5, for sums instead of
 integrals). Skellam noise is symmetric, and so is the noise of fewer shares. ∎

@@ -55,7 +55,7 @@ class TcdpAccountant(Accountant):
 class CtcdpAccountant(TcdpAccountant):
     """ctCDP: the same releases compared with the tCDP budget (ρ_a, ω_a) that is (ε, δ)-DP.
 
-    As in learned protection (AAAI 2021), which misprints ρ_a as its inverse. A baseline: for full
+    As in learned protection (AAAI 2021), whose print has ρ_a inverted. A baseline: for full
     batches it is the simple rule of zCDP, and on samples it asks for more orders than (ε, δ) needs;
     where the orders decide, more releases cost nothing more for a while.
     """

@@ -42,7 +42,7 @@ class Charges:
         return self._spend(row or self._store.tail(), self._rule())
 
     def require_price(self, block: Block, delta: float | None) -> None:
-        """Raise `UnsupportedEvent` if a block has no price here, release by release or as a whole."""
+        """Raise `UnsupportedEvent` if a block has no price here, one by one or as a whole."""
         rule = self._rule() or self._choose(block, declared=True)
         rule.price_block(block, delta=delta, spent=self._store.tail().total)
 
@@ -56,7 +56,7 @@ class Charges:
             raise BudgetRefusal(f"run {run!r}", spent=before, asked=after, fits=None)
 
     def rehearse(self, run: str, block: Block, delta: float | None) -> None:
-        """Price a block outside a transaction: slow results are cached, and nobody is locked out."""
+        """Price a block outside a transaction: slow results are cached, nobody is locked out."""
         if self._store.row(Kind.DECLARED, run) is not None:
             return
         self.require_price(block, delta)
@@ -82,7 +82,7 @@ class Charges:
         return cost, after
 
     def reserve(self, event: Event, run: str, round_: int) -> tuple[bytes | None, Spend]:
-        """Charge a release, unless it was charged before; its committed bytes, and what is spent."""
+        """Charge a release, unless charged before; its committed bytes, and what is spent."""
         detail = event_json(event)
         kinds = self._store.kinds(run, round_)
         if Kind.SIMULATED in kinds:

@@ -49,7 +49,7 @@ _PURE = (LaplaceEvent, PureEvent, PoissonPureEvent, BoundedRangeEvent)
 # What to do about a release without a price. Never: use another ledger, which would be a second
 # budget for the same people.
 _FIXED = (
-    "Nothing was charged. The rule of a ledger is fixed when it is created, by `fedpriv ledger init "
+    "Nothing was charged. The rule of a ledger is fixed at its creation, by `fedpriv ledger init "
     "--composition`: gdp prices Gaussian and pure noise; rdp also sampled rounds, shares of noise "
     "and paid tuning; basic pairs of epsilon and delta and declared runs, paid tuning included. "
     "A ledger that has charged nothing yet may be created again with another rule."
@@ -89,7 +89,7 @@ class Composition(ABC):
             return Cost(amount=inf)
 
     def price_block(self, block: Block, *, delta: float | None, spent: Cost) -> Cost:
-        """The cost of a declared block after ``spent``, with ``delta`` as its share of δ, if any."""
+        """The cost of a declared block after ``spent``, ``delta`` being its share of δ, if any."""
         for event, _ in block:
             self._require_terms(event)
         try:

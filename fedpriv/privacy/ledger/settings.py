@@ -62,7 +62,7 @@ def settings_from_dict(values: dict[str, Any]) -> Settings:
 def require_terms(
     own: Settings, *, adjacency: Adjacency | str | None, unit: Unit | str | None
 ) -> None:
-    """Refuse a ledger whose unit or adjacency differs from a run's: all differences, and a remedy."""
+    """Refuse a ledger whose unit or adjacency is not that of a run; names all differences."""
     whose = own.unit if unit is None else Unit(unit)
     relation = own.adjacency if adjacency is None else Adjacency(adjacency)
     asked = {"unit": (own.unit, whose), "adjacency": (own.adjacency, relation)}

@@ -114,7 +114,7 @@ class LedgerView:
 
     @property
     def fingerprint(self) -> str | None:
-        """Fingerprint of the data bound last; None until `bind_data`. Reveals nothing of records."""
+        """Fingerprint of the data bound last; None until `bind_data`. Reveals no record."""
         return next(reversed(bound_fingerprints(self._store)), None)
 
     def prices(self, event: Event) -> bool:

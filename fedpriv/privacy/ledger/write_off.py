@@ -1,8 +1,8 @@
-"""Write off a ledger: all that is left of its budget counts as spent, for ever.
+"""Write off a ledger: everything left of its budget counts as spent, permanently.
 
-For a ledger that was put back from a copy when nobody knows what was spent after the copy was made.
-The lost ledger kept to the same budget, so that whatever it paid for fits into what the copy has
-left: with that charged, the rows say no less than what was spent, and what may follow is nothing.
+For a ledger restored from a copy when nobody knows what was spent after the copy was made. The lost
+ledger kept to the same budget, so that whatever it paid for fits into what the copy has left: once
+that is charged, the rows say no less than what was spent, and nothing more can follow.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NOTHING = 1e-11  # of the budget; ledgers compare with a tolerance that is ten 
 
 
 def write_off(ledger: Ledger, *, run: str) -> Spend:
-    """Charge all that ``ledger`` has left, as releases of ``run`` that are never made.
+    """Charge everything that ``ledger`` has left, as releases of ``run`` that are never made.
 
-    Guarantee. No release is admitted afterwards but for what the ledger's own comparison of sums
-    tolerates, a relative 1e-10 of the budget in all.
+    Guarantee. No release is admitted afterwards, except for what the ledger's own comparison of
+    sums tolerates: a relative 1e-10 of the budget in all.
 
     Args:
         ledger: whose budget is to be spent.
@@ -53,7 +53,7 @@ def _all_spent(spent: Spend) -> bool:
 
 
 def _all(ledger: Ledger, spent: Spend) -> Event:
-    """A release of a kind that the ledger's rule prices, and that takes at least what is left."""
+    """A release of a kind that the ledger's rule prices, costing at least what is left."""
     rule, left = spent.composition, spent.left
     terms: Any = {"adjacency": ledger.settings.adjacency, "unit": ledger.settings.unit}
     if rule is None:  # the first charge chooses it

@@ -133,7 +133,7 @@ class AdaptivePlan(Plan):
     def ledger_rule(self) -> str | None:
         """How a ledger created for this run adds up; None if it may choose.
 
-        With sampling, by divergences of the filter's own order: then it admits what the filter admits.
+        With sampling, by divergences at the filter's own order: it then admits what that admits.
         """
         if self.sampling_rate == 1 or not isinstance(self.filter, RdpFilter):
             return None

@@ -59,7 +59,7 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def cost(self, event: Event) -> float:
-        """What one release costs. Raises `UnsupportedEvent` for one that the filter cannot price."""
+        """What one release costs. Raises `UnsupportedEvent` for one without a price."""
 
     @property
     @abstractmethod

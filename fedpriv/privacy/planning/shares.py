@@ -179,7 +179,7 @@ def shared_noises(
     planned = tuple(zip(shape, sums, strict=True))
 
     def parameter(noise: float, whole: SharedSum) -> float:
-        """Parameter of one share, if n_min have this standard deviation, or scale, relative to Δ₂."""
+        """Parameter of one share, if n_min have this standard deviation, or scale, over Δ₂."""
         steps = noise * whole.l2_sensitivity
         match law:
             case "skellam":

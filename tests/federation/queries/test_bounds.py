@@ -275,7 +275,7 @@ def test_objective_perturbation_needs_one_score_a_record() -> None:
     task = replace(
         linear_task((3,), 2), model=LinearModel(width=2, classes=3), loss=Softmax(classes=3)
     )
-    with pytest.raises(ValueError, match="one score a record"):
+    with pytest.raises(ValueError, match="one score per record"):
         objective_problem(task, 3, regulariser=0.1, tolerance=1e-9)
 
 

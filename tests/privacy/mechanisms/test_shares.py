@@ -164,7 +164,7 @@ def test_a_share_is_a_frozen_value_and_a_mechanism_draws_n_min_of_them(law: str)
         ({"minimum": 0}, "minimum must be an integer"),
         ({"minimum": 2.5}, "minimum must be an integer"),
         ({"colluders": -1}, "colluders must be an integer"),
-        ({"colluders": 4}, "somebody must bring noise"),
+        ({"colluders": 4}, "somebody must add noise"),
         ({"colluders": True}, "colluders must be an integer"),
     ],
 )

@@ -3,7 +3,7 @@
 Their conditions on a loss, without which `ObjectiveProblem` refuses it:
 
 - *Lipschitz everywhere.* b is unbounded, and so is the minimiser: a G that holds inside a ball only
-  says nothing about a minimiser outside, and no ε holds.
+  says nothing about the neighbour of a minimiser outside, and no ε holds.
 - *Smooth, with a Hessian of rank one per record*: the Jacobians of neighbours then differ by a
   factor of at most 1 + c/(nΛ).
 - *The same n on both sides*, in nΛ, in b/n and in the calibration. Where a record joins or leaves,

@@ -19,7 +19,7 @@ _INFLATION = 1e-3  # of the sensitivity, for rounding to the grid
 
 
 def statistics_step(*, width: int) -> float:
-    """The grid step for a vector of so many numbers, to which a record adds norm 1: a power of 2."""
+    """The grid step, a power of 2, for ``width`` numbers in which one record has norm 1."""
     return 2.0 ** floor(log2(_INFLATION / sqrt(width)))
 
 
