@@ -43,8 +43,7 @@ class Run:
 
     Attributes:
         name: The name of the run in queries and ledger.
-        noise: The random stream of each round: seeded in a simulation, from the operating system in
-            a release.
+        noise: The stream of each round: seeded in a simulation, from the OS in a release.
         ledger: Where a release is reserved and committed; None in a simulation.
         release: Whether it is a release, whose ledger may be given later by `SumStrategy.attach`.
     """
