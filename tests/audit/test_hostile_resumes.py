@@ -74,7 +74,7 @@ def test_a_release_goes_on_from_no_round_of_another_run(whose: str, tmp_path: Pa
     book, experiment = tmp_path / "own.ledger", read_experiment(study)
     wide = Budget(epsilon=10, delta=1e-5)
     Ledger.create(book, data_name="clinic", budget=wide, adjacency="replace-one").close()
-    real = {"release": True, "ledger": book} if whose == "another release" else {}
+    real: dict[str, Any] = {"release": True, "ledger": book} if whose == "another release" else {}
     other = open_session(experiment, out=tmp_path / "other", **real)
     with open_ledger(other) as ledger:
         assert carry_on(other, ledger=ledger, stop=lambda: True) is None
