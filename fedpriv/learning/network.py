@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -24,9 +24,9 @@ from fedpriv.learning.clipping.layers import (
     layer_plans,
     patches_size,
 )
-from fedpriv.learning.clipping.vmap import vmap_factors
+from fedpriv.learning.clipping.vmap import vmap_factors, vmap_rows
 from fedpriv.learning.models import Model, flatten, unflatten
-from fedpriv.learning.record_wise import require_record_wise
+from fedpriv.learning.record_wise import require_own_gradients, require_record_wise
 from fedpriv.learning.replicas import Replicas
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ _LEAST_SIDE, _LARGE_SIDE = 4, 24  # pixels
 class NetworkModel(Model):
     """A `torch.nn.Module` that scores every record on its own.
 
-    The module is copied, put in training mode and checked (`require_record_wise`); changing the
-    original later changes nothing here. Its trainable parameters are the vector θ; parameters
-    that do not require gradients, and buffers, are constants.
+    The module is copied, put in training mode and checked (`require_record_wise`, and its gradients
+    by `require_own_gradients`); changing the original later changes nothing here. Its trainable
+    parameters are the vector θ; parameters that do not require gradients, and buffers, are
+    constants.
 
     **Threads.** A module is no place for two computations: while one runs, θ sits in the module in
     the place of its parameters, hooks hang on its layers, and a module may leave in its attributes
@@ -100,6 +101,9 @@ class NetworkModel(Model):
         object.__setattr__(self, "_multiple", multiple)
         # Copied together: the plan names layers of the module.
         object.__setattr__(self, "_copies", Replicas((module, self._verified_plan())))
+        # What cannot be differentiated record by record has no such gradients to clip.
+        with suppress(RuntimeError):
+            require_own_gradients(self._rows, features=self.features, classes=self.classes)
 
     @property
     def features(self) -> int:
@@ -241,6 +245,20 @@ class NetworkModel(Model):
             if torch.allclose(found, expected, rtol=1e-8, atol=1e-8):
                 return plan
         return None
+
+    def _rows(self, features: Tensor, errors: Tensor) -> Tensor:
+        """The gradient of every record, float64, at some parameters, as `gradient_factors` has it.
+
+        By a fresh copy of the module: of few records, without zeros that fill them up.
+        """
+        rng = np.random.default_rng(1)
+        theta = torch.from_numpy(rng.normal(0.0, 0.3, self.dimension))
+        module, plan = deepcopy(self._copies.original)
+        if plan is None:
+            forward = partial(self._forward, module)
+            return vmap_rows(forward, theta, features, errors, lambda _, error: error)
+        factors = self._layer_factors(module, plan, theta, features, lambda _: errors)
+        return torch.cat([factor.rows() for factor in factors], dim=1)
 
     def _measured_size(self) -> int:
         """Working memory for one record, from the sizes seen in a run."""

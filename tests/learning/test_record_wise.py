@@ -1,11 +1,20 @@
-"""A module that is to treat records one by one is told what is wrong with its own `forward`."""
+"""A module that is to treat records one by one is told what is wrong, forwards and backwards."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
+import torch
 from torch import Tensor, nn
 
+from fedpriv.learning.network import NetworkModel
 from fedpriv.learning.record_wise import require_record_wise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Change = Callable[[Tensor], Tensor]
 
 
 @pytest.mark.parametrize(("returned", "kind"), [(None, "NoneType"), (([], []), "tuple")])
@@ -16,3 +25,69 @@ def test_a_module_that_returns_no_tensor_is_told_so(returned: object, kind: str)
 
     with pytest.raises(ValueError, match=f"must return a tensor.*got {kind}: does its forward"):
         require_record_wise(Forgetful(), (2,))
+
+
+class Hooked(nn.Module):
+    """Changes gradients by a hook on what its first layer makes."""
+
+    def __init__(self, change: Change, *layers: nn.Module) -> None:
+        super().__init__()
+        self.first, self.rest = nn.Linear(4, 3), nn.Sequential(*layers, nn.Linear(3, 1))
+        self.change = change
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.first(x)
+        if hidden.requires_grad:
+            hidden.register_hook(self.change)
+        out: Tensor = self.rest(torch.tanh(hidden))
+        return out
+
+
+class Function(Hooked):
+    """Changes them by a function with a backward pass of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        change = self.change
+
+        class Changed(torch.autograd.Function):
+            @staticmethod
+            def forward(_: Any, value: Tensor) -> Tensor:
+                return value.clone()
+
+            @staticmethod
+            def backward(_: Any, *errors: Tensor) -> Tensor:
+                return change(errors[0])
+
+        out: Tensor = self.rest(torch.tanh(Changed.apply(self.first(x))))
+        return out
+
+
+ACROSS: dict[str, Change] = {
+    "divided by their norm": lambda g: g / g.norm(),
+    "by the longest of them": lambda g: g / g.norm(dim=1).max(),
+    "less their mean": lambda g: g - g.mean(0),
+}
+WITHIN: dict[str, Change] = {
+    "halved": lambda g: g / 2,
+    "turned": lambda g: -g,
+    "each divided by its own norm": lambda g: g / g.norm(dim=1, keepdim=True).clamp(min=1e-6),
+}
+
+
+@pytest.mark.parametrize("kind", [Hooked, Function])
+@pytest.mark.parametrize("change", ACROSS)
+def test_records_must_not_meet_on_the_way_back(kind: type[Hooked], change: str) -> None:
+    """Only scores were tried: one record moved 2000 clipped gradients by 225 times what it may."""
+    with pytest.raises(ValueError, match="changed the gradients of others"):
+        NetworkModel(module=kind(ACROSS[change]), input_shape=(4,))
+
+
+@pytest.mark.parametrize("kind", [Hooked, Function])
+@pytest.mark.parametrize("change", WITHIN)
+def test_what_is_done_to_a_gradient_by_itself_is_free(kind: type[Hooked], change: str) -> None:
+    NetworkModel(module=kind(WITHIN[change]), input_shape=(4,))
+
+
+def test_gradients_are_tried_where_layers_have_no_rule() -> None:
+    """By vectorised autograd, in which a hook sees one record at a time."""
+    NetworkModel(module=Hooked(ACROSS["less their mean"], nn.LayerNorm(3)), input_shape=(4,))
