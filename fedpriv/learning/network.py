@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -26,7 +26,11 @@ from fedpriv.learning.clipping.layers import (
 )
 from fedpriv.learning.clipping.vmap import vmap_factors, vmap_rows
 from fedpriv.learning.models import Model, flatten, unflatten
-from fedpriv.learning.record_wise import require_own_gradients, require_record_wise
+from fedpriv.learning.record_wise import (
+    RECORDS_MEET,
+    require_own_gradients,
+    require_record_wise,
+)
 from fedpriv.learning.replicas import Replicas
 
 if TYPE_CHECKING:
@@ -101,9 +105,6 @@ class NetworkModel(Model):
         object.__setattr__(self, "_multiple", multiple)
         # Copied together: the plan names layers of the module.
         object.__setattr__(self, "_copies", Replicas((module, self._verified_plan())))
-        # What cannot be differentiated record by record has no such gradients to clip.
-        with suppress(RuntimeError):
-            require_own_gradients(self._rows, features=self.features, classes=self.classes)
 
     @property
     def features(self) -> int:
@@ -228,36 +229,46 @@ class NetworkModel(Model):
         return layer_factors(module, plan, state, inputs, errors_at)
 
     def _verified_plan(self) -> LayerPlan | None:
-        """The first plan that reproduces a gradient of autograd; None if there is none."""
+        """The first plan that reproduces a gradient of autograd; None for vectorised autograd.
+
+        In sum, and record by record: a module that sorts its records on the way, and puts them back
+        in order, has the gradients of two of them in one row of a plan.
+
+        Raises:
+            ValueError: Records meet in the backward pass, whatever it is done by.
+        """
         rng = np.random.default_rng(0)
         theta = torch.from_numpy(rng.normal(0.0, 0.3, self.dimension)).requires_grad_()
         features = torch.from_numpy(rng.normal(size=(_PROBES, self.features)))
         errors = torch.from_numpy(rng.normal(size=(_PROBES, self.classes)))
         scores = self._forward(deepcopy(self.module), theta, features)
         (expected,) = torch.autograd.grad(scores, theta, errors)
-        for plan in layer_plans(self.module):
-            module, layers = deepcopy((self.module, plan))
+        met = False
+        for plan in (*layer_plans(self.module), None):
+            rows = partial(self._rows, plan, theta.detach())
             try:
-                factors = self._layer_factors(module, layers, theta, features, lambda _: errors)
+                found = rows(features, errors).sum(0)
+                if not torch.allclose(found, expected, rtol=1e-8, atol=1e-8):
+                    continue
+                require_own_gradients(rows, features=self.features, classes=self.classes)
             except RuntimeError:  # a layer used twice, or a view of what is laid out otherwise
-                continue
-            found = torch.cat([factor.rows().sum(0) for factor in factors])
-            if torch.allclose(found, expected, rtol=1e-8, atol=1e-8):
+                if plan is None and not met:  # then there are no gradients that could be clipped
+                    return None
+            except ValueError:
+                met = True
+            else:
                 return plan
-        return None
+        raise ValueError(RECORDS_MEET)
 
-    def _rows(self, features: Tensor, errors: Tensor) -> Tensor:
-        """The gradient of every record, float64, at some parameters, as `gradient_factors` has it.
-
-        By a fresh copy of the module: of few records, without zeros that fill them up.
-        """
-        rng = np.random.default_rng(1)
-        theta = torch.from_numpy(rng.normal(0.0, 0.3, self.dimension))
-        module, plan = deepcopy(self._copies.original)
-        if plan is None:
+    def _rows(
+        self, plan: LayerPlan | None, theta: Tensor, features: Tensor, errors: Tensor
+    ) -> Tensor:
+        """The gradient of every record, as `gradient_factors` has it, by a fresh copy of all."""
+        module, layers = deepcopy((self.module, plan))
+        if layers is None:
             forward = partial(self._forward, module)
             return vmap_rows(forward, theta, features, errors, lambda _, error: error)
-        factors = self._layer_factors(module, plan, theta, features, lambda _: errors)
+        factors = self._layer_factors(module, layers, theta, features, lambda _: errors)
         return torch.cat([factor.rows() for factor in factors], dim=1)
 
     def _measured_size(self) -> int:

@@ -22,6 +22,12 @@ from torch.nn.modules.lazy import LazyModuleMixin
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+RECORDS_MEET = (
+    "module must treat every record on its own; one record of a batch changes the gradients of "
+    "others, though not their scores, so clipping could not bound what one record contributes. Let "
+    "no hook, and no backward pass of your own, compute anything over a batch."
+)
+
 _PROBES = 5
 _TOLERANCE = 1e-9  # float64 products of different batch sizes may differ in their last bits
 
@@ -76,8 +82,13 @@ def require_own_gradients(
     one, first = torch.ones(_PROBES, 1, dtype=torch.float64), torch.eye(_PROBES)[:, :1]
     for longer, steeper in ((0.0, 1e3), (1e3, 0.0), (0.0, -1.0)):
         altered = gradients(records * (one + longer * first), errors * (one + steeper * first))
-        _require_same(altered[1:], others, what="gradients")
-    _require_same(gradients(records[1:], errors[1:]), others, what="gradients")
+        _require_apart(altered[1:], others)
+    _require_apart(gradients(records[1:], errors[1:]), others)
+
+
+def _require_apart(found: Tensor, expected: Tensor) -> None:
+    if not _same(found, expected):
+        raise ValueError(RECORDS_MEET)
 
 
 def _refusal(layer: nn.Module) -> str | None:
@@ -162,11 +173,11 @@ def _probe(
         _require_same(scores(records[one : one + 1]), expected[one : one + 1])
 
 
-def _require_same(found: Tensor, expected: Tensor, *, what: str = "scores") -> None:
+def _require_same(found: Tensor, expected: Tensor) -> None:
     if not _same(found, expected):
         raise ValueError(
             "module must treat every record on its own; changing one record of a batch changed the "
-            f"{what} of others, so clipping could not bound what one record contributes. Normalise "
+            "scores of others, so clipping could not bound what one record contributes. Normalise "
             "within a record, for example with torch.nn.GroupNorm, and keep records on dimension 0."
         )
 
