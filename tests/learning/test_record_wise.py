@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.learning.batch import RecordBatch
+from fedpriv.learning.clipping.layers import LayerUseError
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.network import NetworkModel
 from fedpriv.learning.record_wise import require_record_wise
@@ -110,9 +111,27 @@ class Sorted(nn.Module):
         return scores[torch.argsort(order)]
 
 
-def test_a_record_has_its_own_gradient_in_every_layer() -> None:
-    """The last layer saw records in another order: a row had the gradients of two of them."""
-    model = NetworkModel(module=Sorted(), input_shape=(4,))
+class Pieces(nn.Module):
+    """Scores the pieces of all records one after the other, and takes the mean of each record's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(2, 3), nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pieces = torch.tanh(self.first(x.reshape(-1, 2)))
+        scores: Tensor = self.last(pieces).reshape(len(x), -1)
+        return scores.mean(1, keepdim=True)
+
+
+@pytest.mark.parametrize("kind", [Sorted, Pieces])
+def test_a_record_has_its_own_gradient_in_every_layer(kind: type[nn.Module]) -> None:
+    """Layers saw records in another order, or piece by piece: what was clipped was no record's.
+
+    A row of gradients was of two records; or of one piece, and one record moved a sum by as many
+    times its bound as it has pieces.
+    """
+    model = NetworkModel(module=kind(), input_shape=(4,))
     rng = torch.Generator().manual_seed(0)
     theta = torch.randn(model.dimension, generator=rng, dtype=torch.float64)
     X, y = torch.randn(7, 4, generator=rng, dtype=torch.float64), torch.ones(7)
@@ -126,3 +145,26 @@ def test_a_record_has_its_own_gradient_in_every_layer() -> None:
 
     alone = torch.cat([gradients(i, i + 1) for i in range(7)])
     torch.testing.assert_close(gradients(0, 7), alone)
+
+
+class Chosen(nn.Module):
+    """Scores no record that is far out: which rows a layer sees follows from the records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        near = ~(x.abs().amax(1) > 1e9)
+        scores = torch.zeros(len(x), 1, dtype=x.dtype)
+        scores[near] = self.layer(x[near])
+        return scores
+
+
+def test_rows_that_follow_from_records_are_never_taken_for_all_of_them() -> None:
+    model = NetworkModel(module=Chosen(), input_shape=(4,))
+    X = torch.ones(3, 4)
+    X[0] = 1e10
+    batch = RecordBatch(features=X, labels=torch.ones(3), offsets=torch.tensor([0, 3]))
+    with pytest.raises(LayerUseError, match="must see every record as one row"):
+        model.gradient_factors(torch.zeros(5), batch, Logistic())
