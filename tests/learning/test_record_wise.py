@@ -41,7 +41,7 @@ class Hooked(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         hidden: Tensor = self.first(x)
         if hidden.requires_grad:
-            hidden.register_hook(self.change)
+            hidden.register_hook(self.change)  # type: ignore[no-untyped-call]
         out: Tensor = self.rest(torch.tanh(hidden))
         return out
 
@@ -61,7 +61,7 @@ class Function(Hooked):
             def backward(_: Any, *errors: Tensor) -> Tensor:
                 return change(errors[0])
 
-        out: Tensor = self.rest(torch.tanh(Changed.apply(self.first(x))))
+        out: Tensor = self.rest(torch.tanh(Changed.apply(self.first(x))))  # type: ignore[no-untyped-call]
         return out
 
 
