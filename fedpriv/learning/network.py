@@ -24,9 +24,13 @@ from fedpriv.learning.clipping.layers import (
     layer_plans,
     patches_size,
 )
-from fedpriv.learning.clipping.vmap import vmap_factors
+from fedpriv.learning.clipping.vmap import vmap_factors, vmap_rows
 from fedpriv.learning.models import Model, flatten, unflatten
-from fedpriv.learning.record_wise import require_record_wise
+from fedpriv.learning.record_wise import (
+    RECORDS_MEET,
+    require_own_gradients,
+    require_record_wise,
+)
 from fedpriv.learning.replicas import Replicas
 
 if TYPE_CHECKING:
@@ -45,9 +49,10 @@ _LEAST_SIDE, _LARGE_SIDE = 4, 24  # pixels
 class NetworkModel(Model):
     """A `torch.nn.Module` that scores every record on its own.
 
-    The module is copied, put in training mode and checked (`require_record_wise`); changing the
-    original later changes nothing here. Its trainable parameters are the vector θ; parameters
-    that do not require gradients, and buffers, are constants.
+    The module is copied, put in training mode and checked (`require_record_wise`, and its gradients
+    by `require_own_gradients`); changing the original later changes nothing here. Its trainable
+    parameters are the vector θ; parameters that do not require gradients, and buffers, are
+    constants.
 
     **Threads.** A module is no place for two computations: while one runs, θ sits in the module in
     the place of its parameters, hooks hang on its layers, and a module may leave in its attributes
@@ -224,23 +229,47 @@ class NetworkModel(Model):
         return layer_factors(module, plan, state, inputs, errors_at)
 
     def _verified_plan(self) -> LayerPlan | None:
-        """The first plan that reproduces a gradient of autograd; None if there is none."""
+        """The first plan that reproduces a gradient of autograd; None for vectorised autograd.
+
+        In sum, and record by record: a module that sorts its records on the way, and puts them back
+        in order, has the gradients of two of them in one row of a plan.
+
+        Raises:
+            ValueError: Records meet in the backward pass, whatever it is done by.
+        """
         rng = np.random.default_rng(0)
         theta = torch.from_numpy(rng.normal(0.0, 0.3, self.dimension)).requires_grad_()
         features = torch.from_numpy(rng.normal(size=(_PROBES, self.features)))
         errors = torch.from_numpy(rng.normal(size=(_PROBES, self.classes)))
         scores = self._forward(deepcopy(self.module), theta, features)
         (expected,) = torch.autograd.grad(scores, theta, errors)
-        for plan in layer_plans(self.module):
-            module, layers = deepcopy((self.module, plan))
+        met = False
+        for plan in (*layer_plans(self.module), None):
+            rows = partial(self._rows, plan, theta.detach())
             try:
-                factors = self._layer_factors(module, layers, theta, features, lambda _: errors)
+                found = rows(features, errors).sum(0)
+                if not torch.allclose(found, expected, rtol=1e-8, atol=1e-8):
+                    continue
+                require_own_gradients(rows, features=self.features, classes=self.classes)
             except RuntimeError:  # a layer used twice, or a view of what is laid out otherwise
-                continue
-            found = torch.cat([factor.rows().sum(0) for factor in factors])
-            if torch.allclose(found, expected, rtol=1e-8, atol=1e-8):
+                if plan is None and not met:  # then there are no gradients that could be clipped
+                    return None
+            except ValueError:
+                met = True
+            else:
                 return plan
-        return None
+        raise ValueError(RECORDS_MEET)
+
+    def _rows(
+        self, plan: LayerPlan | None, theta: Tensor, features: Tensor, errors: Tensor
+    ) -> Tensor:
+        """The gradient of every record, as `gradient_factors` has it, by a fresh copy of all."""
+        module, layers = deepcopy((self.module, plan))
+        if layers is None:
+            forward = partial(self._forward, module)
+            return vmap_rows(forward, theta, features, errors, lambda _, error: error)
+        factors = self._layer_factors(module, layers, theta, features, lambda _: errors)
+        return torch.cat([factor.rows() for factor in factors], dim=1)
 
     def _measured_size(self) -> int:
         """Working memory for one record, from the sizes seen in a run."""

@@ -20,7 +20,13 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+RECORDS_MEET = (
+    "module must treat every record on its own; one record of a batch changes the gradients of "
+    "others, though not their scores, so clipping could not bound what one record contributes. Let "
+    "no hook, and no backward pass of your own, compute anything over a batch."
+)
 
 _PROBES = 5
 _TOLERANCE = 1e-9  # float64 products of different batch sizes may differ in their last bits
@@ -51,6 +57,38 @@ def require_record_wise(module: nn.Module, input_shape: Sequence[int]) -> None:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         _probe(module, tuple(input_shape))
         _probe(module, tuple(input_shape), used=deepcopy(module))
+
+
+def require_own_gradients(
+    gradients: Callable[[Tensor, Tensor], Tensor], *, features: int, classes: int
+) -> None:
+    """Refuse a module in whose backward pass records meet, though in its scores they do not.
+
+    A hook, or an `autograd.Function`, may do to gradients what it likes: divide them by their norm
+    over the batch, or take off their mean. A record then moves the gradients of all others, and a
+    sum of clipped ones by as much as they are long together. So the gradient of each record is
+    held against the one that it has with another record beside it, and without.
+
+    Args:
+        gradients: From features (n, p) and derivatives by the scores (n, k) to gradients (n, d), in
+            float64.
+        features: p.
+        classes: k.
+    """
+    rng = np.random.default_rng(0)
+    records = torch.from_numpy(rng.normal(size=(_PROBES, features)))
+    errors = torch.from_numpy(rng.normal(size=(_PROBES, classes)))
+    others = gradients(records, errors)[1:]
+    one, first = torch.ones(_PROBES, 1, dtype=torch.float64), torch.eye(_PROBES)[:, :1]
+    for longer, steeper in ((0.0, 1e3), (1e3, 0.0), (0.0, -1.0)):
+        altered = gradients(records * (one + longer * first), errors * (one + steeper * first))
+        _require_apart(altered[1:], others)
+    _require_apart(gradients(records[1:], errors[1:]), others)
+
+
+def _require_apart(found: Tensor, expected: Tensor) -> None:
+    if not _same(found, expected):
+        raise ValueError(RECORDS_MEET)
 
 
 def _refusal(layer: nn.Module) -> str | None:

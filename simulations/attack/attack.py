@@ -14,6 +14,7 @@ from fedpriv import __version__
 from fedpriv._validate import require_count
 from fedpriv.audit.membership import Roc
 from fedpriv.privacy.adjacency import Adjacency
+from fedpriv.privacy.rounding import rounded_up
 from fedpriv.privacy.tradeoff import gaussian_tradeoff_curve, tradeoff_curve
 from fedpriv.privacy.unit import Unit
 from fedpriv.simulations.attack.attribute import Attribute, infer_attribute
@@ -221,8 +222,9 @@ def in_words(found: Attacks) -> list[str]:
     """What the attacks showed, for people."""
     shown = found.membership
     models = f"{shown.models} models of {shown.records} records each"
+    epsilon = rounded_up(found.epsilon)
     lines = [
-        f"membership inference: {models}, with noise for ε = {found.epsilon:.4g} and without",
+        f"membership inference: {models}, with noise for ε = {epsilon} and without",
         f"{'':46}{'AUC':>8}{'advantage':>11}{'TPR at 1 % FPR':>16}",
     ]
     for (kind, attack), curve in shown.curves.items():

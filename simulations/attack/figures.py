@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.privacy.rounding import rounded_up
 from fedpriv.simulations.attack.inversion import STAGES, Inversion
 from fedpriv.simulations.figures import new_figure
 
@@ -32,7 +33,7 @@ _LEAST = 1e-3
 
 def save_figures(found: Attacks, directory: Path) -> list[Path]:
     """Write membership, attribute and, if there is any, inversion, as PNG and SVG."""
-    terms = f"ε = {found.epsilon:.3g}, δ = {found.delta:g}"
+    terms = f"ε = {rounded_up(found.epsilon, 3)}, δ = {found.delta:g}"
     member, told = found.membership, found.attribute
     figures = {
         "membership": _pair(

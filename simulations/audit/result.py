@@ -19,6 +19,7 @@ from fedpriv.audit.one_run import (
 )
 from fedpriv.audit.threshold import operating_point
 from fedpriv.privacy.gaussian import gdp_epsilon
+from fedpriv.privacy.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -225,16 +226,18 @@ def _as_epsilon(mu: float, delta: float) -> float:
 def in_words(audit: Audit) -> list[str]:
     """What an audit found, for people."""
     claim = audit.claimed
-    mu = "" if claim.mu is None else f" (μ = {claim.mu:.3g})"
-    shown = "" if claim.mu is None else f" (μ ≥ {audit.mu:.3g}, {audit.mu / claim.mu:.0%} of it)"
+    mu = "" if claim.mu is None else f" (μ = {rounded_up(claim.mu, 3)})"
+    least = rounded_down(audit.mu, 3)
+    shown = "" if claim.mu is None else f" (μ ≥ {least}, {audit.mu / claim.mu:.0%} of it)"
     percent = f"{100 * audit.confidence:g} %"
     reach = "" if audit.reach is None else _REACH.format(audit.reach)
     runs = f"2 × {audit.runs} runs"
     if audit.method == "one-run":
         runs = f"1 run, {audit.right} of {audit.guesses} guesses right ({audit.canaries} canaries)"
-    measured = f"ε ≥ {audit.epsilon:.3g}{shown} with {percent} confidence, {runs}"
+    measured = f"ε ≥ {rounded_down(audit.epsilon, 3)}{shown} with {percent} confidence, {runs}"
+    claimed = f"claimed ε = {rounded_up(claim.epsilon)} at δ = {claim.delta:g}{mu}"
     lines = [
-        f"claimed ε = {claim.epsilon:.4g} at δ = {claim.delta:g}{mu}; measured at least {measured}",
+        f"{claimed}; measured at least {measured}",
         f"{audit.strategy}; unit: {audit.unit}; {audit.adjacency}; seen: {audit.sees}",
         f"neighbours: {audit.neighbours}{reach}",
         f"method: {_METHODS[audit.method]}",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedpriv.privacy.rounding import rounded_up
 from fedpriv.simulations.commands.output import print_json, warn_of_persons
 from fedpriv.simulations.commands.progress import progress
 from fedpriv.simulations.commands.settings import WithSettings
@@ -198,5 +199,5 @@ def _facts(entry: Round) -> str:
     if entry.excess_risk is not None:
         facts.append(f"excess risk {entry.excess_risk:.3g}")
     if entry.epsilon is not None:
-        facts.append(f"ε {entry.epsilon:.3g}")
+        facts.append(f"ε {rounded_up(entry.epsilon, 3)}")
     return "  ".join(facts)

@@ -6,12 +6,14 @@ import json
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.data.store.manifest import Manifest
 from fedpriv.data.tables.release_rules import require_releasable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fedpriv.data.tables.schema import Schema
     from fedpriv.simulations.experiment.file import Experiment
     from fedpriv.simulations.run.prepare import Prepared
@@ -77,6 +79,21 @@ def require_same_schema(schema: Schema | None, identity: Identity, directory: Pa
         raise ValueError(
             f"the schema was changed since the run in {str(directory)!r} started: put it back, or "
             "start a new run."
+        )
+
+
+def require_own_checkpoint(state: Mapping[str, Any], identity: Identity, directory: Path) -> None:
+    """Refuse the checkpoint of another run: the ledger of this one has not paid for its rounds.
+
+    Of a release it has the mark of a ledger, which a simulation never has. One that an earlier
+    version wrote has no name in it.
+    """
+    unpaid = identity.release and state.get("ledger_head") is None
+    if state.get("run", identity.run) != identity.run or unpaid:
+        raise ValueError(
+            f"the checkpoint in {str(directory / 'private')!r} is that of another run, whose "
+            "rounds this one has not paid for. Nothing was spent now. Put the own one back, or "
+            "remove it: then the run begins with what its ledger holds of it."
         )
 
 

@@ -34,6 +34,7 @@ from fedpriv.simulations.run.identity import (
     Identity,
     experiment_digest,
     records_digest,
+    require_own_checkpoint,
     require_read_by_the_rules,
     require_same_experiment,
     require_same_schema,
@@ -242,6 +243,7 @@ def carry_on(
     checkpoint = private(directory) / CHECKPOINT
     if checkpoint.exists():
         state = read_checkpoint(checkpoint)
+        require_own_checkpoint(state, identity, directory)
         if real is not None:
             require_known(real, rows=state.get("ledger_rows"), head=state.get("ledger_head"))
         with blamed_while_it_runs(strategy):
@@ -265,7 +267,7 @@ def carry_on(
         # Only what has been released can be taken up again; a joint fit starts anew.
         if strategy.round > last and (stopping or perf_counter() - saved >= pause):
             rows, head = (None, None) if real is None else mark_of(real)
-            known = {"ledger_rows": rows, "ledger_head": head}
+            known = {"run": identity.run, "ledger_rows": rows, "ledger_head": head}
             write_checkpoint(checkpoint, {**record.state(), **known})
             saved, last = perf_counter(), strategy.round
         return not stopping

@@ -290,8 +290,8 @@ def in_words(result: Mapping[str, Any], *, drawn_test: bool = False) -> list[str
             lines.append(f"warning: {warning}")
         if result["epsilon"] > _WEAK:
             lines.append(
-                f"warning: epsilon = {result['epsilon']:.4g} promises little: what is seen of a "
-                "run may be e^epsilon times as likely with one data set as with its neighbour"
+                f"warning: epsilon = {rounded_up(result['epsilon'])} promises little: what is seen "
+                "of a run may be e^epsilon times as likely with one data set as with its neighbour"
             )
     if result["loss"] is None:
         lines.append("metrics: none; there are no test records that are declared public")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fedpriv._toml import to_toml
 from fedpriv.data import DataError, read_table
+from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.experiment.file import read_experiment
 from fedpriv.simulations.experiment.records import data
 from fedpriv.simulations.run.launch import carry_through, open_session
@@ -62,6 +65,32 @@ def test_a_release_goes_on_with_the_experiment_that_it_began_with(
     assert done is not None
     assert done["accuracy"] is None
     assert "tuning" not in json.loads((out / "result.json").read_text())
+
+
+@pytest.mark.parametrize("whose", ["another release", "a simulation"])
+def test_a_release_goes_on_from_no_round_of_another_run(whose: str, tmp_path: Path) -> None:
+    """From such a checkpoint it went on: it paid for the last rounds alone, and stated all."""
+    study = write(Case(name="taken", strategy=GRADIENTS), table("binary"), tmp_path / "data")
+    book, experiment = tmp_path / "own.ledger", read_experiment(study)
+    wide = Budget(epsilon=10, delta=1e-5)
+    Ledger.create(book, data_name="clinic", budget=wide, adjacency="replace-one").close()
+    real: dict[str, Any] = {"release": True, "ledger": book} if whose == "another release" else {}
+    other = open_session(experiment, out=tmp_path / "other", **real)
+    with open_ledger(other) as ledger:
+        assert carry_on(other, ledger=ledger, stop=lambda: True) is None
+    own = open_session(experiment, out=tmp_path / "own", release=True, ledger=book)
+    place = tmp_path / "own" / "private" / "checkpoint.npz"
+    shutil.copy(tmp_path / "other" / "private" / "checkpoint.npz", place)
+    with pytest.raises(ValueError, match="is that of another run"):
+        carry_through(own)
+    with Ledger.open(book) as ledger:
+        assert own.identity.run not in {row.run for row in ledger.rows()}
+    place.unlink()
+    done = carry_through(own)
+    assert done is not None
+    with Ledger.open(book) as ledger:
+        paid = [row.round for row in ledger.rows() if row.run == done["run"]]
+    assert len(paid) == 2 * done["rounds"]  # each reserved and committed
 
 
 def test_a_schema_that_changes_while_a_release_starts_is_held_to_the_rules(

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.privacy.rounding import rounded_up
+from fedpriv.privacy.rounding import rounded_down, rounded_up
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,11 @@ def test_rounding_is_upwards(value: float, digits: int, text: str) -> None:
 def test_what_is_printed_is_never_below_and_within_one_digit(value: float, digits: int) -> None:
     printed = float(rounded_up(value, digits))
     assert value * (1 - 2e-9) <= printed <= value * (1 + 10.0 ** (1 - digits) * (1 + 1e-6) + 2e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(0.1 + 0.2, 4, "0.3"), (0.12369, 3, "0.123"), (9.99951, 4, "9.999"), (0, 3, "0")],
+)
+def test_what_was_found_at_least_is_rounded_downwards(value: float, digits: int, text: str) -> None:
+    assert rounded_down(value, digits) == text

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LayerUseError(RuntimeError):
-    """A layer was not used exactly once, on one tensor: its rule does not give its gradient."""
+    """A layer was not used once, on one tensor with a row a record: its rule does not hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +93,8 @@ def layer_factors(
     errors = torch.autograd.grad(
         scores, outputs, errors_at(scores.detach()), materialize_grads=True
     )
+    if any(len(error) != len(inputs) for error in errors):
+        raise LayerUseError("a layer with parameters must see every record as one row.")
     return tuple(
         factor
         for layer, error in zip(plan.layers, errors, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch.func import vjp, vmap
@@ -33,14 +34,26 @@ def vmap_factors(
         batch: The records.
         loss: The loss.
     """
+    errors_at = partial(slopes, loss)
+    return (Rows(vmap_rows(scores, theta, batch.features, batch.labels, errors_at)),)
+
+
+def vmap_rows(
+    scores: Callable[[Tensor, Tensor], Tensor],
+    theta: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    errors_at: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """The gradients of `vmap_factors`, (n, d); ``errors_at`` has the derivatives by scores."""
 
     def gradient(record: Tensor, label: Tensor) -> Tensor:
         record, label = record.unsqueeze(0), label.unsqueeze(0)
         score, pull_back, *_ = vjp(lambda vector: scores(vector, record), theta)
-        result: Tensor = pull_back(slopes(loss, score, label))[0]
+        result: Tensor = pull_back(errors_at(score, label))[0]
         return result
 
     with warnings.catch_warnings():
         # Layers such as LSTM are then computed record by record: slower, and just as right.
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
-        return (Rows(vmap(gradient)(batch.features, batch.labels)),)
+        return vmap(gradient)(features, labels)

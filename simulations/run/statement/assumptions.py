@@ -62,9 +62,12 @@ def _of_a_loss(experiment: Experiment, loss: Loss) -> tuple[str, ...]:
     own = next((g for g in experiment.guest_code if g["kind"] == "loss"), None)
     if own is None:
         return ()
+    # Slopes of one sign need less noise in a perturbed objective.
+    sides = ", slopes of one sign" if loss.one_sided else ""
     sentence = (
         f"the noise is calibrated to constants of the loss {own['source']} (gradient bound "
-        f"{loss.lipschitz:g}, smoothness {loss.smoothness:g}, convexity) that were declared by its "
+        f"{loss.lipschitz:g}, smoothness {loss.smoothness:g}, convexity{sides}, rounding of a "
+        f"slope {loss.slope_rounding:g}) that were declared by its "
         "author and not refuted by a search, which is no proof: if they are wrong, the stated "
         "epsilon does not hold"
     )

@@ -145,7 +145,8 @@ class CentreOnBatch(nn.Module):
 
 def test_the_search_has_teeth(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that mixes records, let in by mistake, is caught far beyond the bound."""
-    monkeypatch.setattr(network, "require_record_wise", lambda *_: None)
+    for check in ("require_record_wise", "require_own_gradients"):
+        monkeypatch.setattr(network, check, lambda *_, **__: None)
     model = _network(head=CentreOnBatch())
     moved = largest_difference(
         model, Logistic(), Clipping(clip_norm=C), replace=True, seed=1, trials=60

@@ -69,6 +69,20 @@ def test_a_release_that_rests_on_an_own_loss_says_so_first(
     assert "declared by its author" in " ".join((out / "statement.yaml").read_text().split())
 
 
+def test_a_release_names_all_that_an_own_loss_declares_of_itself(
+    fedpriv: Command, folder: Path
+) -> None:
+    """That slopes have one sign, for which there is less noise, was not told."""
+    code = folder / "losses.py"
+    code.write_text(
+        code.read_text().replace("domain_radius =", "one_sided = True\n    domain_radius =")
+    )
+    name = "strategy.name=objective-perturbation"
+    out = release(fedpriv, folder, folder / "losses.toml", "--set", name)
+    first = json.loads((out / "statement.json").read_text())["warnings"][0]
+    assert "smoothness 0.5, convexity, slopes of one sign, rounding of a slope 1e-15)" in first
+
+
 def test_clipped_gradients_do_not_rest_on_the_constants_of_a_loss(
     fedpriv: Command, folder: Path
 ) -> None:
