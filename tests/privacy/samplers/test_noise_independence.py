@@ -67,8 +67,8 @@ def test_two_releases_of_one_sum_have_independent_noise(mechanism: Mechanism) ->
     stream, total = RandomStream.from_os(), np.zeros(4096, dtype=np.int64)
     first = mechanism.release(total, step=1.0, stream=stream)
     second = mechanism.release(total, step=1.0, stream=stream)
-    # By chance 0.016 coincide on average, of the Laplace draws, and more than 4 with 1e-11; of noise
-    # that repeats, all do.
+    # Of the Laplace draws 0.016 coincide on average, and more than 4 with probability 1e-11. If
+    # noise repeats, all of them do.
     assert np.count_nonzero((first == second) & (np.abs(first) > 100)) <= 4
     assert_uncorrelated(first, second, pairs=2)
 
