@@ -86,8 +86,8 @@ class StrategyInfo:
             depends on it, so every strategy must say.
         one_draw: Whether how long a release takes, or how many exchanges, follows from what was
             drawn at its beginning: it is then drawn once, however often a run is interrupted.
-        asks: Which kinds of query it puts, but for the exchanges of a joint fit: a deployed party
-            answers no others in a run of its name.
+        asks: Which forms of query it puts (`Query.form`), but for the exchanges of a joint fit: a
+            deployed party answers no others in a run of its name.
         options: What can be set.
         shares: Whether the parties can bring its noise in shares.
         units: Whose privacy it can protect: what its noise is calibrated to, and proved for. By

@@ -14,6 +14,7 @@ from fedpriv.simulations.deploy.run.jobs.statement_file import files_beside, rea
 from fedpriv.simulations.dossier.bundle import MANIFEST
 from fedpriv.simulations.dossier.verifying import verify_bundle
 from fedpriv.simulations.run.statement.entry import is_filled_in, read_entry
+from tests.federation.deployed.errands import verified
 from tests.federation.deployed.statement_scenes import Scene
 from tests.simulations.dossier.scenes import deployed
 from tests.simulations.dossier.test_verify_dossier import bundled
@@ -72,6 +73,20 @@ def test_what_one_reader_sees_and_another_does_not_is_found(
     except ValueError:
         return
     assert not verify_bundle(out / MANIFEST, roster=SCENE.pinned).verdict.sound
+
+
+@pytest.mark.parametrize("name", ["statement.txt", "statement.yaml"])
+def test_words_of_another_version_are_no_way_around(tmp_path: Path, name: str) -> None:
+    """A server names its version: text and entry were passed over then, and the rest was well."""
+    run = deployed(SCENE, tmp_path / "run", version="0.9.0")
+    assert files_beside(run, read_statement(run)).passed is True  # it has the same words
+    text = (run / name).read_text()
+    (run / name).write_text(text.replace("ecord", "erson", 1))
+    found = files_beside(run, read_statement(run))
+    assert found.passed is False
+    assert f"{name} beside it: not what was signed. fedpriv 0.9.0 wrote it" in found.words
+    assert "verify it with that one" in found.words
+    assert verified(run)[0] == 1
 
 
 @pytest.mark.parametrize("value", ["0", "0.0", "null", '"false"'])

@@ -85,16 +85,14 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
         wrong += [] if same else [unsigned.name]
     worded = _other_words(folder, document)
     found += worded
-    wrong += [name for name, complaint in worded.items() if complaint]
+    wrong += [name for name, complaint in worded.items() if complaint is not None]
     words = f"{', '.join(wrong or found)} beside it: "
     if wrong:
-        return Finding(check="files", passed=False, words=f"{words}not what was signed.")
+        words += f"not what was signed.{''.join({*filter(None, worded.values())})}"
+        return Finding(check="files", passed=False, words=words)
     if not found:
         return Finding(check="files", passed=None, words="there are none beside it.")
-    words += "as they were signed."
-    if unseen := [n for n in (TEXT, ENTRY) if (folder / n).exists() and n not in found]:
-        words += f" Not looked at: {', '.join(unseen)}, which another version of fedpriv wrote."
-    return Finding(check="files", passed=True, words=words)
+    return Finding(check="files", passed=True, words=f"{words}as they were signed.")
 
 
 def _digest(path: Path) -> str:
@@ -103,27 +101,28 @@ def _digest(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str]:
-    """By name, the text and the entry that lie beside a statement, and what is wrong with each.
+def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str | None]:
+    """By name, the text and the entry that lie beside a statement: None, if it says the same.
 
-    Of another version of fedpriv, which may have other words, they are not looked at.
+    Else what more there is to say: another version of fedpriv may have other words. A server names
+    the version that it likes, and no party that signs has another one's words to hold it to: so it
+    fails, too, as of a dossier, and only that version can tell.
     """
     there = [folder / name for name in (TEXT, ENTRY) if (folder / name).exists()]
     result = folder / RESULT
     try:
         known = read_json(result) if result.exists() else {}
         wording = Wording.of(document["statement"], result=known)
-        if wording.elsewhere:
-            return {}
-        said = {}
-        for path in there:
-            data = path.read_bytes()
-            if path.name == TEXT:
-                said[TEXT] = wording.of_text(data)
-            else:
-                said[ENTRY] = wording.of_entry(data)
     except _DAMAGED:
-        return dict.fromkeys((path.name for path in there), "it cannot be compared")
+        return dict.fromkeys((path.name for path in there), "")
+    said = {}
+    for path in there:
+        of = wording.of_text if path.name == TEXT else wording.of_entry
+        try:
+            departs = bool(of(path.read_bytes()))
+        except _DAMAGED:
+            departs = True
+        said[path.name] = wording.elsewhere if departs else None
     return said
 
 
