@@ -89,6 +89,15 @@ def test_words_of_another_version_are_no_way_around(tmp_path: Path, name: str) -
     assert verified(run)[0] == 1
 
 
+def test_what_was_not_looked_at_is_named(tmp_path: Path) -> None:
+    """A page that a server left beside true signatures can say anything."""
+    run = deployed(SCENE, tmp_path / "run")
+    (run / "report.html").write_text("epsilon = 0.001")
+    found = files_beside(run, read_statement(run))
+    assert found.passed is True
+    assert found.words.endswith("as they were signed. Not looked at: plan.json, report.html.")
+
+
 @pytest.mark.parametrize("value", ["0", "0.0", "null", '"false"'])
 def test_false_is_not_zero(tmp_path: Path, value: str) -> None:
     """To Python they are equal, and the dossier was of what the parties had not signed."""

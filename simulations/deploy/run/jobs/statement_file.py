@@ -90,9 +90,11 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
     if wrong:
         words += f"not what was signed.{''.join({*filter(None, worded.values())})}"
         return Finding(check="files", passed=False, words=words)
+    others = sorted(each.name for each in folder.iterdir() if each.name not in {*looked_at, SIGNED})
+    unseen = f" Not looked at: {', '.join(others)}." if others else ""
     if not found:
-        return Finding(check="files", passed=None, words="there are none beside it.")
-    return Finding(check="files", passed=True, words=f"{words}as they were signed.")
+        return Finding(check="files", passed=None, words=f"there are none beside it.{unseen}")
+    return Finding(check="files", passed=True, words=f"{words}as they were signed.{unseen}")
 
 
 def _digest(path: Path) -> str:
