@@ -14,7 +14,19 @@ TESTS = Path(__file__).with_name("fake_device.py")
 
 
 def test_networks_on_a_fake_accelerator() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", TESTS]
-    done = subprocess.run(command, cwd=TESTS.parents[2], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        str(TESTS),
+    ]
+    done = subprocess.run(
+        command, cwd=TESTS.parents[2], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout

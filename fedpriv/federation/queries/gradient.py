@@ -117,7 +117,7 @@ class GradientQuery(Query):
 
     @property
     def form(self) -> str:
-        """Of gradients; of such as were moved and scaled by coordinate; and whether with a count."""
+        """Of gradients; of such in a unit for every coordinate; and whether with a count."""
         plain = self.centre is None and self.scale is None
         counted = "" if self.counting is None else " with a count"
         return f"{self.kind}{'' if plain else ' by coordinate'}{counted}"

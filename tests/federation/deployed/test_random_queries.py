@@ -106,16 +106,22 @@ class Siege:
 
     def values(self, name: str, query: Asked) -> list[Any]:
         """What a hostile server may put in the place of one field."""
-        run, unit = self.honest[0].run, {"adjacency": A, "unit": self.honest[0].event.unit}  # type: ignore[union-attr]
+        run, event = self.honest[0].run, self.honest[0].event
+        assert event is not None
+        terms: dict[str, Any] = {"adjacency": A, "unit": event.unit}
+        sampled = ((3.0, 0.1), (30.0, 0.5), (1e9, 0.2), (0.6, 0.2))
         vectors = [None, np.full(3, 1e308), np.full(3, -1e200), np.full(2, 0.1), np.zeros(3)]
         known: dict[str, list[Any]] = {
             "run": [run, f"{run}1", f"{run}2", run[:-3], f"{run}-evaluation-1", "other"],
             "round": [0, 1, 5, query.round + 1, 2**40],
             "event": [
-                PoissonGaussianEvent(relative_noise=z, sampling_rate=q, **unit)
-                for z, q in ((3.0, 0.1), (30.0, 0.5), (1e9, 0.2), (0.6, 0.2))
-            ]
-            + [GaussianEvent(relative_noise=20.0, **unit), PureEvent(epsilon=0.1, **unit)],
+                *(
+                    PoissonGaussianEvent(relative_noise=z, sampling_rate=q, **terms)
+                    for z, q in sampled
+                ),
+                GaussianEvent(relative_noise=20.0, **terms),
+                PureEvent(epsilon=0.1, **terms),
+            ],
             "grid": [FixedPoint(step=2.0**e, bits=b) for e, b in ((-60, 64), (0, 32), (-18, 32))],
             "sampling_rate": [0.1, 0.5, 1.0],
             "party_rate": [0.1, 0.5, 1.0],
@@ -151,8 +157,13 @@ class Siege:
         """The plan that was stated, or another one."""
         if self.plan is None or self.any.random() < 0.1:
             return b""
-        other = [{"run": "other"}, {"epsilon": 1e-3}, {"clip": 0.5}, {"delta": 1e-7}]
-        changes: dict[str, Any] = self.any.choice(other) if self.any.random() < 0.2 else {}
+        other: list[dict[str, Any]] = [
+            {"run": "other"},
+            {"epsilon": 1e-3},
+            {"clip": 0.5},
+            {"delta": 1e-7},
+        ]
+        changes = self.any.choice(other) if self.any.random() < 0.2 else {}
         return replace(self.plan, **changes).to_bytes()
 
     def step(self) -> None:
@@ -230,7 +241,8 @@ def test_whatever_is_asked_a_release_has_one_answer_that_was_paid_for(
     kind: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o700)
-    siege = Siege(*kind(tmp_path), any=random.Random(3))  # noqa: S311
+    deployment, honest, plan = kind(tmp_path)
+    siege = Siege(deployment, honest, plan, random.Random(3))  # noqa: S311
     with monkeypatch.context() as patch:
         deadly(patch, siege)
         for _ in range(MESSAGES):
