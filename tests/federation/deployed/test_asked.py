@@ -24,11 +24,12 @@ from fedpriv.federation.queries.kinds import (
     RiskGradientQuery,
 )
 from fedpriv.learning.training.settings import LocalSgd
+from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import deployed_federation
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run.prepare import build_strategy
+from fedpriv.simulations.run.prepare import build_strategy, prepare
 from fedpriv.strategies import STRATEGIES
 from fedpriv.strategies.common.building import StrategyInfo
 from fedpriv.strategies.description import INFO as DESCRIPTION
@@ -127,6 +128,26 @@ def test_a_query_of_the_right_kind_is_for_what_the_statement_tells_of(
         else:
             with pytest.raises(QueryRefused, match="and this query is for"):
                 require_asked(asked, here)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((info.name, {}) for info in STRATEGIES.values() if info.private),
+        ("adaptive-clipping", {"rule": "coordinate"}),
+        ("federated-averaging", {"clip_quantile": 0.5, "clip": 1.0, "count_noise": 40.0}),
+    ],
+)
+def test_what_a_strategy_asks_for_is_what_it_says(name: str, options: dict[str, Any]) -> None:
+    whole = STRATEGIES[name].units == (Unit.PARTY,)
+    study: dict[str, Any] = {
+        "data": {"name": "synthetic", **({"partition": "natural"} if whole else {})},
+        "strategy": {"name": name, **options, **({"allow_swamped": True} if whole else {})},
+        "privacy": {"unit": "party", "adjacency": "add-remove"} if whole else {},
+    }
+    query = build_strategy(prepare(parse_experiment(study)), run="study").ask()
+    assert query is not None
+    assert query.form in forms_of(STRATEGIES[name].asks, joint=query.joint_fit)
 
 
 def test_a_private_evaluation_has_no_statement() -> None:
