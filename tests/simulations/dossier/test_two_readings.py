@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from fedpriv._json import parse_json
-from fedpriv.privacy.statement import to_registry_yaml
+from fedpriv.inference.coefficients import Coefficient, CoefficientTable
+from fedpriv.privacy.statement import to_registry_yaml, to_text
 from fedpriv.privacy.statement.signed import NotCanonical
 from fedpriv.simulations.deploy.run.jobs.statement_file import files_beside, read_statement
 from fedpriv.simulations.dossier.bundle import MANIFEST
 from fedpriv.simulations.dossier.verifying import verify_bundle
 from fedpriv.simulations.run.statement.entry import is_filled_in, read_entry
+from fedpriv.simulations.run.statement.wording import Wording
 from tests.federation.deployed.errands import verified
 from tests.federation.deployed.statement_scenes import Scene
 from tests.simulations.dossier.scenes import deployed
@@ -87,6 +90,19 @@ def test_words_of_another_version_are_no_way_around(tmp_path: Path, name: str) -
     assert f"{name} beside it: not what was signed. fedpriv 0.9.0 wrote it" in found.words
     assert "verify it with that one" in found.words
     assert verified(run)[0] == 1
+
+
+def test_coefficients_that_nobody_has_signed_are_said_to_be_unsigned(tmp_path: Path) -> None:
+    """A server put a table of its own into the text, and all of it was "as they were signed"."""
+    run = deployed(SCENE, tmp_path / "run")
+    table = CoefficientTable(rows=(Coefficient(name="dose", estimate=7.0, low=6.8, high=7.2),))
+    result = json.loads((run / "result.json").read_text()) | {"coefficients": table.to_dict()}
+    (run / "result.json").write_text(json.dumps(result))
+    values = json.loads((run / "statement.json").read_text())
+    (run / "statement.txt").write_text(to_text(Wording.of(values, result=result).statement))
+    found = files_beside(run, read_statement(run))
+    assert found.passed is True
+    assert "are those of result.json, which nobody has signed." in found.words
 
 
 def test_what_was_not_looked_at_is_named(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 TEXT, ENTRY = "statement.txt", "statement.yaml"
 UNSIGNED, RESULT = "statement.json", "result.json"
+_COEFFICIENTS = f" The coefficients in {TEXT} are those of {RESULT}, which nobody has signed."
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -83,7 +84,7 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
         except ValueError:
             same = False
         wrong += [] if same else [unsigned.name]
-    worded = _other_words(folder, document)
+    worded, remark = _other_words(folder, document)
     found += worded
     wrong += [name for name, complaint in worded.items() if complaint is not None]
     words = f"{', '.join(wrong or found)} beside it: "
@@ -94,7 +95,8 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
     unseen = f" Not looked at: {', '.join(others)}." if others else ""
     if not found:
         return Finding(check="files", passed=None, words=f"there are none beside it.{unseen}")
-    return Finding(check="files", passed=True, words=f"{words}as they were signed.{unseen}")
+    words = f"{words}as they were signed.{remark}{unseen}"
+    return Finding(check="files", passed=True, words=words)
 
 
 def _digest(path: Path) -> str:
@@ -103,12 +105,13 @@ def _digest(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str | None]:
+def _other_words(folder: Path, document: Mapping[str, Any]) -> tuple[dict[str, str | None], str]:
     """By name, the text and the entry that lie beside a statement: None, if it says the same.
 
     Else what more there is to say: another version of fedpriv may have other words. A server names
     the version that it likes, and no party that signs has another one's words to hold it to: so it
-    fails, too, as of a dossier, and only that version can tell.
+    fails, too, as of a dossier, and only that version can tell. Then what of a text that says the
+    same no party has signed.
     """
     there = [folder / name for name in (TEXT, ENTRY) if (folder / name).exists()]
     result = folder / RESULT
@@ -116,7 +119,7 @@ def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str | N
         known = read_json(result) if result.exists() else {}
         wording = Wording.of(document["statement"], result=known)
     except _DAMAGED:
-        return dict.fromkeys((path.name for path in there), "")
+        return dict.fromkeys((path.name for path in there), ""), ""
     said = {}
     for path in there:
         of = wording.of_text if path.name == TEXT else wording.of_entry
@@ -125,7 +128,8 @@ def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str | N
         except _DAMAGED:
             departs = True
         said[path.name] = wording.elsewhere if departs else None
-    return said
+    unsigned = TEXT in said and not wording.vouched
+    return said, _COEFFICIENTS if unsigned else ""
 
 
 def write_statement_file(directory: Path, signed: SignedStatement) -> None:
