@@ -46,6 +46,8 @@ IN_A_BLANK = f"""intended_use: research
     ("name", "old", "new"),
     [
         ("statement.json", '"epsilon": ', '"epsilon": 0.001, "epsilon": '),
+        ("plan.json", '"epsilon": ', '"epsilon": 0.001, "epsilon": '),
+        ("plan.json", '"epsilon": ', '"epsilon": 1'),
         ("statement.json", '"guarantee": ', '"guarantee": {"epsilon": 0.001}, "guarantee": '),
         ("statement.yaml", "      epsilon: ", "      epsilon: 0.001\n      epsilon: "),
         ("statement.yaml", LOSS, OTHER_LOSS),
@@ -111,7 +113,7 @@ def test_what_was_not_looked_at_is_named(tmp_path: Path) -> None:
     (run / "report.html").write_text("epsilon = 0.001")
     found = files_beside(run, read_statement(run))
     assert found.passed is True
-    assert found.words.endswith("as they were signed. Not looked at: plan.json, report.html.")
+    assert found.words.endswith("as they were signed. Not looked at: report.html.")
 
 
 @pytest.mark.parametrize("value", ["0", "0.0", "null", '"false"'])

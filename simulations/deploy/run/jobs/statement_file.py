@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 TEXT, ENTRY = "statement.txt", "statement.yaml"
-UNSIGNED, RESULT = "statement.json", "result.json"
+UNSIGNED, PLAN, RESULT = "statement.json", "plan.json", "result.json"
 _COEFFICIENTS = f" The coefficients in {TEXT} are those of {RESULT}, which nobody has signed."
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
@@ -70,20 +70,18 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
         STATISTICS_FILE: document.get("model"),
         "config.toml": document.get("experiment"),
     }
-    looked_at = (*stated, UNSIGNED, TEXT, ENTRY, RESULT)
+    statement = document.get("statement")
+    plan = statement.get("plan") if isinstance(statement, dict) else None
+    repeated = {UNSIGNED: statement, PLAN: plan}
+    looked_at = (*stated, *repeated, TEXT, ENTRY, RESULT)
     if odd := [n for n in looked_at if (folder / n).exists() and not (folder / n).is_file()]:
         words = f"{', '.join(odd)} beside it: no file."  # a pipe, say, which might never end
         return Finding(check="files", passed=False, words=words)
     found = [name for name in stated if (folder / name).exists()]
     wrong = [name for name in found if _digest(folder / name) != stated[name]]
-    unsigned = folder / UNSIGNED
-    if unsigned.exists():
-        found.append(unsigned.name)
-        try:
-            same = canonical_json(read_json(unsigned)) == canonical_json(document.get("statement"))
-        except ValueError:
-            same = False
-        wrong += [] if same else [unsigned.name]
+    there = [name for name in repeated if (folder / name).exists()]
+    found += there
+    wrong += [name for name in there if not _says(folder / name, repeated[name])]
     worded, remark = _other_words(folder, document)
     found += worded
     wrong += [name for name, complaint in worded.items() if complaint is not None]
@@ -97,6 +95,14 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
         return Finding(check="files", passed=None, words=f"there are none beside it.{unseen}")
     words = f"{words}as they were signed.{remark}{unseen}"
     return Finding(check="files", passed=True, words=words)
+
+
+def _says(path: Path, value: object) -> bool:
+    """Whether a file of JSON is written like a value: to Python, true and 1 and 1.0 are equal."""
+    try:
+        return canonical_json(read_json(path)) == canonical_json(value)
+    except ValueError:
+        return False
 
 
 def _digest(path: Path) -> str:
