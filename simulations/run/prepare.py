@@ -104,7 +104,7 @@ def prepare(
         pins=resolved.guests,
     )
     begun = beginning(resolved, model, data.dataset)
-    trains = LocalTrainingQuery.kind in info.asks
+    trains = any(form.startswith(LocalTrainingQuery.kind) for form in info.asks)
     begun = replace(begun, model=placed(begun.model, resolved.run.device, trains=trains))
     task = Task(
         model=begun.model,

@@ -86,8 +86,8 @@ class StrategyInfo:
             released, so every strategy must state it.
         one_draw: Whether the time or the number of exchanges of a release depends on what was
             drawn at its beginning: it is then drawn once, however often a run is interrupted.
-        asks: The kinds of query that it sends, except the exchanges of a joint fit: a deployed
-            party answers no others in a run of its name.
+        asks: The forms of query that it sends (`Query.form`), except the exchanges of a joint fit:
+            a deployed party answers no others in a run of its name.
         options: The class of its options.
         shares: Whether the parties can add its noise in shares.
         units: Whose privacy it can protect: what its noise is calibrated to and proved for. By

@@ -1,9 +1,10 @@
-"""Asked: which kinds of query a run puts to its parties, by the strategy that it names.
+"""Asked: which forms of query a run puts to its parties, by the strategy that it names.
 
 A statement says what a run released, by its strategy. So a party that is asked for anything else in
 a run of that name does not answer, whatever its policy allows in others: it would sign that noisy
 gradients had left it where it had sent second moments, or that peers saw the release alone where
-they were shown the points of a joint fit.
+they were shown the points of a joint fit. Nor does it where the kind is right and the sum another
+one: gradients with a count of those that were not clipped, or updates with control variates.
 
 A private evaluation is a run of its own, with a name that says so, and has no statement.
 """
@@ -26,8 +27,8 @@ EVALUATION = "-evaluation-"
 """In the name of a private evaluation, after the name of the run whose model it is of."""
 
 
-def kinds_of(asks: Collection[str], *, joint: bool, hessian: bool = False) -> frozenset[str]:
-    """What a run of a strategy asks for.
+def forms_of(asks: Collection[str], *, joint: bool, hessian: bool = False) -> frozenset[str]:
+    """What a run of a strategy asks for, as `Query.form` says it.
 
     Args:
         asks: What the strategy says of itself.
@@ -45,18 +46,18 @@ def is_evaluation(run: str, *, of: str) -> bool:
 
 
 def require_asked(query: Query, engagement: Engagement) -> None:
-    """Refuse a query of a kind that a run of its name does not put.
+    """Refuse a query of a form that a run of its name does not put.
 
     Raises:
         QueryRefused: It is for another strategy, or a private evaluation is no run of its own.
     """
-    kinds = engagement.kinds
-    if kinds is None:
+    forms = engagement.forms
+    if forms is None:
         return
     if is_evaluation(query.run, of=engagement.run):
-        kinds = frozenset({AccuracyQuery.kind})
-    if query.kind not in kinds:
+        forms = frozenset({AccuracyQuery.kind})
+    if query.form not in forms:
         raise QueryRefused(
             f"a run of {engagement.strategy!r} that is named {query.run!r} asks for "
-            f"{', '.join(sorted(kinds)) or 'nothing'}, and this query is of kind {query.kind!r}."
+            f"{', '.join(sorted(forms)) or 'nothing'}, and this query is for {query.form}."
         )

@@ -102,7 +102,7 @@ class Engagement:
         shown: What the experiment is known by that the party was shown: all that it says, which is
             more than the name of the run covers, but for where files lie.
         sharing: Who brings shares of the noise, if the parties add it.
-        kinds: Which kinds of query it puts (`kinds_of`); None if any.
+        forms: Which forms of query it puts (`forms_of`); None if any.
     """
 
     strategy: str
@@ -114,7 +114,7 @@ class Engagement:
     budget: Budget
     shown: bytes
     sharing: Sharing | None = None
-    kinds: frozenset[str] | None = None
+    forms: frozenset[str] | None = None
 
     @property
     def describes(self) -> bool:

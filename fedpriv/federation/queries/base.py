@@ -142,6 +142,11 @@ class Query(ABC):
         """Whether many queries serve one release, each with an exact sum that is not clamped."""
 
     @property
+    def form(self) -> str:
+        """What strategies ask for: the kind, and what makes it a sum of something else."""
+        return self.kind
+
+    @property
     def shows_parties(self) -> bool:
         """Whether the sum shows every party's answer separately, so that masks hide none."""
         return False

@@ -116,6 +116,13 @@ class GradientQuery(Query):
             )
 
     @property
+    def form(self) -> str:
+        """Of gradients; of such in a unit for every coordinate; and whether with a count."""
+        plain = self.centre is None and self.scale is None
+        counted = "" if self.counting is None else " with a count"
+        return f"{self.kind}{'' if plain else ' by coordinate'}{counted}"
+
+    @property
     def own_noise(self) -> LocalNoise | None:
         """Noise on the sum of the party."""
         return self.local

@@ -145,6 +145,13 @@ class LocalTrainingQuery(Query):
             )
 
     @property
+    def form(self) -> str:
+        """Of updates alone, or of what follows them, too."""
+        if self.control is not None:
+            return f"{self.kind} with control variates"
+        return f"{self.kind}{'' if self.counting is None else ' with a count'}"
+
+    @property
     def sampling_rate(self) -> float:
         """The rate at which each *party* joins, the unit that is protected."""
         return self.party_rate

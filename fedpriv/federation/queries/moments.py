@@ -108,6 +108,12 @@ class MomentsQuery(Query):
         if self.theta is not None:
             object.__setattr__(self, "theta", point(self.theta))
 
+    @property
+    def form(self) -> str:
+        """Of features alone, or with labels; and whether weighted."""
+        weighted = "" if self.weighting == "none" else "weighted "
+        return f"{weighted}{self.kind}{'' if self.label_scale is None else ' with labels'}"
+
     def size(self, task: Task) -> int:
         """The number of rows of the matrix: the coordinates of z."""
         return task.model.features + (self.label_scale is not None)

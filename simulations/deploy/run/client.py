@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv._toml import parse_toml
 from fedpriv._validate import require_choice
 from fedpriv.data import Files, require_releasable
-from fedpriv.federation.deployed.asked import kinds_of
+from fedpriv.federation.deployed.asked import forms_of
 from fedpriv.federation.deployed.errands import Errands
 from fedpriv.federation.deployed.guard import Engagement
 from fedpriv.federation.deployed.host import DeployedHost
@@ -207,7 +207,7 @@ def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engag
     info = strategy_info(experiment.strategy.name, experiment.guests)
     return Engagement(
         strategy=experiment.strategy.name,
-        kinds=kinds_of(info.asks, joint=joint, hessian=hessian),
+        forms=forms_of(info.asks, joint=joint, hessian=hessian),
         run=experiment.run_name,
         task=task,
         bounds=bounds_of(experiment),

@@ -14,7 +14,6 @@ from fedpriv._toml import to_toml
 from fedpriv.federation.engines.courier import Patience
 from fedpriv.federation.engines.local import FIRST_NODE, LocalGrid
 from fedpriv.federation.party.client_app import client_app
-from fedpriv.federation.queries.kinds import QUERIES
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.simulations.deploy.certificates import fingerprint, new_authority, read_certificate
 from fedpriv.simulations.deploy.keys import (
@@ -271,7 +270,7 @@ class Deployment:
 
 def take_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have parties answer all kinds of query in one run, which tests put by hand."""
-    monkeypatch.setattr(client, "kinds_of", lambda *_, **__: frozenset(QUERIES))
+    monkeypatch.setattr(client, "forms_of", lambda *_, **__: None)
 
 
 def _records(count: int, *, seed: int) -> str:

@@ -1,7 +1,8 @@
-"""What a run may ask for: the kinds of query of its strategy, whatever else a policy allows."""
+"""What a run may ask for: the forms of query of its strategy, whatever else a policy allows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,17 +10,26 @@ import pytest
 from pydantic import BaseModel
 
 from fedpriv._toml import parse_toml
-from fedpriv.federation.deployed.asked import EVALUATION, kinds_of
+from fedpriv.federation.deployed.asked import EVALUATION, forms_of, require_asked
 from fedpriv.federation.deployed.statements.attesting import require_experiment
 from fedpriv.federation.engines.grid import RoundFailed
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries.accuracy import AccuracyQuery
 from fedpriv.federation.queries.bounds import grid_of
-from fedpriv.federation.queries.kinds import QUERIES, MomentsQuery, RiskGradientQuery
+from fedpriv.federation.queries.kinds import (
+    QUERIES,
+    GradientQuery,
+    LocalTrainingQuery,
+    MomentsQuery,
+    RiskGradientQuery,
+)
+from fedpriv.learning.training.settings import LocalSgd
+from fedpriv.privacy.unit import Unit
+from fedpriv.secagg import FixedPoint
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import deployed_federation
 from fedpriv.simulations.experiment.file import parse_experiment
-from fedpriv.simulations.run.prepare import build_strategy
+from fedpriv.simulations.run.prepare import build_strategy, prepare
 from fedpriv.strategies import STRATEGIES
 from fedpriv.strategies.common.building import StrategyInfo
 from fedpriv.strategies.description import INFO as DESCRIPTION
@@ -28,6 +38,8 @@ from tests.federation.deployed.statement_scenes import RUN, Scene
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from fedpriv.federation.queries.base import Query
 
 
 @pytest.mark.parametrize("kind", [MomentsQuery, RiskGradientQuery, AccuracyQuery])
@@ -65,9 +77,77 @@ def test_a_run_of_one_strategy_puts_no_query_of_another(
         seal=deployment.seal(),
         patience=PATIENCE,
     )
-    with pytest.raises(RoundFailed, match="asks for gradient, and this query is of kind"):
+    with pytest.raises(RoundFailed, match="asks for gradient, and this query is for"):
         federation.sum(query)
     assert len(federation.sum(honest).sizes) == parties
+
+
+GRADIENT = GradientQuery(
+    run="r", round=0, grid=FixedPoint(step=2.0**-20), event=None, theta=np.zeros(3), clip_norm=1.0
+)
+UPDATE = LocalTrainingQuery(
+    run="r",
+    round=0,
+    grid=FixedPoint(step=2.0**-20),
+    event=None,
+    theta=np.zeros(3),
+    training=LocalSgd(epochs=1, batch_size=8, learning_rate=0.5),
+    clip_norm=1.0,
+)
+SECOND = MomentsQuery(run="r", round=0, grid=FixedPoint(step=2.0**-20), event=None)
+
+
+@pytest.mark.parametrize(
+    ("strategies", "query"),
+    [
+        ("federated-averaging", UPDATE),
+        ("federated-averaging", replace(UPDATE, counting=0.5)),
+        ("scaffold", replace(UPDATE, control=np.zeros(3))),
+        ("gradient-perturbation second-order agd learned-protection", GRADIENT),
+        ("adaptive-clipping", replace(GRADIENT, counting=0.5)),
+        ("adaptive-clipping", replace(GRADIENT, centre=np.zeros(3), scale=np.ones(3))),
+        ("", replace(GRADIENT, counting=0.5, scale=np.ones(3))),
+        ("second-order", SECOND),
+        ("inference", replace(SECOND, label_scale=1.0, label_bound=1.0)),
+        ("", replace(SECOND, weighting="logistic", theta=np.zeros(3))),
+    ],
+    ids=lambda value: getattr(value, "form", value),
+)
+def test_a_query_of_the_right_kind_is_for_what_the_statement_tells_of(
+    strategies: str, query: Query, tmp_path: Path
+) -> None:
+    """Of its kind each was answered: the statement told of updates, and variates had left, too."""
+    engagement = Deployment(folder=tmp_path, **FOUR).host("north").engagement
+    asked = replace(query, run=engagement.run)
+    for info in STRATEGIES.values():
+        if query.kind not in {form.split()[0] for form in info.asks}:
+            continue
+        here = replace(engagement, strategy=info.name, forms=forms_of(info.asks, joint=False))
+        if info.name in strategies.split() or (query is GRADIENT and "local-" in info.name):
+            require_asked(asked, here)
+        else:
+            with pytest.raises(QueryRefused, match="and this query is for"):
+                require_asked(asked, here)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((info.name, {}) for info in STRATEGIES.values() if info.private),
+        ("adaptive-clipping", {"rule": "coordinate"}),
+        ("federated-averaging", {"clip_quantile": 0.5, "clip": 1.0, "count_noise": 40.0}),
+    ],
+)
+def test_what_a_strategy_asks_for_is_what_it_says(name: str, options: dict[str, Any]) -> None:
+    whole = STRATEGIES[name].units == (Unit.PARTY,)
+    study: dict[str, Any] = {
+        "data": {"name": "synthetic", **({"partition": "natural"} if whole else {})},
+        "strategy": {"name": name, **options, **({"allow_swamped": True} if whole else {})},
+        "privacy": {"unit": "party", "adjacency": "add-remove"} if whole else {},
+    }
+    query = build_strategy(prepare(parse_experiment(study)), run="study").ask()
+    assert query is not None
+    assert query.form in forms_of(STRATEGIES[name].asks, joint=query.joint_fit)
 
 
 def test_a_private_evaluation_has_no_statement() -> None:
@@ -83,10 +163,10 @@ def test_every_strategy_that_promises_something_asks_for_something() -> None:
     """One that says nothing of itself would be refused by every deployed party."""
     for info in (*(info for info in STRATEGIES.values() if info.private), DESCRIPTION):
         assert info.asks, info.name
-        assert {*info.asks} <= QUERIES.keys(), info.name
-        assert kinds_of(info.asks, joint=False) == {*info.asks}
-        assert kinds_of(info.asks, joint=True) == {"risk-gradient"}
-    assert kinds_of((), joint=True, hessian=True) == {"risk-gradient", "hessian"}
+        assert all(form.split()[0] in QUERIES for form in info.asks), info.name
+        assert forms_of(info.asks, joint=False) == {*info.asks}
+        assert forms_of(info.asks, joint=True) == {"risk-gradient"}
+    assert forms_of((), joint=True, hessian=True) == {"risk-gradient", "hessian"}
     assert not StrategyInfo(
         name="own", summary="", noise_by="server", convex_only=False, options=BaseModel
     ).asks

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fedpriv import __version__
 from fedpriv.privacy.statement import to_registry_yaml, to_text
 from fedpriv.privacy.statement.signed_files import hash_of
 from fedpriv.simulations.run.release_outcome import SIGNED
@@ -49,13 +51,14 @@ def simulated(fedpriv: Command, folder: Path, text: str = STUDY) -> Path:
     return folder / "run"
 
 
-def deployed(scene: Scene, folder: Path) -> Path:
+def deployed(scene: Scene, folder: Path, *, version: str = __version__) -> Path:
     """What a deployed run leaves, as far as a dossier reads it; all parties signed."""
     folder.mkdir()
-    statement = scene.statement()
+    statement = replace(scene.statement(), version=version)
     model = b"parameters"
     config = b'[data]\nname = "clinics"\nfeature_norm = 1.0\nscaling = "clip"\n'
     document = scene.document()
+    document["statement"]["fedpriv"] = version
     document |= {"experiment": hash_of(config), "model": hash_of(model)}
     signed = scene.signed(document)
     result: dict[str, Any] = {

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from fedpriv._json import parse_json
-from fedpriv.privacy.statement import to_registry_yaml
+from fedpriv.inference.coefficients import Coefficient, CoefficientTable
+from fedpriv.privacy.statement import to_registry_yaml, to_text
 from fedpriv.privacy.statement.signed import NotCanonical
 from fedpriv.simulations.deploy.run.jobs.statement_file import files_beside, read_statement
 from fedpriv.simulations.dossier.bundle import MANIFEST
 from fedpriv.simulations.dossier.verifying import verify_bundle
 from fedpriv.simulations.run.statement.entry import is_filled_in, read_entry
+from fedpriv.simulations.run.statement.wording import Wording
+from tests.federation.deployed.errands import verified
 from tests.federation.deployed.statement_scenes import Scene
 from tests.simulations.dossier.scenes import deployed
 from tests.simulations.dossier.test_verify_dossier import bundled
@@ -42,6 +46,8 @@ IN_A_BLANK = f"""intended_use: research
     ("name", "old", "new"),
     [
         ("statement.json", '"epsilon": ', '"epsilon": 0.001, "epsilon": '),
+        ("plan.json", '"epsilon": ', '"epsilon": 0.001, "epsilon": '),
+        ("plan.json", '"epsilon": ', '"epsilon": 1'),
         ("statement.json", '"guarantee": ', '"guarantee": {"epsilon": 0.001}, "guarantee": '),
         ("statement.yaml", "      epsilon: ", "      epsilon: 0.001\n      epsilon: "),
         ("statement.yaml", LOSS, OTHER_LOSS),
@@ -72,6 +78,42 @@ def test_what_one_reader_sees_and_another_does_not_is_found(
     except ValueError:
         return
     assert not verify_bundle(out / MANIFEST, roster=SCENE.pinned).verdict.sound
+
+
+@pytest.mark.parametrize("name", ["statement.txt", "statement.yaml"])
+def test_words_of_another_version_are_no_way_around(tmp_path: Path, name: str) -> None:
+    """A server names its version: text and entry were passed over then, and the rest was well."""
+    run = deployed(SCENE, tmp_path / "run", version="0.9.0")
+    assert files_beside(run, read_statement(run)).passed is True  # it has the same words
+    text = (run / name).read_text()
+    (run / name).write_text(text.replace("ecord", "erson", 1))
+    found = files_beside(run, read_statement(run))
+    assert found.passed is False
+    assert f"{name} beside it: not what was signed. fedpriv 0.9.0 wrote it" in found.words
+    assert "verify it with that one" in found.words
+    assert verified(run)[0] == 1
+
+
+def test_coefficients_that_nobody_has_signed_are_said_to_be_unsigned(tmp_path: Path) -> None:
+    """A server put a table of its own into the text, and all of it was "as they were signed"."""
+    run = deployed(SCENE, tmp_path / "run")
+    table = CoefficientTable(rows=(Coefficient(name="dose", estimate=7.0, low=6.8, high=7.2),))
+    result = json.loads((run / "result.json").read_text()) | {"coefficients": table.to_dict()}
+    (run / "result.json").write_text(json.dumps(result))
+    values = json.loads((run / "statement.json").read_text())
+    (run / "statement.txt").write_text(to_text(Wording.of(values, result=result).statement))
+    found = files_beside(run, read_statement(run))
+    assert found.passed is True
+    assert "are those of result.json, which nobody has signed." in found.words
+
+
+def test_what_was_not_looked_at_is_named(tmp_path: Path) -> None:
+    """A page that a server left beside true signatures can say anything."""
+    run = deployed(SCENE, tmp_path / "run")
+    (run / "report.html").write_text("epsilon = 0.001")
+    found = files_beside(run, read_statement(run))
+    assert found.passed is True
+    assert found.words.endswith("as they were signed. Not looked at: report.html.")
 
 
 @pytest.mark.parametrize("value", ["0", "0.0", "null", '"false"'])

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 TEXT, ENTRY = "statement.txt", "statement.yaml"
-UNSIGNED, RESULT = "statement.json", "result.json"
+UNSIGNED, PLAN, RESULT = "statement.json", "plan.json", "result.json"
+_COEFFICIENTS = f" The coefficients in {TEXT} are those of {RESULT}, which nobody has signed."
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -69,32 +70,39 @@ def files_beside(folder: Path, signed: SignedStatement) -> Finding:
         STATISTICS_FILE: document.get("model"),
         "config.toml": document.get("experiment"),
     }
-    looked_at = (*stated, UNSIGNED, TEXT, ENTRY, RESULT)
+    statement = document.get("statement")
+    plan = statement.get("plan") if isinstance(statement, dict) else None
+    repeated = {UNSIGNED: statement, PLAN: plan}
+    looked_at = (*stated, *repeated, TEXT, ENTRY, RESULT)
     if odd := [n for n in looked_at if (folder / n).exists() and not (folder / n).is_file()]:
         words = f"{', '.join(odd)} beside it: no file."  # a pipe, say, which might never end
         return Finding(check="files", passed=False, words=words)
     found = [name for name in stated if (folder / name).exists()]
     wrong = [name for name in found if _digest(folder / name) != stated[name]]
-    unsigned = folder / UNSIGNED
-    if unsigned.exists():
-        found.append(unsigned.name)
-        try:
-            same = canonical_json(read_json(unsigned)) == canonical_json(document.get("statement"))
-        except ValueError:
-            same = False
-        wrong += [] if same else [unsigned.name]
-    worded = _other_words(folder, document)
+    there = [name for name in repeated if (folder / name).exists()]
+    found += there
+    wrong += [name for name in there if not _says(folder / name, repeated[name])]
+    worded, remark = _other_words(folder, document)
     found += worded
-    wrong += [name for name, complaint in worded.items() if complaint]
+    wrong += [name for name, complaint in worded.items() if complaint is not None]
     words = f"{', '.join(wrong or found)} beside it: "
     if wrong:
-        return Finding(check="files", passed=False, words=f"{words}not what was signed.")
+        words += f"not what was signed.{''.join({*filter(None, worded.values())})}"
+        return Finding(check="files", passed=False, words=words)
+    others = sorted(each.name for each in folder.iterdir() if each.name not in {*looked_at, SIGNED})
+    unseen = f" Not looked at: {', '.join(others)}." if others else ""
     if not found:
-        return Finding(check="files", passed=None, words="there are none beside it.")
-    words += "as they were signed."
-    if unseen := [n for n in (TEXT, ENTRY) if (folder / n).exists() and n not in found]:
-        words += f" Not looked at: {', '.join(unseen)}, which another version of fedpriv wrote."
+        return Finding(check="files", passed=None, words=f"there are none beside it.{unseen}")
+    words = f"{words}as they were signed.{remark}{unseen}"
     return Finding(check="files", passed=True, words=words)
+
+
+def _says(path: Path, value: object) -> bool:
+    """Whether a file of JSON is written like a value: to Python, true and 1 and 1.0 are equal."""
+    try:
+        return canonical_json(read_json(path)) == canonical_json(value)
+    except ValueError:
+        return False
 
 
 def _digest(path: Path) -> str:
@@ -103,28 +111,31 @@ def _digest(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _other_words(folder: Path, document: Mapping[str, Any]) -> dict[str, str]:
-    """By name, the text and the entry that lie beside a statement, and what is wrong with each.
+def _other_words(folder: Path, document: Mapping[str, Any]) -> tuple[dict[str, str | None], str]:
+    """By name, the text and the entry that lie beside a statement: None, if it says the same.
 
-    Of another version of fedpriv, which may have other words, they are not looked at.
+    Else what more there is to say: another version of fedpriv may have other words. A server names
+    the version that it likes, and no party that signs has another one's words to hold it to: so it
+    fails, too, as of a dossier, and only that version can tell. Then what of a text that says the
+    same no party has signed.
     """
     there = [folder / name for name in (TEXT, ENTRY) if (folder / name).exists()]
     result = folder / RESULT
     try:
         known = read_json(result) if result.exists() else {}
         wording = Wording.of(document["statement"], result=known)
-        if wording.elsewhere:
-            return {}
-        said = {}
-        for path in there:
-            data = path.read_bytes()
-            if path.name == TEXT:
-                said[TEXT] = wording.of_text(data)
-            else:
-                said[ENTRY] = wording.of_entry(data)
     except _DAMAGED:
-        return dict.fromkeys((path.name for path in there), "it cannot be compared")
-    return said
+        return dict.fromkeys((path.name for path in there), ""), ""
+    said = {}
+    for path in there:
+        of = wording.of_text if path.name == TEXT else wording.of_entry
+        try:
+            departs = bool(of(path.read_bytes()))
+        except _DAMAGED:
+            departs = True
+        said[path.name] = wording.elsewhere if departs else None
+    unsigned = TEXT in said and not wording.vouched
+    return said, _COEFFICIENTS if unsigned else ""
 
 
 def write_statement_file(directory: Path, signed: SignedStatement) -> None:
