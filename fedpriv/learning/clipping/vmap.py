@@ -41,6 +41,6 @@ def vmap_factors(
         return result
 
     with warnings.catch_warnings():
-        # Layers such as LSTM are then computed record by record: slower, and just as right.
+        # Layers such as LSTM are then computed record by record: slower, but equally correct.
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
         return (Rows(vmap(gradient)(batch.features, batch.labels)),)
