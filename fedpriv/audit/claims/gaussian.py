@@ -1,9 +1,10 @@
 """Plain claims about Gaussian noise: noise, clip, rounds, sampling, adjacency.
 
-What one unit can move a sum by depends on the adjacency and on how batches are drawn. By C, the
-clip norm, if its contribution comes or goes and nothing else changes (zero-out; add-remove, if the
-divisor is public and every unit is drawn by itself). By 2C, if it is exchanged for another
-(replace-one), and if a cohort has a fixed size: whoever leaves has their place filled by another.
+The sensitivity of a sum depends on the adjacency and on how batches are drawn. It is C, the clip
+norm, if a contribution is added or removed and nothing else changes (zero-out; add-remove, if the
+divisor is public and every unit is drawn independently). It is 2C if a contribution is replaced
+(replace-one), and if a cohort has a fixed size: another unit then fills the place of one that
+leaves.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent
 FULL, POISSON, SHUFFLED, FIXED = "full batch", "poisson", "shuffled", "fixed size"
 SAMPLINGS = (FULL, POISSON, SHUFFLED, FIXED)
 _ATTEMPTS = 8
-_GRID = 1.005  # by so much a loss distribution on a grid may be above the truth
+_GRID = 1.005  # a loss distribution on a grid may exceed the truth by this factor
 _LARGEST = 500.0  # of ε, as an exponent
 
 
@@ -196,7 +197,7 @@ def _poisson(noise: float, rounds: int, rate: float, adjacency: str, delta: floa
 
 
 def _two_steps(noise: float, rounds: int, rate: float, delta: float) -> tuple[float, str]:
-    """ε of two steps of add-remove: by a δ for one whose group has no more than δ."""
+    """ε of two add-remove steps (group privacy), with a δ per step that keeps the group's at δ."""
     step = delta / 2
     for _ in range(_ATTEMPTS):
         one, method = poisson_epsilon(noise=noise, rounds=rounds, rate=rate, delta=step)

@@ -154,7 +154,7 @@ class Party:
         return answer
 
     def _exact(self, query: Query, stream: RandomStream) -> Ring:
-        """The answer before any noise; what is drawn for it comes from ``stream``, or apart."""
+        """The answer before any noise; its draws come from ``stream`` or a stream of their own."""
         task = self._task
         if isinstance(query, LocalTrainingQuery):
             joins = coins(query, 1, self._coin_stream(query, stream))
