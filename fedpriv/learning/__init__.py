@@ -6,7 +6,7 @@ vector per party; for the certified minimiser of a strongly convex problem (`sol
 for the update of local training (`LocalTrainer` in `training`). All three take the records of one
 party, or of many parties stacked in one process. Start with `losses`, `models` and `batch`;
 `network` and `record_wise` are for networks, `loss_checks` for constants declared by users,
-`protector` for learned protection. Modules that two of these packages share live here.
+`protector` for learned protection. A few more modules than elsewhere: packages here share them.
 """
 
 from fedpriv.learning.batch import RecordBatch

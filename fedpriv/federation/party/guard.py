@@ -136,20 +136,21 @@ def _check_share(query: Query, task: Task, policy: Policy) -> None:
     opened = task.parties if policy.minimum is None else policy.minimum
     if share.minimum > min(opened, task.parties):
         raise QueryRefused(
-            f"the shares of noise count on {share.minimum} parties in the sum, and this party "
+            f"the noise shares assume {share.minimum} parties in the sum, but this party "
             f"helps to open sums of {opened} of {task.parties}."
         )
     if share.colluders < known_shares(policy.colluding, task.parties):
         raise QueryRefused(
-            f"the shares of noise are sized for {share.colluders} colluders; this party counts "
-            f"the fraction {policy.colluding:g} of the parties, and one at least: every party "
+            f"the noise shares are sized for {share.colluders} colluders, but this party assumes "
+            f"a fraction {policy.colluding:g} of the parties, and at least one: every party "
             "knows its own share."
         )
     own = policy.sharing
     if own is not None and (share.minimum, share.colluders) != (own.minimum, own.colluders):
         raise QueryRefused(
-            f"the shares of noise are sized for sums of {share.minimum} parties, {share.colluders} "
-            f"of them colluding, and those of the experiment for {own.minimum} and {own.colluders}."
+            f"the noise shares are sized for sums of {share.minimum} parties with "
+            f"{share.colluders} colluders, but those of the experiment for {own.minimum} with "
+            f"{own.colluders}."
         )
     mechanism = share_mechanism(query, task)
     with _refusing():  # a law whose amplification is not known

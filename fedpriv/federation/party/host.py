@@ -277,11 +277,11 @@ def _require_sized_for(share: NoiseShare, masks: Parameters | None) -> None:
     opened, colluders = (1, 0) if masks is None else (masks.minimum, masks.colluders)
     if share.minimum > opened:
         raise QueryRefused(
-            f"the shares of noise count on {share.minimum} parties in the sum, and this sum is "
+            f"the noise shares assume {share.minimum} parties in the sum, but this sum is "
             f"opened with {opened}."
         )
     if share.colluders < colluders:
         raise QueryRefused(
-            f"the shares of noise are sized for {share.colluders} colluders, and the masks of this "
+            f"the noise shares are sized for {share.colluders} colluders, but the masks of this "
             f"sum for {colluders}."
         )

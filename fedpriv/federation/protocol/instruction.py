@@ -141,8 +141,8 @@ class Instruction(Place):
         wrong = [name for name in Place.wires() if getattr(self, name) != getattr(place, name)]
         if wrong:
             raise Misdirected(
-                f"The instruction is of the server's, and its {_listed(wrong)} not what this party "
-                "has: compare roster and run."
+                f"The server signed this instruction, but its {_listed(wrong)} not this party's: "
+                "compare roster and run."
             )
 
     def deadline(self, *, received: int, most: float) -> int:
@@ -165,8 +165,8 @@ def require_in_time(now: int, *, deadline: int) -> None:
     if now > deadline:
         late = (now - deadline) / _MILLISECONDS
         raise TooLate(
-            f"The time of the instruction was over {late:.1f} s ago by this party's clock: compare "
-            "the clocks."
+            f"The deadline of the instruction passed {late:.1f} s ago by this party's clock: "
+            "compare the clocks."
         )
 
 

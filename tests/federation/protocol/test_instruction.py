@@ -105,7 +105,7 @@ def test_what_is_no_instruction_is_refused_before_anything_else(parts: list[byte
 @pytest.mark.parametrize("field", OTHERS)
 def test_an_instruction_for_another_place_is_refused(field: str) -> None:
     INSTRUCTION.require_at(Place(**HERE))
-    with pytest.raises(Misdirected, match=f"its {field} is not what this party has"):
+    with pytest.raises(Misdirected, match=f"its {field} is not this party's"):
         INSTRUCTION.require_at(Place(**{**HERE, field: OTHERS[field]}))
 
 
