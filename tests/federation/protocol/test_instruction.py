@@ -122,7 +122,7 @@ def test_an_instruction_holds_until_its_time_is_over_and_no_longer() -> None:
     deadline = INSTRUCTION.deadline(received=until - 1000, most=900.0)
     assert deadline == until
     require_in_time(until, deadline=deadline)
-    with pytest.raises(TooLate, match=r"over 0\.5 s ago"):
+    with pytest.raises(TooLate, match=r"passed 0\.5 s ago"):
         require_in_time(until + 500, deadline=deadline)
 
 
