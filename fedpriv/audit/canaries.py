@@ -1,9 +1,9 @@
 """Canaries: the neighbouring tables that are easiest to tell apart, by kind of release.
 
-A guarantee speaks of all tables and all records, so an audit may choose both, and should choose the
-worst. What is chosen here is a `Scene`: the records around a canary, and the canary itself on the
-first neighbour and on the second. Which scene is worst for a release is found by measuring the
-exact shift of each (`fedpriv.simulations.audit`), without noise, before any run that counts.
+A guarantee covers all tables and all records, so an audit may choose both, and should choose the
+worst. The choice is a `Scene`: the records around a canary, and the canary itself on the first and
+on the second neighbour. Which scene is worst for a release is found by measuring the exact shift of
+each (`fedpriv.simulations.audit`), without noise, before any run that counts.
 
 **Clipped sums.** A long record x against -x, or against x with another label: their gradients are
 opposite, and each is clipped to C, so that the sum moves by 2C, or by C if one of them is absent.
@@ -19,8 +19,8 @@ The others have no curvature along e₂, where the minimiser then moves by 2·sl
 logistic slope is 1/(1 + exp(-R·sin a)), and R is largest, √(0.2785/λ), if the others are r·e₁
 with r·R = 1.278: 82 % of the bound at λ = 0.01, 95 % at 0.001, 59 % at 0.1.
 
-**Perturbed objectives** see the difference of the gradients themselves, at the same minimiser:
-the same canaries, and curvature is no matter.
+**Perturbed objectives** depend on the difference of the gradients themselves, at the same
+minimiser: the canaries are the same, and curvature does not matter.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Scene:
         positive: Of the others, bool (n,): which of two labels.
         canary: On the first neighbour, (features,).
         label: Of the canary on the first neighbour.
-        instead: What stands there on the second, if it is not absent.
+        instead: The record in its place on the second neighbour, unless it is absent there.
         other_label: Its label.
     """
 

@@ -4,19 +4,19 @@ If a release is μ-GDP, no test tells two neighbours apart better than one tells
 N(μ, 1) (Dong, Roth and Su 2022). A statistic with laws N(a, s²) on one neighbour and N(b, s²) on
 the other shows (a - b)/s, so the release is μ-GDP for no smaller μ.
 
-**Pairs.** a, b and s are facts of two laws, one on each neighbour, whatever the two runs of a pair
-have in common. An auditor may therefore draw the same noise for both: then the difference of a pair
-hardly varies, a - b is measured almost without error, and what is left to estimate is s. An
-adversary, who sees one run, could not do this; it is a way to measure, not to attack.
+**Pairs.** a, b and s are parameters of two laws, one on each neighbour, however the two runs of a
+pair depend on each other. An auditor may therefore draw the same noise for both: then the
+difference of a pair hardly varies, a - b is measured almost without error, and only s remains to be
+estimated. An adversary, who sees one run, could not do this; it is a way to measure, not to attack.
 
 **The bound.** Over n independent pairs the difference D and the sum S are normal, with variances d²
 and e², and s² = (d² + e²)/4: as the variance of either side, or as the mean of the two if they
 differ. Student's law bounds a - b from below, χ² bounds d² and e² from above, each with a share of
-the failure, so that the three hold together whatever D and S have to do with each other: nothing is
-assumed of how strongly the runs of a pair go together, nor with which sign. With equal noise, D is
-constant, and its two shares are lost: of audits with 95 % confidence at most 4 % of
-true claims that are reached raise a false alarm. Without anything in common the bound holds too,
-and is worse than that of two separate samples.
+the failure probability, so that the three hold jointly however D and S depend on each other:
+nothing is assumed about the correlation between the runs of a pair, nor its sign. With equal noise,
+D is constant, and its two shares are lost: of audits with 95 % confidence at most 4 % of true
+claims that are reached raise a false alarm. With independent runs the bound holds too, but is worse
+than that of two separate samples.
 
 **Assumes** that pairs are independent of one another, and that the two statistics of a pair are
 jointly normal. They are, where Gaussian releases are projected on a fixed direction, and their
@@ -74,11 +74,11 @@ def shift_lower_bound(
         return 0.0
     most = _most_variance(apart, failure=few)
     most += _most_variance(together, failure=_OF_SUMS * failure)
-    return 2 * shift / sqrt(most) if most else float("inf")  # without noise, one draw tells all
+    return 2 * shift / sqrt(most) if most else float("inf")  # without noise, one draw suffices
 
 
 def pairs_for(share: float, *, confidence: float, frequency: float = 0.95) -> int | None:
-    """How many pairs with equal noise show ``share`` of a shift, so frequently; None if 10⁷ do not.
+    """How many equal-noise pairs show ``share`` of a shift this often; None if 10⁷ do not.
 
     It is the same for every μ: with equal noise only the spread is estimated. It is exact.
 
@@ -110,9 +110,10 @@ def pairs_for(share: float, *, confidence: float, frequency: float = 0.95) -> in
 def normality(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """A p-value of the assumption: Kolmogorov and Smirnov on either side, the smaller one, doubled.
 
-    A side is held against its own mean and the spread of both, so that spreads that differ count.
-    Both are estimated, which makes p too large, and the test one of gross faults: a small p
-    rejects, a large one proves nothing. The sides are apart, since pairs say the same twice.
+    Each side is compared with its own mean and the spread of both, so that different spreads are
+    detected. Both are estimated, which makes p too large, so the test finds gross faults only: a
+    small p rejects, a large one proves nothing. The sides are tested separately, since paired
+    values repeat the same information.
     """
     _require_pairs(first, second)
     spread = sqrt((np.var(first, ddof=1) + np.var(second, ddof=1)) / 2)

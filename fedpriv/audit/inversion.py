@@ -1,10 +1,10 @@
 """Gradient inversion of a linear model: a record, read off the gradient that it adds to a sum.
 
-The gradient of ℓ(θx, y) is a multiple of x for every score: ∇ = s ⊗ x. So whoever sees the gradient
-of one record sees the record, up to a factor; and an intercept, a feature that everybody knows,
-gives the factor, and with it the label and the length (Phong, Aono, Hayashi, Wang and Moriai 2017).
-Clipping changes the factor alone: it protects nothing. Noise does, and so does a sum over many
-records, from which no one of them can be read.
+The gradient of ℓ(θx, y) is a multiple of x for every score: ∇ = s ⊗ x. So the gradient of one
+record reveals the record, up to a factor; and an intercept, a feature known to everybody, gives the
+factor, and with it the label and the length (Phong, Aono, Hayashi, Wang and Moriai 2017). Clipping
+only changes the factor, so it protects nothing. Noise does, and so does a sum over many records,
+from which no single one can be read.
 """
 
 from __future__ import annotations
@@ -39,6 +39,6 @@ def read_record(gradient: NDArray[np.float64], *, outputs: int = 1) -> NDArray[n
 
 
 def likeness(found: NDArray[np.float64], record: NDArray[np.float64]) -> float:
-    """The cosine of the angle between what was read and the record, whatever the sign: 1 is all."""
+    """The absolute cosine between the reconstruction and the record: 1 is a perfect match."""
     lengths = float(np.linalg.norm(found) * np.linalg.norm(record))
     return abs(float(found @ record)) / lengths if lengths else 0.0

@@ -1,14 +1,13 @@
 """Membership inference: was this record among those that a model was trained on?
 
 An attack gives every record a score, large where it looks like a member, and a threshold on it
-decides. What it is worth is a curve: true against false positives, over all thresholds.
+decides. Its power is the ROC curve: true against false positives, over all thresholds.
 
 - **Loss threshold** (Yeom, Giacomelli, Fredrikson and Jha 2018): members have a smaller loss. One
   number a record; it shows how much a model fits its own records better than others.
 - **LiRA** (Carlini, Chien, Nasr, Song, Terzis and Tramèr 2022, online): the loss of one record
   under models that were trained with it and without, as two normal laws; the score is their
-  likelihood ratio. It needs shadow models, and takes what makes a record easy or hard out of the
-  comparison.
+  likelihood ratio. It needs shadow models, and corrects for how easy or hard each record is.
 
 What a guarantee says: the model of a μ-GDP run has TPR ≤ Φ(Φ⁻¹(FPR) + μ) for every record and every
 attack, and so on average over records, since that curve is concave.

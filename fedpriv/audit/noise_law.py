@@ -1,9 +1,9 @@
 """Noise check: whether the noise in releases is what a plan states, direction by direction.
 
-An audit by likelihood ratios looks at noise along one direction, the one in which the canary moves
-the sum, and adds it up over the rounds. Noise that is missing elsewhere, or that cancels, escapes
-it: a coordinate without noise, one draw that serves two rounds, bounded noise that is normal only
-in the mean. The auditor knows the exact sums, so it can look at the noise itself.
+An audit by likelihood ratios examines noise along one direction, in which the canary moves the sum,
+and adds it up over the rounds. It misses noise that is absent elsewhere, or that cancels: a
+coordinate without noise, one draw reused in two rounds, bounded noise that is normal only in the
+mean. The auditor knows the exact sums, so it can examine the noise itself.
 
 **What is tested.** In units of the planned law, noise is N(0, 1) on every coordinate of every
 round, independent of all other noise and of the sum to which it is added. Then, exactly, for any
@@ -19,8 +19,8 @@ number of rounds and runs:
 - the empirical distribution stays within √(ln(2/p)/(2N)) of Φ, except with a probability of p
   (Massart 1990).
 
-Each has the same share of the failure. Only too little noise is a fault of the spread; the last
-test sees too much of it as well, since what is accounted for is the law of the plan.
+Each test has the same share of the failure probability. The spread tests reject only too little
+noise; the last test also rejects too much, since the accounting assumes the law of the plan.
 
 **What it cannot see**: faults of the generator itself, in an audit whose noise follows from a seed;
 a few per cent of a single coordinate; what is common to different runs.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 FAILURE = 1e-6
-"""How often a check finds fault with noise that is as planned, at most."""
+"""The largest probability that a check rejects noise that is as planned."""
 
 _COARSEST = 0.1  # a grid in standard deviations: on a coarser one integer noise is not normal
 _OF_A_GRID = 0.25  # what a grid of one standard deviation may change of a distribution, at most
@@ -102,10 +102,10 @@ class NoiseCheck:
             np.add(products, draws @ draws.T, out=products)
 
     def fault(self, *, failure: float = FAILURE) -> str:
-        """What is wrong with the noise, in words; empty if nothing is, or nothing can be said.
+        """What is wrong with the noise, in words; empty if no fault was found.
 
         Args:
-            failure: The probability with which noise as planned is found to be wrong, at most.
+            failure: The largest probability of rejecting noise that is as planned.
         """
         require_open_unit(failure=failure)
         if not self._runs or self._grid > _COARSEST:

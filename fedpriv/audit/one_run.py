@@ -1,8 +1,8 @@
 """One-run audit: bounds on μ and ε from many canaries in a single run, each there by a coin.
 
-m canaries are each of one of two kinds by a fair coin: in or out, or one record or another in its
-place. Whoever sees the run guesses r of the coins, those of which it is surest, and W guesses are
-right (Steinke, Nasr and Jagielski 2023). Many right guesses contradict a claim.
+A fair coin decides for each of m canaries whether it is in or out, or which of two records takes
+its place. The auditor guesses the r coins it is surest of from the run, and W guesses are right
+(Steinke, Nasr and Jagielski 2023). Many right guesses contradict a claim.
 
 **The bound** (the argument of Mahloujifar, Melis and Chaudhuri 2024, in tails). Let the trade-off
 curve of a claim allow true positives of F(x) at most at false positives of x: F is concave, and g
@@ -20,8 +20,8 @@ every tail. If W ≥ c has a probability of at least p, then least tails follow,
 zeros above, one by one; one that is larger than 1 is a contradiction: W ≥ c has a probability below
 p.
 
-Nothing is assumed of the guesses, nor of how canaries disturb each other. What has to be fixed
-beforehand is r, the number of guesses: `best_guesses` chooses it by the claim alone.
+Nothing is assumed about the guesses, nor about how canaries affect each other. Only r, the number
+of guesses, must be fixed in advance: `best_guesses` chooses it from the claim alone.
 """
 
 from __future__ import annotations
@@ -122,11 +122,11 @@ def points_inverse(points: Iterable[tuple[float, float]]) -> Inverse:
 
 
 def best_guesses(canaries: int, *, mu: float, confidence: float) -> int:
-    """r: with how many guesses most would be shown, of a release with this μ and of one with 2μ.
+    """r: the number of guesses with the largest bounds, for releases with this μ and with 2μ.
 
-    Few guesses are the surest, and show the most of a true claim; but where they are right anyway,
-    they cannot contradict it. A score is taken to be N(μ/2, 1) or N(-μ/2, 1) by the coin. Nothing
-    that was measured is in it.
+    A few guesses are the surest and come closest to a true claim; but where they are right anyway,
+    they cannot contradict it. Scores are modelled as N(μ/2, 1) or N(-μ/2, 1), by the coin. No
+    measurement is used.
     """
     require_count(canaries=canaries)
     require_positive(mu=mu)

@@ -1,10 +1,10 @@
 """Threshold audit: lower bounds on μ and ε from one set of outcomes, with nothing assumed.
 
-Whoever says "the second neighbour" when a statistic is at or above a threshold is right with a
-probability of TPR on the second, and wrong with FPR on the first. For a μ-GDP release
+A test that guesses "the first neighbour" when a statistic is at or above a threshold is right with
+probability TPR on the first, and wrong with probability FPR on the second. For a μ-GDP release
 Φ⁻¹(TPR) - Φ⁻¹(FPR) ≤ μ, and for an (ε, δ)-DP one TPR ≤ e^ε·FPR + δ, whatever the statistic. The
-threshold is chosen on draws that are not measured with; Clopper-Pearson limits, each with half of
-the failure, make the bounds statements with a stated confidence.
+threshold is chosen on draws that are not used to measure the rates; Clopper-Pearson limits, each
+with half of the failure probability, give the bounds a stated confidence.
 """
 
 from __future__ import annotations

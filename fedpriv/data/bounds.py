@@ -1,6 +1,6 @@
 """Public bounds on features: scale by constants, append an intercept, enforce ‖x‖₂ ≤ B.
 
-Every sensitivity downstream rests on the norm of a record, so the bound is enforced here, on the
+Every sensitivity downstream relies on the norm of a record, so the bound is enforced here, on the
 float32 numbers that the computation will use, for any finite input. No constant comes from the
 records: a scale read off the data (its maximum, its mean) would itself be an unpaid release.
 """
@@ -23,7 +23,7 @@ SCALINGS: tuple[Scaling, ...] = ("clip", "divide")
 
 # A row is scaled when its norm exceeds B(1 − 2⁻²³), and then to B(1 − 2⁻²²). Rounding to float32
 # changes a norm by a factor of at most 1 + 2⁻²⁴, and a float64 sum of squares errs by far less, so
-# the result stays below B however it is summed, and below the first threshold: to enforce the bound
+# the result stays below B however it is summed, and below the first threshold: enforcing the bound
 # twice changes nothing more.
 _TOUCH = 1 - 2.0**-23
 _TARGET = 1 - 2.0**-22
@@ -100,10 +100,10 @@ def enforce(
 def to_unit_interval(
     values: NDArray[np.float64], low: NDArray[np.float64] | float, high: NDArray[np.float64] | float
 ) -> NDArray[np.float64]:
-    """Map the public range [low, high] onto [−1, 1]; what lies outside moves to the nearest end.
+    """Map the public range [low, high] onto [−1, 1]; values outside move to the nearest end.
 
-    Centred on purpose: beside a constant intercept, features in [0, 1] are nearly parallel to it,
-    which costs curvature, and with it accuracy at every regularisation.
+    Centred on purpose: features in [0, 1] are nearly parallel to a constant intercept, which costs
+    curvature, and with it accuracy at every regularisation.
     """
     inside = np.clip(values, low, high)  # first: numbers far outside would overflow, with a warning
     scaled = 2 * ((inside - low) / (np.asarray(high) - low)) - 1

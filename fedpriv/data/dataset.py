@@ -1,7 +1,7 @@
 """Records and data sets: read-only arrays with what is publicly known about them.
 
-A record is one row (x, y); several may be one person's. A representation of these objects shows
-sizes and public names only, so that one that strays into a log reveals no record.
+A record is one row (x, y); a person may have several. The repr of these objects shows only sizes
+and public names, so one that ends up in a log reveals no record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Records:
-    """Features, labels and, where it is known, the party that holds each record, and its person.
+    """Features, labels and, where known, the party that holds each record, and its person.
 
     The arrays are read-only and C-contiguous: ``X`` float32 (n, d); ``y`` (n,), int64 for classes
     and float32 otherwise; ``party`` int32 (n,), an index. Every number is finite. Two objects are
@@ -75,7 +75,7 @@ class Records:
     ) -> Records:
         """Records that lie on a disk, of the types above, checked when they were written.
 
-        They are not read here, and so not checked again; whatever is taken of them is.
+        They are not read here and so not checked again; records taken from them are checked.
         """
         records = object.__new__(cls)
         for name, value in (("X", X), ("y", y), ("party", party), ("person", person)):
@@ -109,10 +109,10 @@ class Dataset:
             stated, not checked: `fedpriv.data.bound` enforces a norm whatever the records are.
         party_names: The natural parties that ``party`` indexes; empty if there are none.
         classes: The names of the classes; for a binary task those of −1 and of +1.
-        schema: By which a table was read; None for a built-in data set.
+        schema: The schema by which a table was read; None for a built-in data set.
         preprocessing: What `bound` did to the features, for prediction; None before.
         image_shape: Channels, height and width of images whose pixels, row by row, are the first
-            features; None if the records are no images.
+            features; None if the records are not images.
         loading: What the rules of the schema did to a table when it was read, for its owner.
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class DataError(ValueError):
-    """The data cannot be used as asked. The message names the place and the rule, never a value."""
+    """The data cannot be used as requested. The message names the place and rule, never a value."""
 
 
 def import_optional(module: str, *, extra: str) -> Any:

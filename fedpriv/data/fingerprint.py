@@ -1,12 +1,12 @@
 """Identity of the people in a data set: a digest of their records as written, not as scaled.
 
-A ledger is bound to what is returned here. It does not depend on a schema, a bound, a split or a
-partition: those say how records are used, and the same people used otherwise have the same budget.
+A ledger is bound to this digest. It does not depend on a schema, a bound, a split or a partition:
+those say how records are used, and the same people have the same budget however they are used.
 
-A table is its bytes. Sorted, corrected, appended to or written in another format it has others, and
-no program can tell a correction from another person: its owner says so (`fedpriv ledger bind`), and
-goes on with the same ledger. A built-in data set is its name without a variant: every variant holds
-some of the same records.
+A table is identified by its bytes. Sorting, correcting, extending or converting it changes them,
+and no program can tell a correction from another person: the owner declares it (`fedpriv ledger
+bind`) and continues with the same ledger. A built-in data set is identified by its name without a
+variant: all variants share some records.
 
 The digest is not salted. It stays in memory, on its way to the salted fingerprint of a ledger; to
 write it down would let anybody test a guess about the records.

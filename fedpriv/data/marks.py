@@ -1,11 +1,11 @@
 """Marks: a number for every record that follows from that record and a seed, and from nothing else.
 
-The test split and parties by hash are read off marks. If one record joins or leaves, all others
-keep their marks, hence their side of the split and their party, wherever they stand in the file.
+Marks decide the test split and parties by hash. If one record joins or leaves, all others keep
+their marks, hence their side of the split and their party, whatever their position in the file.
 
 Copies. Records of one party with equal features and an equal label are numbered 0, 1, 2, …, in any
-order, and each number has a mark of its own: so copies are spread like other records. One copy
-more or less adds or takes away the last number; the marks of the others, as a set, are the same.
+order, and each number has its own mark: so copies are spread like other records. One copy more or
+fewer adds or removes the last number; the set of the other marks stays the same.
 
 Where a data set names persons, the split and parties by hash go by persons instead, whose records
 stay together: see `fedpriv.data.persons`.
@@ -35,14 +35,14 @@ def marks(
 
     Multilinear hashing (Lemire and Kaser 2014): Σ aᵢ·wᵢ + b modulo 2⁶⁴ over the 32-bit words wᵢ of
     a record, its party and its number, with aᵢ and b from SHAKE-256 of ``purpose`` and ``seed``;
-    then a finaliser that spreads the bits. It is not secret and need not be: privacy rests on what
-    a mark is a function of, not on how it looks.
+    then a finaliser that spreads the bits. It is not secret and need not be: privacy relies on what
+    a mark depends on, not on its randomness.
 
     Args:
         records: Whose marks.
         purpose: What they are for: marks for other purposes are unrelated.
         seed: The same.
-        owner: (n,): within what copies are numbered; their party, if not given.
+        owner: (n,): copies are numbered within an owner; the party, if not given.
     """
     width = records.X.shape[1] + records.y.itemsize // 4
     key = shake_256(f"fedpriv {purpose} {seed}".encode()).digest(8 * (width + 3))
@@ -61,12 +61,12 @@ def marks(
 def order_by_mark(
     records: Records, drawn: NDArray[np.uint64], holder: NDArray[np.integer[Any]]
 ) -> NDArray[np.int64]:
-    """Where each record goes if they are sorted by holder, and those of one holder by mark.
+    """The position of each record when sorted by holder, and by mark within a holder.
 
     Guarantee. If one record joins or leaves, all others stay in the same order, at every holder.
-    The order of a file has not that property: a copy that leaves renumbers those after it, and
-    each of them takes another's place, at another holder. As a set every holder has what it had,
-    but in an order of its own, in which floating-point sums round otherwise.
+    The order of a file lacks that property: a copy that leaves renumbers those after it, and each
+    of them takes another's place at another holder. Every holder then has the same set of records,
+    but in another order, in which floating-point sums round differently.
 
     Records that differ and have equal marks are sorted by their bits.
     """
@@ -120,7 +120,7 @@ def _copies(
 
 
 def ranks(*keys: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The place of every entry among those with the same keys, in their order."""
+    """The rank of every entry among those with the same keys, in their order."""
     order = np.lexsort(keys[::-1])
     new = np.zeros(len(order), bool)
     new[:1] = True

@@ -40,9 +40,9 @@ class PartitionedDataset:
 
     Attributes:
         dataset: The data set; its ``train.party`` ascends and its ``party_names`` name the parties.
-            The records of a party keep the order of the file, whoever's they are: an order that
-            followed from persons would, by one record, change that of other parties. Several
-            parties by hash of each record have the order of these hashes (`fedpriv.data.marks`).
+            The records of a party keep the order of the file, whoever's they are: in an order by
+            person, one record would change the order at other parties. Several parties by hash of
+            each record have the order of these hashes (`fedpriv.data.marks`).
         kind: How the parties were made.
         offsets: int64 (m + 1): party j holds the training records offsets[j] to offsets[j + 1].
         order: int64 (n): the row in the original training set of each record; a permutation.
@@ -101,9 +101,10 @@ def partition(
     """Distribute the training records over parties.
 
     The result is a function of the data set, the arguments and the state of ``rng``. Within a
-    party, the records keep the order of the data set, but for several ``hashed`` ones: there copies
-    of a record are at many parties, and one that leaves must change the order at none. A single
-    party has all of them, in the order of the file: a record that is exchanged moves no other.
+    party, the records keep the order of the data set, except with several ``hashed`` parties: there
+    copies of a record are at many parties, and one that leaves must not change the order at any of
+    them. A single party has all records in the order of the file: replacing one record moves no
+    other.
 
     Args:
         dataset: What to distribute. The test set stays common.
@@ -120,8 +121,8 @@ def partition(
         min_records: The fewest records a party may hold. ``natural`` and ``hashed`` refuse data
             with a smaller party; if it is not given, a party may be empty. The other kinds first
             deal this many to every party, at least 1.
-        marked: ``hashed`` only: the training records themselves, where those of the data set stand
-            for them.
+        marked: ``hashed`` only: the actual training records, where those of the data set are
+            placeholders.
     """
     require_choice(KINDS, kind=kind)
     if min_records is not None:
@@ -169,9 +170,9 @@ def _dealt(
     *,
     least: int,
 ) -> NDArray[np.int64]:
-    """Records dealt out to parties by their places, and for ``dirichlet`` by their labels.
+    """Records dealt out to parties by position, and for ``dirichlet`` by label.
 
-    Persons, where they are named, with all their records: each by the place of the first of them.
+    Persons, where named, are dealt out with all their records, by the position of the first.
     """
     train = dataset.train
     first, member = np.arange(len(train)), None

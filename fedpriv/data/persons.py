@@ -1,8 +1,8 @@
 """Persons: which records are one person's, for a guarantee about all records of a person.
 
-A person is named by an identifier, a column of the table. It is no feature: nothing is learned from
-it. What follows from it here, a person's side of the test split or party, follows from that
-identifier and a seed alone. If a person joins or leaves, all others keep theirs.
+A person is named by an identifier, a column of the table. It is not a feature: nothing is learned
+from it. A person's side of the test split, or party, depends on that identifier and a seed alone.
+If a person joins or leaves, all others keep theirs.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Persons:
-    """Whose records these are.
+    """The person of each record.
 
-    Two records are of one person if and only if they have the same code. Hashes do not decide it:
-    two persons who were taken for one would move a sum by twice what is accounted for.
+    Two records belong to one person if and only if they have the same code. Hashes do not decide
+    it: with a collision, two persons counted as one would double the sensitivity.
 
     Attributes:
         codes: int64 (n,): the person of each record, as an index of ``hashes``.
@@ -75,7 +75,7 @@ class Persons:
         return Persons(codes=self.codes[rows], hashes=self.hashes)
 
     def marks(self, *, purpose: str, seed: int) -> NDArray[np.uint64]:
-        """For every record a pseudo-random number of 64 bits: that of its person."""
+        """The 64-bit pseudo-random mark of each record's person."""
         key = shake_256(f"fedpriv person {purpose} {seed}".encode()).digest(16)
         factor, start = np.frombuffer(key, "<u8")
         drawn: NDArray[np.uint64] = mixed(self.hashes * (factor | np.uint64(1)) + start)
@@ -83,7 +83,7 @@ class Persons:
 
 
 def joined(first: Persons | None, second: Persons | None) -> Persons | None:
-    """The persons of records that are put together; nobody, if some are not known."""
+    """The persons of concatenated records; None if some are unknown."""
     if first is None or second is None:
         return None
     if first.hashes is not second.hashes and not np.array_equal(first.hashes, second.hashes):
@@ -94,15 +94,15 @@ def joined(first: Persons | None, second: Persons | None) -> Persons | None:
 def grouped(persons: Persons, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """The order that puts each person's records side by side, at each of the stacked parties.
 
-    A person's records keep their order, and persons stand in that of their codes: whoever leaves,
-    the others stay in the same order.
+    A person's records keep their order, and persons are ordered by their codes: whoever leaves, the
+    others keep their order.
     """
     party = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.lexsort((persons.codes, party))
 
 
 def bounds_of_persons(persons: Persons, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where persons begin and end among records that are `grouped`: int64 (P + 1).
+    """The bounds of persons among `grouped` records: int64 (P + 1).
 
     A person with records at two parties is counted at both.
     """
@@ -127,8 +127,8 @@ def at_most(
     require_count(records_each=records_each)
     person = require_persons(records)
     party = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    # One number for a person at a party: copies are numbered within it. Where in the stack the
-    # party stands must not matter.
+    # One number per person and party: copies are numbered within it. The party's position in the
+    # stack must not matter.
     owner = party * len(person.hashes) + person.codes
     anywhere = replace(records, party=None)
     drawn = marks(anywhere, purpose="records of a person", seed=0, owner=owner)
@@ -139,7 +139,7 @@ def at_most(
 
 
 def at_few_parties(records: Records, *, parties: int) -> NDArray[np.bool_]:
-    """Which records to keep so that nobody has any at more than so many ``parties``.
+    """Which records to keep so that nobody has records at more than ``parties`` parties.
 
     A person stays at the parties that come first in an order of that person's own, by hash. It can
     be enforced only where all parties' records are in one place.
@@ -159,7 +159,7 @@ def at_few_parties(records: Records, *, parties: int) -> NDArray[np.bool_]:
 
 
 def require_persons(records: Records) -> Persons:
-    """Whose records these are; refuses if that is not known."""
+    """The persons of the records; refuses records without persons."""
     if records.person is None:
         raise DataError(
             "the person unit of privacy needs to know whose records these are: name the column of "

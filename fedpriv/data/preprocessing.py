@@ -1,7 +1,7 @@
 """Preprocessing: from a raw table to the bounded features that a model is trained with.
 
-Training and prediction take one road: `read_table` and `bound` for training, `Preprocessing` for
-prediction, over the same functions. Everything on it follows from the schema and the experiment,
+Training and prediction share one path: `read_table` and `bound` for training, `Preprocessing` for
+prediction, over the same functions. All its constants come from the schema and the experiment,
 never from a record.
 """
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Preprocessing:
     """How a raw table becomes features: clamp and fill, scale, intercept, norm bound.
 
-    Guarantee. A row becomes the same float32 numbers, to the bit, as it became in training, and
-    whatever other rows there are.
+    Guarantee. A row becomes the same float32 numbers as in training, to the bit, whatever other
+    rows there are.
 
     Attributes:
         feature_names: The scaled features in order, without the intercept.

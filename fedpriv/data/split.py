@@ -1,7 +1,8 @@
 """The test split: which records a model is tested on, decided for each record by itself.
 
 A split by position would break privacy under every adjacency: when one record leaves a table, the
-places of all later ones change, and with a test set of one fifth two fifths of them change sides.
+positions of all later ones change, and with a test set of one fifth, two fifths of them change
+sides.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 def hold_out(dataset: Dataset, *, fraction: float = 0.2, seed: int = 0) -> Dataset:
     """The test split: move about a ``fraction`` of the training records to the test set.
 
-    Guarantee. Whether a record is tested on follows from its features, its label and the seed: no
-    other record, no order and no count matters. Copies of a record are numbered (see
-    `fedpriv.data.marks`). So if one record joins or leaves a table, at most one joins or leaves
-    the training set; if one is exchanged, at most one joins and one leaves.
+    Guarantee. Whether a record is in the test set depends only on its features, its label and the
+    seed: no other record, no order and no count matters. Copies of a record are numbered (see
+    `fedpriv.data.marks`). So if one record joins or leaves a table, at most one joins or leaves the
+    training set; if one is exchanged, at most one joins and one leaves.
 
-    Where persons are named, it follows from the record's person and the seed instead: all records
-    of a person are on one side, so that a model is not tested on persons that it learned from, and
-    if a person joins or leaves a table, at most that one joins or leaves the training set.
+    Where persons are named, it depends on the record's person and the seed instead: all records of
+    a person are on one side, so that a model is not tested on persons that it learned from, and if
+    a person joins or leaves a table, at most that one joins or leaves the training set.
 
     The number of training records is thereby random and not public, under either adjacency. What a
     release divides by is the public number of all records times 1 − ``fraction``.
@@ -72,7 +73,7 @@ def pooled(dataset: Dataset) -> Dataset:
 
 
 def _pooled_parties(train: Records, test: Records) -> NDArray[np.integer[Any]] | None:
-    """Who holds each record; nobody, if that is not known of the test records."""
+    """The holder of each record; None if the holders of the test records are unknown."""
     if train.party is None or test.party is None:
         return None
     return np.concatenate([train.party, test.party])

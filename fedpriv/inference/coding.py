@@ -1,9 +1,9 @@
 """Coding: from the coordinates that records are summed in to coefficients that people read.
 
-Records are summed as x = (all levels of every category, numbers on [-1, 1], a constant)·c. What is
-published is one coefficient per number, in its own unit, and per level of a category but one, the
-reference, whose effect is the intercept's: all levels beside a constant determine none of them. All
-of it is linear, public and free.
+Records are summed as x = (all levels of every category, numbers on [-1, 1], a constant)·c.
+Published is one coefficient per number, in its own unit, and one per level of a category except the
+reference level, whose effect is in the intercept: with all levels and a constant, none would be
+identified. The map is linear and public, and costs no privacy.
 """
 
 from __future__ import annotations

@@ -8,19 +8,20 @@ logistic models in the pull of the ridge as well. So intervals are given only wh
     λ_min(M̃) > σ·max(k·√(2d), 6).
 
 The spectral norm of the noise is about σ√(2d), and k = 2 for linear models, so that it is at most
-half of what is left of the least eigenvalue. For logistic ones k is 2.5: with 2, what is let
-through by a lucky draw of the noise alone, in one run of forty, held the truth in 92 % only. With
-few coefficients σ√(2d) says little: a single direction has noise σ, and where it carries the whole
-effect, fewer than six σ let wrong intervals through in up to 11 % of all runs.
+half of what is left of the least eigenvalue. For logistic models k is 2.5: with k = 2, the runs
+that passed only by a lucky draw of the noise, one in forty, covered the truth in only 92 % of
+cases. With few coefficients σ√(2d) says little: a single direction has noise σ, and where it
+carries the whole effect, a threshold below six σ let wrong intervals through in up to 11 % of all
+runs.
 
-*Pull.* See `logistic`: what taking back the ridge neglects is at most τ standard errors of any
+*Pull.* See `logistic`: the correction for the ridge neglects at most τ standard errors of any
 combination of coefficients, and τ must be below 0.35.
 
-What the rules keep small is the chance that an interval is given *and* wrong: 5 %, and 7 to 8 % at
-their edge (`benchmarks.coverage_edges`). No rule that looks at released numbers can promise 95 % of
-those that a lucky draw lets through, since the draw that is lucky for the rule is the one that
-moves the estimate. `benchmarks.coverage` measures how often intervals hold the truth. An interval
-is never widened instead.
+The rules keep small the chance that an interval is given *and* wrong: 5 %, and 7 to 8 % at their
+edge (`benchmarks.coverage_edges`). No rule based on released numbers can promise 95 % coverage for
+the intervals that pass by a lucky draw, since the same draw moves the estimate.
+`benchmarks.coverage` measures how often intervals cover the truth. An interval is never widened
+instead.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curvature:
-    """What the refusal rule looks at: the least eigenvalue against the noise. Post-processing.
+    """The input of the refusal rule: the least eigenvalue against the noise. Post-processing.
 
     Attributes:
         least: λ_min of the released matrix, (…).
         noise: σ√(2d).
         needed: What λ_min must exceed.
-        rounding: What float64 cannot tell from zero, (…).
+        rounding: The largest value that float64 cannot distinguish from zero, (…).
     """
 
     least: Array
@@ -84,11 +85,11 @@ class Curvature:
 
     @property
     def missing_factor(self) -> float:
-        """By how much more the records, or μ, would do; infinite if the noise hides it.
+        """The factor on the number of records, or on μ, that would suffice; infinite if unknown.
 
         λ_min grows with the number of records N and σ falls with μ, so the rule holds for
-        N·factor, or μ·factor, if λ_min(M̃)/N is what the least curvature of a record really is. The
-        noise moves λ_min by up to its norm: where it is no larger than that, nothing can be said.
+        N·factor, or μ·factor, if λ_min(M̃)/N is the true least curvature per record. The noise
+        moves λ_min by up to its norm: where λ_min is no larger than that, nothing can be said.
         """
         least = float(self.least)
         return self.needed / least if least > self.noise else inf

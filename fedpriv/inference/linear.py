@@ -9,11 +9,12 @@ With z = (x, y) one matrix is released, S̃ = Σ zzᵀ + E (`noisy_matrix`); M̃
 s²M and is independent of the noise. First order in the noise: `estimate.Curvature` says where.
 
 *Assumptions.* The mean of y is linear in x, and e has one variance, independent of x; where y is
-clamped to its bounds, this is said of the clamped y. N is the number of records: where it is
-private, what the noisy square of a constant feature says, or else a declared number.
+clamped to its bounds, this concerns the clamped y. N is the number of records: where it is private,
+an estimate from the noisy square of a constant feature, or else a declared number.
 
-`adassp` is the estimate where intervals are refused: with a ridge that makes M̃ + λI positive. It is
-the adaptive rule of Wang 2018, but for λ_min: that of M̃ is post-processing and needs no release.
+`adassp` is the estimate where intervals are refused: with a ridge that makes M̃ + λI positive. It
+is the adaptive rule of Wang 2018, except that λ_min is that of M̃: post-processing, without a
+separate release.
 """
 
 from __future__ import annotations

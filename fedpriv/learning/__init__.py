@@ -1,12 +1,12 @@
 """Losses, models, clipped gradient sums, certified minimisers and server optimisers.
 
-A party's records are used in three ways. A clipped gradient sum, `ClippedGradient` in
-`clipping`: from a `RecordBatch`, a `Model`, a `Loss` and a `Clipping` to one bounded vector per
-party. The certified minimiser of a strongly convex problem, `solve` in `erm`. And the update of
-local training, `LocalTrainer` in `training`. All take the records of one party, or of many stacked
-in one process. Start with `losses`, `models` and `batch`; `network` and `record_wise` are for
-networks, `loss_checks` for constants declared by users, `protector` for learned protection. One
-module more than elsewhere, for what two packages in it share.
+A party's records are used in three ways: for a clipped gradient sum (`ClippedGradient` in
+`clipping`), which turns a `RecordBatch`, a `Model`, a `Loss` and a `Clipping` into one bounded
+vector per party; for the certified minimiser of a strongly convex problem (`solve` in `erm`); and
+for the update of local training (`LocalTrainer` in `training`). All three take the records of one
+party, or of many parties stacked in one process. Start with `losses`, `models` and `batch`;
+`network` and `record_wise` are for networks, `loss_checks` for constants declared by users,
+`protector` for learned protection. A few more modules than elsewhere: packages here share them.
 """
 
 from fedpriv.learning.batch import RecordBatch

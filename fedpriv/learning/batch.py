@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class RecordBatch:
     """Records stacked party by party: party j owns records offsets[j] … offsets[j+1] - 1.
 
-    What depends on the records alone is computed once, here, and reused in every round. A record
-    with a feature that is not finite, or with ‖x‖₂ > 2¹⁰⁰, is *unusable*: its features become zero,
-    it contributes the zero vector to every sum, and it is counted. It is not refused, because an
-    error that one record can cause would itself reveal that record.
+    Quantities that depend only on the records are computed here once and reused in every round. A
+    record with a feature that is not finite, or with ‖x‖₂ > 2¹⁰⁰, is *unusable*: its features
+    become zero, it contributes the zero vector to every sum, and it is counted. It is not refused,
+    because an error that one record can cause would itself reveal that record.
 
     Attributes:
         features: (n, d), float32 or float64, contiguous.
@@ -69,8 +69,8 @@ class RecordBatch:
     def slope_caps(self, length: float) -> tuple[Tensor, Tensor]:
         """∓length/‖x‖₂, the slopes between which slope·x has a norm of at most ``length``.
 
-        In the precision of the features; 0 for unusable records. Kept until another length is
-        asked for.
+        In the precision of the features; 0 for unusable records. Cached until another length is
+        requested.
         """
         kept = self._caps.get(length)
         if kept is None:
@@ -124,7 +124,7 @@ class RecordBatch:
         )
 
     def singly(self, start: int, stop: int) -> RecordBatch:
-        """Records ``start`` to ``stop``, each as if it were a party of its own."""
+        """Records ``start`` to ``stop``, each treated as a party of its own."""
         return _trusted(
             features=self.features[start:stop],
             labels=self.labels[start:stop],
@@ -136,10 +136,10 @@ class RecordBatch:
         """Consecutive records in parts of at most ``size``, each with the parties it touches.
 
         A party that fits stays whole. A larger one is cut at multiples of a length counted from its
-        own first record, at ends of blocks where ``size`` allows: so how it is added up follows
-        from its own number of records, and its sums in the precision of the data are those of the
-        whole batch. If there is any record, all parties are touched, even empty ones. Kept for the
-        next round.
+        own first record, at ends of blocks where ``size`` allows. The order of its summation
+        therefore depends only on its own number of records, and its sums in the precision of the
+        data equal those of the whole batch. If there is any record, the parts cover all parties,
+        even empty ones. Cached for the next round.
         """
         if size not in self._parts:
             self._parts[size] = list(self._cut(size))

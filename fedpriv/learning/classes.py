@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def classifies(loss: Loss) -> bool:
-    """Whether there are classes to be right about."""
+    """Whether the loss is for classification."""
     return loss.outputs > 1 or isinstance(loss, MarginLoss)
 
 
 def classes_of(scores: Tensor, loss: Loss) -> Tensor:
-    """The class that scores stand for, as labels have it: an index, or −1 and +1."""
+    """The predicted class, encoded like the labels: an index, or −1 and +1."""
     if loss.outputs > 1:
         return scores.argmax(1)
     return torch.where(scores >= 0, 1.0, -1.0)

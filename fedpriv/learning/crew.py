@@ -27,8 +27,9 @@ _LIBRARY = ctypes.CDLL(None) if _LINUX else None
 class Crew:
     """Threads that share work: the calling one and ``size`` - 1 helpers, one PyTorch thread each.
 
-    The caller works too, instead of waiting: a round of a small simulation takes as long as waking
-    a few threads. The helpers end with the crew. A part must not give work to its own crew.
+    The caller works too instead of waiting, because a round of a small simulation takes no longer
+    than waking a few threads. The helpers end with the crew. A part must not give work to its own
+    crew.
     """
 
     def __init__(self, size: int) -> None:
@@ -37,16 +38,16 @@ class Crew:
         self._gather()
 
     def each(self, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-        """What ``work`` makes of every part, in their order. The caller takes the first.
+        """Apply ``work`` to every part; results in order. The caller takes the first part.
 
-        If a part fails, its error is raised when no part is at work any more: what they share may
-        be used again.
+        If a part fails, its error is raised once all parts have stopped, so that shared data may be
+        used again.
         """
         first, *others = parts
         if not all(helper.is_alive() for helper in self._helpers):  # none follows into a fork
             self._gather()
         _keep_off_this_processor(self._helpers)
-        # Helpers set what new threads begin with, too: the caller sets it back when all are done.
+        # Helpers also change the default of new threads: the caller restores it when all are done.
         with one_thread():
             waiting = [self._pool.submit(_alone, work, part) for part in others]
             try:
@@ -57,7 +58,7 @@ class Crew:
 
     def _gather(self) -> None:
         self._helpers: list[Thread] = []
-        # Helpers know the list and not the crew: else it would live as long as they do.
+        # Helpers hold the list, not the crew, which would otherwise live as long as they do.
         self._pool = ThreadPoolExecutor(
             max(1, self.size - 1), initializer=_enlist, initargs=(self._helpers,)
         )
@@ -80,8 +81,8 @@ def _alone(work: Callable[[Part], Result], part: Part) -> Result:
 def _keep_off_this_processor(threads: list[Thread]) -> None:
     """Keep threads off the caller's processor, if there is another one.
 
-    On a machine with few processors that is more than half busy, Linux wakes a thread where its
-    waker runs, in turns with it, while another processor idles.
+    On a machine with few processors that is more than half busy, Linux wakes a thread on its
+    waker's processor, where the two take turns while another processor idles.
     """
     if _LIBRARY is None or not threads:
         return

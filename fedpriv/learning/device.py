@@ -1,6 +1,6 @@
 """Device of a network: the processor, or an accelerator that computes as exactly as clipping takes.
 
-Clipping rests on norms in float64, and on products in the full precision of float32.
+Clipping relies on norms in float64 and on products in the full precision of float32.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ def resolve_device(name: str) -> str:
     """The device that ``name`` stands for: "auto" is the first GPU (CUDA), or the processor.
 
     Raises:
-        ValueError: It is not there, or has no float64.
+        ValueError: The device does not exist, or has no float64.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

@@ -2,10 +2,9 @@
 
     f(θ, c; x),  θ the trainable parameters, c the frozen ones
 
-Gradients are of θ alone: they are clipped over the trainable coordinates, and the noise has so many
-dimensions and no more. The frozen parameters are constants that every party computes with and
-anybody may read in the released model: they must be public, as a start that was trained on public
-data is.
+Gradients are with respect to θ alone: they are clipped over the trainable coordinates, and only
+these get noise. Every party computes with the frozen parameters, and anybody may read them in the
+released model. They must therefore be public, for example pre-trained on public data.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class Frozen:
 
     Attributes:
         model: Whose parameters are the trainable ones.
-        parameters: Of the whole network; at frozen places, what the model computes with.
-        trainable: Which of them the model's parameters are, in order.
+        parameters: Of the whole network; at frozen positions, the constants of the model.
+        trainable: Which of these the model's parameters are, in order.
     """
 
     model: NetworkModel
@@ -58,14 +57,14 @@ class Frozen:
         return self.parameters[self.trainable]
 
     def whole(self, theta: Vector) -> Vector:
-        """All parameters of the network, those of ``theta`` at their places."""
+        """All parameters of the network, with ``theta`` at the trainable positions."""
         parameters = self.parameters.copy()
         parameters[self.trainable] = theta
         return parameters
 
 
 def freeze(model: Model, *, layers: Sequence[str], parameters: Vector) -> Frozen:
-    """The same network, whose named layers keep the values that ``parameters`` has for them.
+    """The same network, with the named layers fixed at their values in ``parameters``.
 
     Args:
         model: A multi-layer perceptron, whose layers are dense1, dense2, …; or any other network,

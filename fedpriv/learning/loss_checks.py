@@ -2,10 +2,10 @@
 
 Output and objective perturbation calibrate their noise to constants of the loss: the gradient bound
 G, the smoothness c, convexity, one score per record. fedpriv's own losses are proved and tested;
-those of a user's own are declared. Here a search tries to refute what is declared. **It can refute
-and not prove**: a loss that passes is "declared by its author and not refuted", and a statement
-says so. Clipped gradients rest on none of the constants, but on one property: that a record's slope
-depends on its own score and label alone, which is tried here, too.
+those of a user's own are declared. Here a search tries to refute these declarations. **It can
+refute but not prove**: a loss that passes is "declared by its author and not refuted", and a
+statement says so. Clipped gradients rely on none of the constants, but on one property, which is
+tested here, too: a record's slope depends only on its own score and label.
 
 The search is deterministic. Scores are drawn over twelve orders of magnitude, near zero and far
 out; from the worst of them it climbs, by the gradient where there is one and by random steps of all
@@ -105,7 +105,7 @@ class _Search:
                 self._refuse(f"{key} must not be overridden: it follows from the constants.")
 
     def record_wise(self) -> None:
-        """What a loss says of a record must not depend on the records beside it."""
+        """A record's loss must not depend on other records in the batch."""
         few = self._points[torch.arange(_BATCH)]
         for key in ("value", "slope", "curvature"):
             together = self._called(key, few)

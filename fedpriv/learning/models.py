@@ -43,9 +43,9 @@ _CACHE = 1 << 22  # bytes
 class Model(ABC):
     """A map from parameters and one record's features to scores. Use a subclass.
 
-    Every record is scored on its own. All gradient clipping rests on that. It holds across threads,
-    too: engines share one model between their workers, so a method leaves nothing in the model
-    that another call could read.
+    Every record is scored on its own; all gradient clipping relies on that. It holds across
+    threads, too: engines share one model between their workers, so a method must leave nothing in
+    the model that another call could read.
     """
 
     __slots__ = ()
@@ -141,7 +141,7 @@ class LinearModel(Model):
         return 16 + 4 * self.classes + (3 * self.dimension if materialised else 0)
 
     def records_at_once(self, memory_limit: int, *, number_bytes: int, materialised: bool) -> int:
-        """No more than the processor's cache holds, if that is many: features are read twice."""
+        """At most a cacheful, if that is many records: features are read twice."""
         near = max(BLOCK, _CACHE // (number_bytes * self.width))
         numbers = self.working_size(materialised=materialised)
         return max(1, min(near, memory_limit // (number_bytes * numbers)))

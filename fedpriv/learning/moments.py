@@ -1,12 +1,13 @@
 """Second moments: Σ z·zᵀ over each party's records, added up exactly, as integers.
 
-A matrix product in floating point rounds differently with every record that joins, and what that
-adds to a sensitivity grows with their number. Here nothing rounds. Every z, of norm at most R, is
-cut off to multiples of R·2⁻²⁰, by coordinate and towards zero. In these units a product is an
-integer of at most 2⁴⁰, and the sum of 4096 of them one of at most 2⁵²: float64 holds all of them,
-in whatever order a BLAS adds them up, on however many threads. Pieces are added up as integers. So
-the sums are those of the cut-off records to the last bit, and neither places nor other records have
-a part in what one record adds. Cutting off makes no z longer, and moves it by √d·R·2⁻²⁰ at most.
+A matrix product in floating point rounds differently with every record that joins, and this adds to
+the sensitivity in proportion to their number. Here no sum is rounded. Every z, of norm at most R,
+is truncated to multiples of R·2⁻²⁰, coordinate by coordinate and towards zero. In these units a
+product is an integer of at most 2⁴⁰, and the sum of 4096 of them one of at most 2⁵²: float64 holds
+all of them, in whatever order a BLAS adds them up, on however many threads. Pieces are added up as
+integers. So the sums are those of the truncated records to the last bit, and the contribution of a
+record depends neither on its position nor on other records. Truncation makes no z longer, and moves
+it by at most √d·R·2⁻²⁰.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def moment_sums(
     Args:
         features: (n, d), the zᵢ before their factors, stacked party by party.
         offsets: (m+1,): party j owns records offsets[j] … offsets[j+1] − 1.
-        radius: R. The caller sees to it that no zᵢ is longer, factors included, but for rounding.
+        radius: R. The caller ensures that no zᵢ, factors included, is longer, up to rounding.
         last: (n,), one more coordinate of every zᵢ.
         factors: (n,), by which zᵢ is multiplied.
     """
@@ -104,7 +105,7 @@ def width(size: int) -> int:
 
 
 def isometry(size: int) -> NDArray[np.float64]:
-    """By what each number of an upper triangle, row by row, counts: 1 on the diagonal, else √2.
+    """The weight of each entry of an upper triangle, row by row: 1 on the diagonal, else √2.
 
     The L2 norm of the triangle is then the Frobenius norm of the matrix.
     """
@@ -119,7 +120,7 @@ def triangle(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def symmetric(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The symmetric matrix of a scaled upper triangle: what `triangle` undoes."""
+    """The symmetric matrix of a scaled upper triangle: the inverse of `triangle`."""
     size = round((2 * len(numbers) + 0.25) ** 0.5 - 0.5)
     if width(size) != len(numbers):
         raise ValueError(f"numbers must be those of a triangle, d(d+1)/2, got {len(numbers)}.")

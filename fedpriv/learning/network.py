@@ -54,29 +54,29 @@ class NetworkModel(Model):
     parameters are the vector θ; parameters that do not require gradients, and buffers, are
     constants.
 
-    **Threads.** A module is no place for two computations: while one runs, θ sits in the module in
-    the place of its parameters, hooks hang on its layers, and a module may leave in its attributes
-    what a later line of its ``forward`` reads. Records of two computations would meet there, and
-    clipping per record would bound nothing. So every computation has a copy of the module to
-    itself (`Replicas`), and threads may share a model. ``forward`` must not keep anything of
-    a record outside the module, in a global or an attribute of a class, which all copies share.
+    **Threads.** A module cannot serve two computations at once: while one runs, θ replaces the
+    module's parameters, its layers carry hooks, and ``forward`` may store intermediate values in
+    attributes. Records of two computations would mix there, and clipping per record would bound
+    nothing. So every computation uses its own copy of the module (`Replicas`), and threads may
+    share a model. ``forward`` must not store anything about a record outside the module, in a
+    global or a class attribute, which all copies share.
 
     Gradients are computed layer by layer if all trainable parameters sit in layers with a rule and
     a run shows that the rules give the gradient of autograd; else by vectorised autograd.
 
-    **Places.** Kernels have other instructions for few records and for those that their tiles leave
-    over, so that a record which leaves would change the last digits of others, and at a kink (ReLU,
-    max-pooling) more than those. So records are filled up with zeros to multiples of 192, or of a
-    part of it where memory is short, as in `fedpriv.learning.clipping.dense`; but for vectorised
-    autograd.
+    **Positions.** Kernels use other instructions for few records and for those left over by their
+    tiles. Removing one record would then change the last digits of others, and more than that at a
+    kink (ReLU, max-pooling). So records are padded with zeros to multiples of 192, or of a divisor
+    of it where memory is short, as in `fedpriv.learning.clipping.dense`; vectorised autograd is the
+    exception.
 
     Attributes:
         module: Maps (n, *input_shape) to scores (n, classes), or (n,) for one class. It is read
             and copied; only copies compute.
         input_shape: The shape of one record; features arrive flattened.
         classes: Scores a record.
-        device: Where scores and clipped gradients are computed, of records and parameters that
-            come from the memory of the processor and go back to it. Local training stays there.
+        device: Where scores and clipped gradients are computed. Records and parameters come from
+            the processor's memory, and results go back to it. Local training runs on the processor.
     """
 
     module: nn.Module
@@ -163,7 +163,7 @@ class NetworkModel(Model):
             yield partial(self._forward, module)
 
     def gradient_factors(self, theta: Tensor, batch: RecordBatch, loss: Loss) -> tuple[Factor, ...]:
-        """Layer by layer where that was shown to be right, else by vectorised autograd."""
+        """Layer by layer where a run has verified that, else by vectorised autograd."""
         theta, count = theta.to(batch.features), len(batch)
 
         def errors_at(scores: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ class NetworkModel(Model):
         return self._working + 3 * written
 
     def _filled(self, rows: Tensor) -> Tensor:
-        """The rows, and as many of zeros as make them a multiple; at least one multiple."""
+        """The rows, padded with zeros to a multiple; at least one multiple."""
         missing = -len(rows) % self._multiple if len(rows) else self._multiple
         return pad(rows, (0, 0, 0, missing)) if missing else rows
 
@@ -299,8 +299,8 @@ def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
 def seeded_module(make: Callable[[], nn.Module], *, seed: int) -> nn.Module:
     """What ``make`` returns, the same in every process: layers draw from a generator of their own.
 
-    PyTorch's global generator is put back. What `NetworkModel.initial` draws anew does not matter
-    here; frozen weights do, at every party alike.
+    PyTorch's global generator is restored. `NetworkModel.initial` redraws the trainable weights
+    anyway; frozen weights must be equal at every party.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -310,8 +310,8 @@ def seeded_module(make: Callable[[], nn.Module], *, seed: int) -> nn.Module:
 def small_cnn(*, shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10) -> NetworkModel:
     """Two convolutions and two dense layers: 26,010 parameters for 28 × 28 images of 10 classes.
 
-    From 24 pixels on it is the network of the DP-SGD tutorials; for smaller images, which its
-    kernels and strides would leave nothing of, one with kernels of 3 × 3.
+    From 24 pixels on, it is the network of the DP-SGD tutorials. Smaller images, which its kernels
+    and strides would reduce to nothing, get kernels of 3 × 3.
 
     Args:
         shape: Channels, height and width of an image; at least 4 × 4 pixels.

@@ -39,9 +39,9 @@ def require_record_wise(module: nn.Module, input_shape: Sequence[int]) -> None:
     is run in training mode, in float64, on random records and random parameters: replacing a record
     (by another, by NaN, by a much larger one) or taking it out of the batch must leave the
     scores of the others as they were; two runs must agree; no buffer may change. All but the last
-    is tried twice: with a fresh copy of the module for every batch, since one that takes its scale
-    from the first records it sees shows that only then, and with one copy that has seen others. The
-    second check is a test, not a proof: a module written to deceive it can.
+    is tried twice: with a fresh copy of the module for every batch, which reveals a module that
+    takes its scale from the first records it sees, and with one copy that has seen other records.
+    The second check is a test, not a proof: a module can be written to deceive it.
 
     Randomness within a record, such as dropout, does not break privacy, since the gradient is
     clipped after it. It is refused because layers draw from PyTorch's global generator, so that a

@@ -16,9 +16,9 @@ T = TypeVar("T")
 class Replicas(Generic[T]):
     """Deep copies of an original, each used by one computation at a time.
 
-    The original is only ever copied, and so stays as it was given. Copies are made when they are
-    first needed and used again: there are as many as computations have run at the same time. A copy
-    whose computation failed half-way may be in any state, and is dropped.
+    The original is only ever copied and so stays unchanged. Copies are made on demand and reused:
+    there are as many as computations have ever run at the same time. A copy whose computation
+    failed half-way may be in any state, and is dropped.
 
     What `copy.deepcopy` does not copy, such as globals and attributes of a class, is shared.
 

@@ -23,7 +23,7 @@ def poisson_sample(
 
     Guarantee. For independent uniforms on the multiples of 2⁻⁵³ below 1, such as ``rng.random`` of
     a numpy generator, or on the midpoints of 2⁵² equal cells, a record is included with probability
-    in (rate - 2⁻⁵², rate]: never more than the accountant was told. Amplification by sampling also
+    in (rate - 2⁻⁵², rate]: never more than the accountant assumes. Amplification by sampling also
     needs the sample to stay secret, so a release draws from a cryptographic source; a seeded
     generator is for simulations. The size of the sample is itself private: divide a sum by the
     expected size, rate × records, never by the realised one.

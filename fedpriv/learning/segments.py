@@ -23,7 +23,7 @@ BLOCK = 128
 """Records summed in the precision of the data: long enough for fast matrix products."""
 
 _HEIGHTS = (16, 32, 64, BLOCK)
-"""To how many rows blocks are filled up: 16 numbers are whole vectors on all processors."""
+"""The heights to which blocks are padded: 16 numbers are whole vectors on all processors."""
 
 _ROWS_AT_ONCE = 1 << 12  # that are copied: bounds the memory, however short the blocks are
 _ALIGNED = 64  # bytes: as everything that PyTorch allocates
@@ -35,8 +35,8 @@ class _Stack:
 
     Attributes:
         blocks: (b,), which of all blocks.
-        places: Their records (b·h), any in the place of the filling.
-        filling: (b, h), which of these are none.
+        places: Their records (b·h); arbitrary ones at padded positions.
+        filling: (b, h), which of these are padding.
     """
 
     blocks: Tensor
@@ -140,11 +140,11 @@ class Segments:
     def outer_sums(self, left: Tensor, right: Tensor) -> Tensor:
         """Σ leftᵢ ⊗ rightᵢ of every party, (m, k·p), by batched matrix products.
 
-        Every block has the same instructions, whatever stands beside it: else a record would change
-        the last digits of other parties' sums, which decide how they are rounded to a grid. A
-        product has others for numbers stored askew or in other rows, and for a single block. So
-        blocks are copied, filled up with zeros to multiples of 16 records and columns, and never
-        alone.
+        Every block is summed by the same instructions, whatever the other blocks: otherwise a
+        record would change the last digits of other parties' sums, which decide how they are
+        rounded to a grid. A product uses other instructions for unaligned numbers, for other rows,
+        and for a single block. So blocks are copied, padded with zeros to multiples of 16 records
+        and columns, and never multiplied alone.
         """
         k, p = left.shape[1], right.shape[1]
         if k == 1:
@@ -167,7 +167,7 @@ class Segments:
     def _fold(self, blocks: Tensor) -> Tensor:
         """Add up the block sums of every party, in float64; a single block is left as it is.
 
-        Always in the same order: where a party stands alone may follow from records of others.
+        Always in the same order: the position of a party may depend on records of others.
         """
         if len(blocks) == self.parties:
             return blocks

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def one_thread() -> Iterator[None]:
     """Let PyTorch compute on the calling thread alone.
 
-    Sums then have one order on every machine; and no OpenMP thread goes on spinning, as it would
-    for about a millisecond after its work, on a processor that others wait for.
+    Sums then have one order on every machine, and no OpenMP thread spins after its work, for about
+    a millisecond, on a processor that others wait for.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

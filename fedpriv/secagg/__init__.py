@@ -2,8 +2,8 @@
 
 No I/O, no clock, no global randomness: `Party` and `Server` are pure state machines over frozen
 messages. docs/secure-aggregation.md states what holds against whom. Start with `thresholds` (how
-many must answer, may collude, may be missing) and `round`, then `party` and `server`; `rules` and
-`screening` are what each of them refuses, `recovery` opens the sum.
+many must answer, may collude, may be missing) and `round`, then `party` and `server`. `rules` and
+`screening` hold what party and server refuse; `recovery` opens the sum.
 """
 
 from fedpriv.secagg.errors import SecureAggregationError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class SecureAggregationError(Exception):
-    """A step of the protocol was refused; the state that it was given is still valid."""
+    """A step of the protocol was refused; its input state is still valid."""
 
 
 class MalformedMessage(SecureAggregationError):
@@ -12,7 +12,7 @@ class MalformedMessage(SecureAggregationError):
 
 
 class WrongRound(SecureAggregationError):
-    """A message of another run, another round, or for another party; or a round joined before."""
+    """A message of another run or round, or for another party; or a round joined before."""
 
 
 class OutOfOrder(SecureAggregationError):
@@ -36,12 +36,12 @@ class TooFewParties(SecureAggregationError):
 
 
 class WronglyShared(TooFewParties):
-    """Enough holders sent what they have of a party's secret, and it does not open.
+    """Enough holders revealed their shares of a party's secret, but the secret does not open.
 
     Attributes:
-        party: Who shared it.
-        certain: Whether it is at fault, as it is if so many holders were heard that without the
-            colluding ones there are enough. Else a few of them may have kept its shares back.
+        party: The party that shared the secret.
+        certain: Whether that party is at fault: so many holders replied that enough remain without
+            the colluding ones. Otherwise a few holders may have withheld its shares.
     """
 
     def __init__(self, words: str, *, party: int, certain: bool) -> None:

@@ -1,7 +1,7 @@
 """The communication graph: who keeps whose shares, and who shares a mask with whom.
 
-A party's *holders* keep the shares of its secrets; it draws them itself. Its *partners*, with whom
-it shares pairwise masks, are its holders and those whose holder it is.
+A party's *holders* keep the shares of its secrets; the party draws them itself. Its *partners*,
+with which it shares pairwise masks, are its holders and the parties whose holder it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Upper tails of the hypergeometric distribution, in logarithms.
 
-Terms are summed as they are, smallest first: nothing is subtracted, so that a tail of 2^-200 is as
-exact as one of a half. `scipy.stats` has the same, and takes longer to import than all of it here.
+Terms are summed directly, smallest first, without any subtraction, so a tail of 2^-200 is as
+accurate as one of 1/2. `scipy.stats` has the same function, but importing it takes longer than
+everything here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def log_tails(*, population: int, marked: ArrayLike, drawn: int) -> NDArray[np.f
     """ln P[X ≥ x] for x = 0 … drawn + 1, of X marked ones among ``drawn`` of a population.
 
     Args:
-        population: How many there are.
+        population: The size of the population.
         marked: How many of them are marked: one number, or an array (s,).
         drawn: How many are drawn, without replacement.
 

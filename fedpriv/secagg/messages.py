@@ -36,7 +36,7 @@ class Message(Bound):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Advertise(Message):
-    """Step 0, party to server: signed public keys, and who is to hold the party's shares."""
+    """Step 0, party to server: signed public keys, and the holders of the party's shares."""
 
     kind: ClassVar[int] = Kind.ADVERTISE
     layout: ClassVar[Layout] = {
@@ -73,7 +73,7 @@ class Share(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Delivery(Message):
-    """Step 2, server to party: who has shared, and what they sealed for it, after its salt."""
+    """Step 2, server to party: the sharers, and the shares sealed for it, each after its salt."""
 
     kind: ClassVar[int] = Kind.DELIVERY
     layout: ClassVar[Layout] = {

@@ -1,17 +1,17 @@
 """A party's side of the protocol: five pure steps, ``(state, inbox) -> (state, outbox)``.
 
-Whatever the server says, an honest party that goes from state to state
+Whatever the server sends, an honest party that moves from state to state
 
-- releases for one peer a share of its seed *or* of its mask key, never both: the kind follows from
-  the one set of survivors that it accepted, and after step 4 it has no share left;
+- releases for each peer a share of its seed *or* of its mask key, never both: the kind follows
+  from the one set of survivors that it accepted, and after step 4 it has no share left;
 - reveals nothing unless that set has the agreed minimum of answers, itself among them, and at least
   ``threshold`` of its own holders; in active mode, unless that many holders signed the same set;
 - uses a mask key and a seed in one round only.
 
 A refused step raises a `SecureAggregationError`, reveals nothing, and leaves the state as it was.
 
-Take no step twice from one state: two answers under the same masks show their difference. Replace
-the state by the new one before the message leaves; to repeat a message, send the same bytes again.
+Never take a step twice from one state: two answers under the same masks reveal their difference.
+Store the new state before the message leaves; to repeat a message, resend the same bytes.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class Party:
     """One party in one round.
 
     Attributes:
-        number: Which party: its position in the roster.
+        number: The party's position in the roster.
         announced: The round, with the roster and the parameters that this party trusts.
         identity: The private Ed25519 key that the roster pins for this party.
         channel_key: A private X25519 key, which may live for a run.
-        public_keys: What agrees on secrets and verifies signatures.
+        public_keys: Agrees on secrets and verifies signatures.
     """
 
     number: int
@@ -92,7 +92,7 @@ class Party:
 
         Args:
             last: The latest state of the latest round that this party joined in this run, or
-                `Enrolled`. No round is joined twice: its keys may be open.
+                `Enrolled`. No round is joined twice: its keys may already be revealed.
             entropy: A source of secret random bytes: `os.urandom`.
         """
         rules.require_new(self.announced, self.number, last)
@@ -138,14 +138,15 @@ class Party:
     ) -> tuple[Answered, MaskedAnswer]:
         """Step 2: the answer, as ring elements, under its self-mask and all pairwise masks.
 
-        A ciphertext that does not open is left out: its sender has one share fewer, no more.
+        A ciphertext that does not open is dropped; the only effect is one share fewer for its
+        sender.
 
         Args:
             state: After step 1.
             inbox: From the server.
             answer: The ring elements.
-            about: What the answer is an answer to. Masks cancel between parties only that were
-                asked the same: a server that asks all others for nothing learns nothing of one.
+            about: The query. Masks cancel only between parties that were asked the same query: a
+                server that asks all others for nothing learns nothing about one party.
         """
         state, inbox = self._expect(state, Shared), self._expect(inbox, Delivery)
         rules.require_delivery(self.announced, state, inbox)
@@ -186,7 +187,7 @@ class Party:
     def reveal(
         self, state: Answered | Confirmed, inbox: Survivors | Confirmations
     ) -> tuple[Revealed, Reveal]:
-        """Step 4: one share for each peer, of its seed if it survived, of its mask key if not.
+        """Step 4: one share for each peer, of its seed if it survived, else of its mask key.
 
         From `Answered` and `Survivors`; in active mode from `Confirmed` and `Confirmations`.
         """

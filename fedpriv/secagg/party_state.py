@@ -1,7 +1,7 @@
 """Party states: what a party remembers between two steps, and no longer than it must.
 
-States are frozen. Each has a binary form, for parties that live in a fresh process at every step:
-it holds secrets, so keep it where the records are kept, and keep only the latest one.
+States are frozen. Each has a binary form, for parties that run each step in a fresh process. It
+holds secrets: keep it where the records are kept, and keep only the latest one.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Advertised(PartyState):
 class Shared(PartyState):
     """After step 1: the seed of the self-mask, and the secrets agreed with each partner.
 
-    The mask key itself is gone: only its holders can put it together again. ``held`` has the
-    party's share of its own secrets, if it is a holder of its own.
+    The mask key itself is erased: only its holders can reconstruct it. ``held`` has the party's
+    share of its own secrets, if it is one of its own holders.
     """
 
     kind: ClassVar[int] = Kind.SHARED
@@ -68,7 +68,7 @@ class Shared(PartyState):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Answered(PartyState):
-    """After step 2: only the shares kept for others are left of all secrets."""
+    """After step 2: of all secrets, only the shares held for others remain."""
 
     kind: ClassVar[int] = Kind.ANSWERED
     layout: ClassVar[Layout] = {

@@ -1,10 +1,10 @@
 """Recovery of secrets from shares, some of which may be wrong.
 
 Every secret can be recognised: a seed by its commitment, a mask key by its public key. So a wrong
-share can only delay: another set of ``threshold`` shares is tried, and the first one that opens the
-secret also tells which shares were wrong. Where there are too many sets to try them all, the right
-shares are found by decoding, if at most half of those beyond the threshold are wrong: a few liars
-among many holders would otherwise never be found, and who did nothing be named in their place.
+share can only cause delay: another set of ``threshold`` shares is tried, and the first set that
+opens the secret also shows which shares were wrong. Where there are too many sets to try them all,
+decoding finds the right shares, if at most half of those beyond the threshold are wrong. Without
+it, a few liars among many holders would never be found, and an innocent party would be blamed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BATCH = 128  # sets of shares tried at a time
-_ATTEMPTS = 1 << 15  # sets in all; where there are more, shares are decoded
-_DRAWS = 3  # of a combination of limbs, in which a wrong share looks right by a chance of 2^-16
+_ATTEMPTS = 1 << 15  # sets in total; if there are more, shares are decoded
+_DRAWS = 3  # combinations of limbs; in each, a wrong share passes with probability 2^-16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Puzzle:
         owner: The party whose secret it is.
         shares: What its holders sent, packed.
         fits: Whether 32 bytes are the secret.
-        heard: How many of its holders sent anything: who sent no share of it got none that opens.
+        heard: How many of its holders replied: one that sent no share received none that opens.
     """
 
     owner: int
@@ -54,8 +54,8 @@ def recover(
     """Every owner's secret, and the holders whose shares were found to be wrong.
 
     All puzzles are first tried at once, with the first ``threshold`` shares of each. Up to
-    ``colluders`` of those who were heard may lie about the shares of an owner that did nothing: it
-    is named for certain only if so many lies would have been found.
+    ``colluders`` of the holders that replied may lie about the shares of an innocent owner: it is
+    blamed with certainty only if that many lies would have been found.
 
     Raises:
         TooFewParties: If a secret has fewer than ``threshold`` right shares, or so many wrong ones
@@ -85,7 +85,7 @@ def recover(
                 words = (
                     f"Too many shares of party {puzzle.owner} are wrong: its secret was not found."
                 )
-                # Of all sets one would be right; decoding finds as many wrong ones as are beyond.
+                # Some set would be right; decoding corrects as many errors as there are beyond.
                 spare = colluders if _few(shares, threshold) else 2 * colluders
                 raise _wrongly_shared(words, puzzle, threshold + spare)
         secrets[puzzle.owner] = secret
@@ -102,7 +102,7 @@ class _Shares:
 
     @classmethod
     def of(cls, puzzle: Puzzle, wrong: set[int]) -> _Shares:
-        """Read a puzzle's shares; a holder of something that is no field element is wrong."""
+        """Read a puzzle's shares; a holder whose share is not field elements is wrong."""
         holders = np.array(sorted(puzzle.shares), dtype=np.int64)
         values = shamir.unpack([puzzle.shares[holder] for holder in holders.tolist()])
         valid = shamir.in_field(values)
@@ -111,12 +111,12 @@ class _Shares:
 
 
 def _wrongly_shared(words: str, puzzle: Puzzle, proving: int) -> WronglyShared:
-    """Whom it names is at fault if at least ``proving`` holders were heard."""
+    """The error; its party is certainly at fault if at least ``proving`` holders replied."""
     return WronglyShared(words, party=puzzle.owner, certain=puzzle.heard >= proving)
 
 
 def _search(puzzle: Puzzle, shares: _Shares, threshold: int, wrong: set[int]) -> bytes | None:
-    """Try other sets of shares; add the holders whose shares turn out to be wrong to ``wrong``."""
+    """Try other sets of shares; add the holders whose shares prove wrong to ``wrong``."""
     for chosen in _choices(shares, threshold, wrong):
         candidates = _combined(shares.points[chosen], shares.values[chosen])
         for row, index in zip(candidates, chosen, strict=True):
@@ -150,7 +150,7 @@ def _few(shares: _Shares, threshold: int) -> bool:
 def _decoded(shares: _Shares, threshold: int, draw: int) -> NDArray[np.bool_] | None:
     """Which shares are right, by one combination of their limbs.
 
-    It follows from all shares, so that no holder can foresee it, and lie where it does not look.
+    It is derived from all shares, so that no holder can predict it and lie where it does not look.
     """
     seed = sha256(shares.values.tobytes() + bytes([draw])).digest()
     generator = np.random.default_rng(int.from_bytes(seed, "big"))

@@ -41,9 +41,9 @@ class Bound(Packed):
 class Round:
     """One round of one run, as one participant sees it.
 
-    Each participant makes its own: run, number and cohort as the server announced them, roster and
-    parameters from what it trusts itself. Whoever differs in any of them derives other keys and
-    signs other bytes, so that no message of one is accepted by the other.
+    Each participant builds its own: run, number and cohort as the server announced them, roster and
+    parameters from what it trusts itself. Participants that differ in any of these derive different
+    keys and sign different bytes, so neither accepts a message of the other.
 
     Attributes:
         run: 32 random bytes that name the run.
@@ -90,14 +90,14 @@ class Round:
         object.__setattr__(self, "context", self._digest())
 
     def require_here(self, value: Bound, *, party: int | None = None) -> None:
-        """Refuse what is of another run or round, of a stranger, or of another than ``party``."""
+        """Refuse a value of another run, round or party than expected, or of a stranger."""
         if (value.run, value.round) != (self.run, self.number):
             raise WrongRound(f"{value!r} is not of round {self.number} of this run.")
         if value.party not in self.cohort or party not in (None, value.party):
             raise WrongRound(f"{value!r} is not of a party expected here.")
 
     def _digest(self) -> bytes:
-        """SHA-256 of everything, each part of known length or after its length."""
+        """SHA-256 of all fields, each of fixed length or prefixed by its length."""
         mode = self.parameters.mode.value.encode()
         numbers = (
             self.number,

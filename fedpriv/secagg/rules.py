@@ -1,4 +1,4 @@
-"""A party's rules, whatever the server says. Each rule raises, or nothing happens."""
+"""A party's rules, which hold whatever the server sends. Each rule raises or does nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def expect(value: Bound, kind: type[Kind], announced: Round, party: int) -> Kind
 
 
 def require_new(announced: Round, party: int, last: PartyState) -> None:
-    """A round is joined once, and rounds only go forward: earlier mask keys may be open."""
+    """A round is joined once, and rounds only go forward: earlier mask keys may be revealed."""
     if (last.run, last.party) != (announced.run, party):
         raise WrongRound("The last state is of another run or party.")
     if announced.number <= last.round:
@@ -58,7 +58,7 @@ def require_keys(
 
 
 def require_delivery(announced: Round, state: Shared, inbox: Delivery) -> None:
-    """Sharers are in the cohort, with this party; what is delivered comes from known ones."""
+    """Sharers are in the cohort and include this party; ciphertexts come from known sharers."""
     sharers = set(inbox.sharers)
     if state.party not in sharers or not sharers <= set(announced.cohort):
         raise BadList("The list of sharers leaves its receiver out, or has a stranger in it.")
@@ -70,7 +70,7 @@ def require_delivery(announced: Round, state: Shared, inbox: Delivery) -> None:
 
 
 def require_survivors(announced: Round, state: Answered, inbox: Survivors) -> None:
-    """Survivors have shared, with this party, and they are enough."""
+    """Survivors have shared, include this party, and are enough."""
     survivors = set(inbox.survivors)
     if state.party not in survivors or not survivors <= set(state.sharers):
         raise BadList("The list of survivors leaves its receiver out, or has a stranger in it.")
@@ -80,7 +80,7 @@ def require_survivors(announced: Round, state: Answered, inbox: Survivors) -> No
 def require_consent(
     announced: Round, state: Confirmed, inbox: Confirmations, public_keys: PublicKeys
 ) -> None:
-    """At least ``threshold`` holders signed the set that this party signed; every one verifies."""
+    """At least ``threshold`` holders signed this party's set; all signatures verify."""
     signers = set(inbox.signatures)
     if not signers <= set(state.holders) & set(state.survivors):
         raise BadList("A signature is from a party that is no holder or has not survived.")

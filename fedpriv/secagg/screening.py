@@ -36,7 +36,7 @@ class Screen:
     Attributes:
         announced: The round.
         expected: Who may still send something in this step.
-        rejected: What was set aside so far; grows.
+        rejected: The messages rejected so far; grows.
     """
 
     announced: Round
@@ -67,7 +67,7 @@ class Screen:
 
 
 def check_advertisement(announced: Round, message: Advertise, owners: Mapping[bytes, int]) -> None:
-    """Signed by the pinned identity, of sound keys that nobody else has, with holders as agreed."""
+    """Signed by the pinned identity, with sound, unused keys and the holders of the round."""
     keys = message.keys[: 2 * KEY_BYTES]
     content = binding.advertisement(announced, message.party, keys)
     identity = announced.roster[message.party]
@@ -89,13 +89,13 @@ def check_advertisement(announced: Round, message: Advertise, owners: Mapping[by
 
 
 def check_share(message: Share, holders: AbstractSet[int]) -> None:
-    """One ciphertext for every holder that advertised, but the sender."""
+    """One ciphertext for every holder that advertised, except the sender."""
     if set(message.ciphertexts) != holders - {message.party}:
         raise BadList("The ciphertexts are not for exactly the holders that were listed.")
 
 
 def check_answer(message: MaskedAnswer, dimension: int, dtype: np.dtype[np.generic]) -> None:
-    """The length and the ring that the query asks for."""
+    """The answer has the length and the ring of the query."""
     if message.vector.shape != (dimension,) or message.vector.dtype != dtype:
         raise MalformedMessage(f"The answer must have {dimension} elements of type {dtype}.")
 
@@ -108,7 +108,7 @@ def check_consent(announced: Round, message: Confirm, survivors: AbstractSet[int
 
 
 def check_reveal(message: Reveal, owners: AbstractSet[int], survivors: AbstractSet[int]) -> None:
-    """Seeds of survivors and mask keys of others, all of parties whose holder the sender is."""
+    """Shares of survivors' seeds and of others' mask keys, all held by the sender."""
     seeds, keys = set(message.seed_shares), set(message.key_shares)
     if not (seeds <= owners & survivors and keys <= owners - survivors):
         raise BadList("A share is of the wrong kind, or of a party that chose other holders.")

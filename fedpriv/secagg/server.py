@@ -1,9 +1,9 @@
 """The server's side of the protocol: pure steps, ``(state, inbox) -> (state, outboxes)``.
 
-An inbox is any iterable of messages, and is read once: a generator may take them off the network as
-they come, and stop when the time is up. Whoever has not sent an acceptable message by then has
-dropped out. What is not acceptable is set aside as a `Rejection`; the round goes on while enough
-parties are left. The transport must make sure that a message comes from the party it names.
+An inbox is any iterable of messages and is read once: a generator may yield them as they arrive and
+stop at a time limit. A party without an acceptable message by then has dropped out. Other messages
+are recorded as a `Rejection`; the round goes on while enough parties remain. The transport must
+ensure that a message comes from the party it names.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Server:
     """The server in one round.
 
     Attributes:
-        announced: The round. The parties make their own, with what they trust themselves.
+        announced: The round. The parties build their own, from what they trust themselves.
     """
 
     announced: Round
@@ -65,10 +65,11 @@ class Server:
     def collect_keys(
         self, inbox: Iterable[Message], *, known: Mapping[bytes, int] | None = None
     ) -> tuple[KeysCollected, dict[int, KeyList]]:
-        """Step 0: gather signed keys; tell every party those of its partners.
+        """Step 0: gather signed keys; send every party those of its partners.
 
-        ``known`` says of keys of earlier rounds whose they are. Nobody proves to have a key that it
-        advertises, and of two who advertise the same one the first would keep the other out.
+        ``known`` maps keys of earlier rounds to their owners. Advertising a key does not prove its
+        possession: without ``known``, the first of two parties that advertise the same key would
+        shut the other out.
         """
         screen = Screen(announced=self.announced, expected=set(self.announced.cohort))
         keys: dict[int, bytes] = {}
@@ -93,7 +94,7 @@ class Server:
     def collect_shares(
         self, state: KeysCollected, inbox: Iterable[Message]
     ) -> tuple[SharesCollected, dict[int, Delivery]]:
-        """Step 1: gather sealed shares; hand them to their holders, with who has shared."""
+        """Step 1: gather sealed shares; send them to their holders, with the list of sharers."""
         state = _expect(state, KeysCollected)
         screen = Screen(announced=self.announced, expected=state.keys.keys())
 
@@ -127,9 +128,9 @@ class Server:
         bits: int,
         about: bytes = b"",
     ) -> tuple[AnswersCollected, dict[int, Survivors]]:
-        """Step 2: add up masked answers as they come; tell the survivors who they are.
+        """Step 2: add up masked answers as they arrive; send the survivors their list.
 
-        ``about`` is what all parties were asked: see `Party.answer`.
+        ``about`` is the query to all parties: see `Party.answer`.
         """
         state = _expect(state, SharesCollected)
         screen = Screen(announced=self.announced, expected=state.keys.keys())
@@ -156,7 +157,7 @@ class Server:
     def collect_consent(
         self, state: AnswersCollected, inbox: Iterable[Message]
     ) -> tuple[ConsentCollected, dict[int, Confirmations]]:
-        """Step 3, active mode: gather signatures; show every signer those of its holders."""
+        """Step 3, active mode: gather signatures; send every signer those of its holders."""
         state = _expect(state, AnswersCollected)
         screen = Screen(announced=self.announced, expected=state.survivors)
 
@@ -189,7 +190,7 @@ class Server:
 
         Raises:
             TooFewParties: If a secret cannot be opened. Nothing but masked sums is known then.
-                `WronglyShared` names who shared it, if its holders were heard.
+                `WronglyShared` names the party that shared it, if its holders replied.
         """
         if self.announced.parameters.mode is Mode.ACTIVE:
             consent = _expect(state, ConsentCollected)
@@ -238,7 +239,7 @@ class Server:
         return lambda private: public_key(private) == mask_key
 
     def _unmasked(self, answers: AnswersCollected, secrets: Mapping[int, bytes]) -> Ring:
-        """The masked sum without self-masks, and without the masks shared with who is not in it."""
+        """The masked sum without self-masks and without the masks shared with absent parties."""
         shares, survivors = answers.shares, answers.survivors
         add: list[bytes] = []
         subtract = [binding.self_mask(self.announced, party, secrets[party]) for party in survivors]

@@ -40,7 +40,7 @@ class SharesCollected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswersCollected:
-    """After step 2: whose answers arrived, to what, and their sum, still masked."""
+    """After step 2: the survivors, the query, and the sum of the answers, still masked."""
 
     shares: SharesCollected = field(repr=False)
     survivors: frozenset[int]
@@ -66,7 +66,7 @@ class Total:
         vector: The sum, as ring elements.
         parties: Whose answers are in it.
         rejected: Messages not accepted, in any step.
-        wrong: Holders of a share that was found to be wrong: they, or its owner, made it so.
+        wrong: Holders of shares found to be wrong: either they or the owner falsified them.
     """
 
     vector: Ring = field(repr=False)

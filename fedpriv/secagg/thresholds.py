@@ -8,19 +8,19 @@ missing at some step: not announced, silent, refusing, or sending wrong shares.
     t = ⌊(m + c)/2⌋ + 1,  so that 2t > m + c;     max(t, c + 2) ≤ minimum ≤ m - d.
 
 1. A round is opened over one set. An honest party signs one (cohort, set) per round and reveals
-   only with t signatures on that set. The honest signers of two sets are disjoint, and at least
-   t - c each, so that 2(t - c) ≤ m - c: a contradiction.
-2. Nobody has both secrets of a party: of the other kind there are at most c < t shares.
-3. Lists of keys or sharers that lie give no smaller sum. A part A of the set S that could be split
-   off has no signer, |A| ≤ |S| - t, and each member needs minimum ≤ |A| + c + (m - |S|)
-   ≤ m + c - t < t.
-4. Two openings in other rounds or cohorts share an honest party, who refuses a second set.
+   only with t signatures on that set. The honest signers of two sets are disjoint, at least t - c
+   of each, so 2(t - c) ≤ m - c: a contradiction.
+2. Nobody gets both secrets of a party: it sees at most c < t shares of the other kind.
+3. False lists of keys or sharers give no smaller sum. A part A of the set S that could be split off
+   has no signer, |A| ≤ |S| - t, and each member needs minimum ≤ |A| + c + (m - |S|) ≤ m + c
+   - t < t.
+4. Two openings in different rounds or cohorts share an honest party, which refuses a second set.
 
 Given t > c and minimum ≥ max(t, c + 2) the rule is exact: with 2t ≤ m + c and minimum < m both
-breaks exist. A party that is cloned, or put back from a copy of its disk, can sign twice: it counts
-as a colluder. Sparse graphs can be undercut without any colluder (leave a party out of everybody's
-list of keys, and the rest sign a set whose opened sum lacks it), so that beyond `MOST_ACTIVE`
-parties there is no active mode.
+breaks exist. A party that is cloned, or restored from a copy of its disk, can sign twice: it counts
+as a colluder. Sparse graphs can be attacked without any colluder (leave a party out of everybody's
+list of keys, and the rest sign a set whose opened sum lacks it), so there is no active mode beyond
+`MOST_ACTIVE` parties.
 
 **Semi-honest.** The server follows the protocol, and minimum ≥ max(t, c + 2). Up to `COMPLETE`
 parties everybody holds shares of everybody, and t > c. Beyond, each party draws k holders for
@@ -30,7 +30,7 @@ Hypergeometric(n - 1, c, k) the number of colluding holders of an honest party a
 who stay, the round is
 
 - secure, except with probability 2^-σ, if X < t for everybody, and if the masks connect all honest
-  parties, so that no part of the sum shows by itself: each has half of 2^-σ;
+  parties, so that no part of the sum is exposed by itself: each condition gets half of 2^-σ;
 - live, except with probability 2^-η, if Y ≥ t for everybody.
 """
 
@@ -54,19 +54,19 @@ MOST_ACTIVE = 1024
 
 
 class Mode(StrEnum):
-    """The threat model: what the server is trusted with."""
+    """The threat model: how far the server is trusted."""
 
     SEMI_HONEST = "semi-honest"
-    """It follows the protocol, and looks at everything that it sees."""
+    """The server follows the protocol, but tries to learn from everything that it sees."""
     ACTIVE = "active"
-    """It may say anything to anybody."""
+    """The server may send anything to anybody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
     """The public numbers of a round. Every party computes them from its own policy.
 
-    What the text above demands is checked here, however the numbers were chosen.
+    The conditions of the text above are checked here, however the numbers were chosen.
 
     Attributes:
         mode: What the server is trusted with.
@@ -140,7 +140,7 @@ class Parameters:
         return self.roster - self.minimum
 
     def sentence(self) -> str:
-        """What these numbers tolerate, for people."""
+        """What these numbers tolerate, in words."""
         return tolerance(
             parties=self.roster,
             mode=self.mode.value,
@@ -175,8 +175,8 @@ class Parameters:
             corrupt: The largest fraction of the roster that colludes with the server: c of them, by
                 `colluders_of`.
             dropout: The largest fraction of the roster that may be missing: d of them, and one at
-                the least if the fraction is positive and c leaves room for it. Who was not
-                announced is missing.
+                the least if the fraction is positive and c leaves room for it. A party that was
+                not announced counts as missing.
             security: σ: a round is insecure with probability at most 2^-σ. Complete graph: zero.
             liveness: η: a round within d fails with probability at most 2^-η. Complete graph: zero.
             minimum: The least number of answers in a sum; m - d if not given.
@@ -246,7 +246,8 @@ def graph_sizes(
 ) -> GraphSizes:
     """The fewest holders, and the smallest threshold with them: see `Parameters.plan`.
 
-    The rule alone, for any number of parties: how many the protocol takes, `Parameters` says.
+    Only the rule, for any number of parties; `Parameters` limits the number that the protocol
+    takes.
 
     Raises:
         ValueError: If no threshold meets the conditions.
@@ -290,9 +291,10 @@ def _search(n: int, bad: int, gone: int, security: float, liveness: float) -> tu
 def _disconnected(n: int, outside: int, k: int) -> float:
     """A bound on the probability that the masks leave two sets of honest parties unconnected.
 
-    A set of s honest parties, at most half of them, is cut off only if every member finds all k of
-    its holders inside the set or among the ``outside``, colluding or missing, who do not count. The
-    members draw independently, and drop-outs do not depend on what they drew: union over all sets.
+    A set of s honest parties, at most half of them, is cut off only if every member has all k of
+    its holders inside the set or among the ``outside`` (colluding or missing), which do not count.
+    The members draw independently, and drop-outs do not depend on the draws: union bound over all
+    sets.
     """
     honest = n - outside
     s = np.arange(1, honest // 2 + 1)

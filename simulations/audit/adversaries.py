@@ -1,13 +1,13 @@
 """Adversaries, who see a release and know all records but one: how they guess that one.
 
 Each turns one run into one number, large where the first neighbour is more likely. By Neyman and
-Pearson nothing tells two neighbours apart better than the likelihood ratio, and whoever knows both
-tables can compute it:
+Pearson no test tells two neighbours apart better than the likelihood ratio, and an adversary who
+knows both tables can compute it:
 
 - of **releases**, noisy sums one after another: Σ over the rounds of the log-likelihood ratio of
   the noise, given the point at which the round was asked. The exact sums of both tables at that
   point come from the same engine. It sees every release: what a ledger stores and what a party is
-  asked next. That is the adversary whom composition theorems speak of.
+  asked next. That is the adversary of composition theorems.
 - of a **perturbed objective**: a minimiser tells b, up to the solver's tolerance, since the
   gradient vanishes there. The Jacobian is left out: its part is at most ln(1 + β/(nΛ)).
 - of the **model** alone: its inner product with the direction in which the canary moves it, which
@@ -66,11 +66,11 @@ class Adversary(Protocol):
         """One run on one of the sides, as a number that is larger on the first."""
 
     def noise_found(self) -> tuple[int | None, str]:
-        """How many numbers of noise it checked in these runs, and what is wrong with them."""
+        """How many noise values it checked in these runs, and what is wrong with them."""
 
 
 def adversary(first: Side, second: Side, *, model_only: bool = False) -> Adversary:
-    """The strongest that is known for a strategy; or the one who sees the model alone."""
+    """The strongest adversary known for a strategy; or the one who sees only the model."""
     if model_only:
         return OfModel(first, second)
     if perturbs_the_objective(first):
@@ -82,7 +82,7 @@ def sums_are_released(side: Side) -> bool:
     """Whether every release is a noisy sum, with noise that is fixed beforehand."""
     query, plan = side.first_query(), side.plan
     additive = isinstance(query, _SUMS) or (isinstance(query, ErmQuery) and query.objective is None)
-    # The exchanges of a tuning are those of its trials, of which none is released.
+    # The exchanges of a tuning are those of its trials, none of which is released.
     shown = not side.pristine.concealed
     return additive and shown and 0 < len(plan.mechanisms) == plan.rounds
 
@@ -136,7 +136,7 @@ class OfReleases:
         rate = query.sampling_rate
         if rate == 1:
             return ratio
-        # The canary joins by a coin that is not seen; all other coins are known.
+        # The canary's coin is hidden; all other coins are known.
         return log1p(rate * np.expm1(min(ratio, 500.0)))
 
 

@@ -47,12 +47,12 @@ def audit_experiment(
         runs: On each side, in pairs with equal noise.
         confidence: Of the bounds. Of audits of a true claim that is reached, at most one in 1/(1 -
             confidence) raises a false alarm.
-        seed: Of the noise: another one, other runs.
+        seed: The seed of the noise.
         model_only: Whether the adversary sees the last model alone.
         one_run: Whether to run it once instead, with many canaries; None for networks alone, where
             it can be done.
         canaries: How many, in one run.
-        on_run: Told of every run, and of how many there are.
+        on_run: Called after every run, with its number and the total.
     """
     require_count(runs=runs)
     require_open_unit(confidence=confidence)
@@ -93,7 +93,7 @@ def audit_experiment(
 
 
 def require_auditable(experiment: Experiment, *, what: str = "an audit") -> None:
-    """Refuse what claims nothing, or what no guarantee speaks of."""
+    """Refuse experiments without a claim, or outside every guarantee."""
     info = strategy_info(experiment.strategy.name, experiment.guests)
     if experiment.describing or info.name == PARTY_ALONE or not info.private:
         raise ValueError(

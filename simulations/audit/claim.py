@@ -2,8 +2,8 @@
 
 A plan of Gaussian releases claims μ-GDP, and with it a whole trade-off curve. Other plans claim
 points (ε, δ) of one: what their accountant proves at several δ, or the profile of a perturbed
-objective. Between them a test may show a larger μ than the one that belongs to the budget's point,
-without anything being wrong. So what is measured is held against the curve, and not against that.
+objective. Between these points a test may legitimately show a larger μ than that of the budget's
+point. So measurements are compared with the curve, not with that μ.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Claim:
     points: tuple[tuple[float, float], ...]
 
     def allows(self, *, true_positives: float, false_positives: float) -> bool:
-        """Whether a test may have such rates."""
+        """Whether the claim allows a test with these rates."""
         if self.exact and self.mu is not None:
             return bool(ndtri(true_positives) - ndtri(false_positives) <= self.mu)
         return bool(1 - true_positives >= _missed(np.array([false_positives]), self.points)[0])

@@ -1,6 +1,6 @@
-"""Crafted records as a table of an experiment's: what a reader of files would have made of them.
+"""Crafted records as a table of an experiment, as if read from a file.
 
-They enter where a table has been read. Bounds, test split and parties are the experiment's own.
+They enter after the table is read. Bounds, test split and parties are the experiment's own.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Two neighbouring tables of an experiment, each prepared as the experiment's own would be.
 
-The records are a `Scene` of `fedpriv.audit.canaries`. They enter where a table has been read: test
-split, bounds, parties, sizes and all that follows are the experiment's own, run on either table. So
-what moves more than one record, such as a split by place, is seen.
+The records are a `Scene` of `fedpriv.audit.canaries`. They enter after the table is read: test
+split, bounds, parties, sizes and all later steps are the experiment's own, run on either table. So
+a step that moves more than one record, such as a split by position, is detected.
 
-Few of the others are needed: a sum of gradients is divided, weighted and calibrated by the public
-sizes, which stay those of the experiment, however many records there really are.
+Few other records are needed: a sum of gradients is divided, weighted and calibrated by the public
+sizes, which stay those of the experiment whatever the true number of records.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Neighbours:
 
     @property
     def public_facts_differ(self) -> str:
-        """What differs that must be the same; empty if nothing does."""
+        """The public fact that wrongly differs; empty if none does."""
         one, other = self.first.task, self.second.task
         if one.sizes != other.sizes:
             return "the public sizes of the parties differ between neighbours"
@@ -91,7 +91,7 @@ class _Table:
         self._replacing = own.experiment.privacy.adjacency == Adjacency.REPLACE_ONE.value
         m, count = own.task.parties, len(scene.rows)
         held = np.arange(count) % m if spread else np.full(count, party)
-        # Nobody is without a record, but whom the canary is.
+        # Nobody is without a record, except a party or person that is itself the canary.
         lonely = np.setdiff1d(np.arange(m), held)
         self._held = np.concatenate([held, lonely])
         rng = np.random.default_rng(0)
@@ -157,7 +157,7 @@ class _Table:
         )
 
     def _trained_on(self) -> int:
-        """A mark with which no hash tests on the canary, nor on what stands in its place."""
+        """A mark with which no hash puts the canary, or its replacement, in the test set."""
         section, seed = self._own.experiment.data, self._own.experiment.seed_of("test split")
         fraction = 0.2 if section.test_fraction is None else section.test_fraction
         if self._unit is Unit.PARTY:

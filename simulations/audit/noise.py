@@ -1,4 +1,4 @@
-"""The noise of releases, as an audit checks it: what is left of noisy sums without the exact ones.
+"""The noise of releases, as an audit checks it: noisy sums minus the exact ones.
 
 `fedpriv.audit.noise_law` has the tests. Here the noise of every law is brought to N(0, 1) on every
 coordinate: by its distribution function, or by that of its length. Noise that parties add for
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 INDEPENDENT_LAPLACE = (LaplaceMechanism, L1LaplaceMechanism, UnsoundLaplaceMechanism)
-"""Mechanisms with Laplace noise that is drawn for every coordinate by itself."""
+"""Mechanisms with independent Laplace noise on every coordinate."""
 
 
 class NoiseSeen:
@@ -99,7 +99,7 @@ def noise_of(mechanism: Mechanism, *, parties: int) -> float:
 
 
 def standard_noise(mechanism: Mechanism, noise: Vector, *, parties: int) -> Vector | None:
-    """The noise, brought to N(0, 1) on every coordinate if it is as planned; None if unknown."""
+    """The noise, mapped to N(0, 1) on every coordinate if as planned; None if unknown."""
     unit = noise / noise_of(mechanism, parties=parties)
     match mechanism:
         case GaussianMechanism():

@@ -6,10 +6,10 @@ or its opposite. Clip, fixed point, the sum over parties, noise, samples and pla
 run; what a table goes through before it reaches a party, and how the gradient of a network is
 clipped, are not in it: an audit of many runs has these.
 
-**Who looks** knows all other records and every canary, but not the coins, and sees every noisy sum.
-Of a canary's coordinates it takes the sum without canaries, which it can compute, and the inner
-product of what is left with what the canary would add, in units of the noise; over all rounds that
-is the log-likelihood ratio of its coin, less what samples do to it.
+**The adversary** knows all other records and every canary, but not the coins, and sees every noisy
+sum. On a canary's coordinates it subtracts the sum without canaries, which it can compute, and
+takes the inner product of the rest with what the canary would add, in units of the noise. Over all
+rounds that is the log-likelihood ratio of its coin, apart from the effect of sampling.
 
 **How it is judged**: `fedpriv.audit.one_run`.
 """
@@ -97,7 +97,7 @@ def audit_in_one_run(own: Prepared, *, canaries: int, confidence: float, seed: i
 
 
 def why_not_in_one_run(own: Prepared) -> str | None:
-    """What an audit in one run needs and an experiment has not; None if it has all."""
+    """The requirement of a one-run audit that an experiment lacks; None if it meets all."""
     section = own.experiment.run
     if Unit(own.experiment.privacy.unit) is not Unit.RECORD:
         return f"privacy.unit = 'record', got {own.experiment.privacy.unit!r}"
@@ -134,7 +134,7 @@ class PlantedSide(Side):
         )
 
     def scores(self) -> tuple[NDArray[np.float64], float]:
-        """Of every canary: larger, the likelier its coin was heads; and the μ of one of them."""
+        """A score per canary, larger the likelier its coin was heads; and the μ of one canary."""
         found, squares = np.zeros(len(self._planted.coins)), np.zeros(len(self._planted.coins))
 
         def watch(seen: Seen) -> None:
@@ -178,5 +178,5 @@ def on_random_records(own: Prepared) -> Prepared:
 
 
 def _expected(claim: Claim) -> float:
-    """The μ that the number of guesses is fitted to; any is right, and a false one shows less."""
+    """The μ for which the number of guesses is chosen; any is valid, a wrong one shows less."""
     return gdp_mu(epsilon=claim.epsilon, delta=1e-5) if claim.mu is None else claim.mu

@@ -1,10 +1,10 @@
 """Planted gradients: canaries in the sums of an experiment, each there by a coin.
 
 A canary is a record whose gradient is known: of a linear model of the size of the experiment's, at
-zero, with features of its own, far longer than the clip norm. The parties' own code makes, clips
-and rounds its gradient, for the very question that the experiment's parties answer; then it is in
-the sum with theirs. Canaries have no coordinate in common, so that none of them hides another, and
-their gradients are clipped in every round, whatever the model has learnt.
+zero, with features of its own, far longer than the clip norm. The parties' own code computes, clips
+and rounds its gradient, for the same query that the experiment's parties answer; it is then added
+to their sum. Canaries share no coordinates, so none hides another, and their gradients are clipped
+in every round, whatever the model has learnt.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Repetition of a run: the strategy of an experiment, as it is, with new noise every time.
 
-What a run is built from is built once: tables, parties, plan. Every repetition is a strategy in the
-state of the first question, which asks the parties of its table and learns from their sums as in
-any run: fixed point, secure aggregation where the engine has it, drop-outs, noise at the server or
-at the parties. Only the streams of random numbers differ, by a seed and the number of the
-repetition. Both neighbours have the same in a repetition: `fedpriv.audit.gaussian_shift` says why.
+The parts of a run are built once: tables, parties, plan. Every repetition is a strategy in its
+initial state, which queries the parties of its table and learns from their sums as in any run:
+fixed point, secure aggregation where the engine has it, drop-outs, noise at the server or at the
+parties. Only the random streams differ, by a seed and the number of the repetition. In one
+repetition both neighbours use the same streams: `fedpriv.audit.gaussian_shift` says why.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Watching(Protocol):
 
 @dataclass(kw_only=True)
 class Dice:
-    """The random numbers of whichever run is under way: all that is drawn follows from this.
+    """The random numbers of the current run: all its draws derive from this.
 
     Attributes:
         seed: Of the audit.
-        stage: What the run is for: runs that count have numbers of their own.
+        stage: The purpose of the run: runs that count have separate random numbers.
         repetition: Which run it is.
     """
 
@@ -167,5 +167,5 @@ class Side:
 
 
 def _follows(query: Query) -> bool:
-    """Whether a question follows from what was released before: it has a point, or several."""
+    """Whether a query depends on earlier releases: it has a point, or several."""
     return any(isinstance(getattr(query, each.name), np.ndarray) for each in fields(query))

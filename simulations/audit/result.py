@@ -33,7 +33,7 @@ _NORMAL = 1e-3  # a smaller p-value, and the statistics are not taken for normal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What an audit found; a lower bound, which proves a violation or nothing.
+    """The result of an audit: a lower bound, which proves a violation or nothing.
 
     Attributes:
         experiment: Its name.
@@ -61,7 +61,7 @@ class Audit:
         canaries: In one run, how many.
         guesses: How many of their coins were guessed, fixed before the run.
         right: How many guesses were right.
-        noise: How many numbers of noise were held against the law of the plan, on each of the two;
+        noise: How many noise values were tested against the law of the plan, on each of the two;
             None where that cannot be done.
         problem: What else is wrong: public facts that differ, noise of another law than the plan's;
             empty if nothing is.
@@ -224,7 +224,7 @@ def _as_epsilon(mu: float, delta: float) -> float:
 
 
 def in_words(audit: Audit) -> list[str]:
-    """What an audit found, for people."""
+    """The result of an audit, in words."""
     claim = audit.claimed
     mu = "" if claim.mu is None else f" (μ = {rounded_up(claim.mu, 3)})"
     least = rounded_down(audit.mu, 3)

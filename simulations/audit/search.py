@@ -1,7 +1,7 @@
 """Search for the worst neighbours: the scene whose canary changes an exact release the most.
 
-No noise is drawn and nothing is measured here that an audit measures with: a choice on the runs
-that are then counted would flatter the result.
+No noise is drawn here, and no run that the audit counts is used: choosing on those runs would bias
+the result.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.run.prepare import Prepared
 
 _OTHERS = 256  # random records around a canary among clipped ones
-_MORE = 1.01  # a later candidate, which may be slower, has to be worth it
+_MORE = 1.01  # a later candidate, which may be slower, must be better by this factor
 _SOME_ANGLE = 25.0
 _SMALL_ANGLES = (8.0, 16.0)
 _MOMENTS_ANGLES = (8.0, 16.0, 24.0, 32.0)  # seen by second moments, unlike opposite records
@@ -45,7 +45,7 @@ _STAGE = "search"
 
 
 def worst_neighbours(own: Prepared) -> Neighbours:
-    """Of the scenes that are known for its strategy, the neighbours that differ the most."""
+    """The neighbours that differ most, among the scenes known for the strategy."""
     strategy = check(own)
     if strategy is None or strategy.plan is None:
         raise ValueError(f"{own.info.name!r} has no guarantee that could be audited.")
@@ -71,7 +71,7 @@ def worst_neighbours(own: Prepared) -> Neighbours:
 
 
 def _worst(candidates: Iterable[Neighbours]) -> Neighbours:
-    """The pair that differs most; at once one whose public facts differ: nothing could be worse."""
+    """The pair that differs most; a pair whose public facts differ is returned at once."""
     best, most = None, -1.0
     for each in candidates:
         if each.public_facts_differ:
@@ -88,7 +88,7 @@ def _worst_minimisers(own: Prepared, *, joint: bool) -> Neighbours:
     section, sizes = own.experiment.data, np.array(own.task.sizes)
     spread = joint or section.partition == "hashed"
     share = 1.0 if own.own_test else 1 - (section.test_fraction or 0.2)
-    # Of an average, who weighs the most for one record; if all do alike, who has the most records.
+    # In an average, the party with the largest weight per record; if equal, the largest party.
     places = {0} if spread else {int(sizes.argmin()), int(sizes.argmax())}
 
     def pair(party: int, length: float, angle: float) -> Neighbours:

@@ -2,7 +2,7 @@
 
 `compare.over`, and `fedpriv compare --over`, name one key or two. A key is written in full, as in
 ``model.l2``; a bare one is an option of a strategy, or else a key of data, model, privacy or run.
-What a strategy does not know does not change it: it is computed once, and is a line in a plot.
+A strategy without the key is unaffected by it: it is computed once, and drawn as a line.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def in_words(point: Point) -> str:
 
 
 def parse_axes(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """Axes as `--over` has them, ``rounds=10,30,100``; text needs no quotes."""
+    """Axes as written after `--over`, ``rounds=10,30,100``; text needs no quotes."""
     parsed: dict[str, list[Any]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
@@ -180,7 +180,7 @@ def _values(key: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _place(key: str, options: set[str]) -> tuple[str, str]:
-    """Table and name of a key; the reason if it is none that can be an axis."""
+    """Table and name of a key; an error with the reason if it cannot be an axis."""
     keys = {_STRATEGY: options, **{table: _keys(of) for table, of in _TABLES.items()}}
     table, dot, name = key.partition(".")
     if not dot:

@@ -1,9 +1,10 @@
 """Noise, or too little training? What a strategy loses to the exact joint model, taken apart.
 
-Its twin without noise (ε = ∞) lies between the two: what the twin loses to the exact model is not
-noise; what a private run loses to its twin is nothing else. Settings that follow from the budget by
-a rule (`fedpriv.strategies.common.auto`) are in the twin those of the private run: there is one for
-each budget, and what its settings lose, which are made for noise, is no noise.
+Its twin without noise (ε = ∞) lies between the two: the loss of the twin against the exact model is
+not due to noise; the loss of a private run against its twin is due to noise alone. Settings that a
+rule derives from the budget (`fedpriv.strategies.common.auto`) are the same in the twin as in the
+private run. So there is one twin for each budget, and the cost of settings made for noise does not
+count as noise.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _any(prices: dict[float, Interval]) -> str:
 
 
 def _verdict(rest: Interval, prices: dict[float, Interval]) -> str:
-    """Which of the two it is; that something costs nothing is said where it costs no point."""
+    """Which of the two it is; a loss of less than a point counts as none."""
     noisy, untrained = any(above(price, 0) for price in prices.values()), above(rest, 0)
     quiet = all(below(price, CLOSE) for price in prices.values())
     trained = below(rest, CLOSE)

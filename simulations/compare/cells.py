@@ -135,8 +135,8 @@ def _at_budget(
 ) -> Iterator[Experiment]:
     """The experiment with the strategy of ``entry`` at a budget.
 
-    Without noise, and where settings follow from the budget, once for every budget of the
-    comparison, as its twin: what noise costs is told apart from what settings do.
+    Without noise, where settings follow from the budget, once for every budget of the comparison,
+    as its twin: this separates the cost of noise from that of settings.
     """
     plain = _entered(experiment, entry, epsilon, point)
     # An entry for another unit of privacy may need another ε to promise the same.
@@ -179,8 +179,8 @@ def _entries(
 ) -> tuple[tuple[EntrySection, ...], tuple[EntrySection, ...]]:
     """The frame that the experiment did not list, and the strategies; each label is used once.
 
-    The frame needs minimisers, which only a strongly convex problem has. What twins without noise
-    are measured by, the exact joint model, joins it where there are any.
+    The frame needs minimisers, which only a strongly convex problem has. The exact joint model, the
+    reference of twins without noise, joins the frame where there are twins.
     """
     axes = experiment.compare
     own = EntrySection(**experiment.strategy.model_dump())
@@ -267,7 +267,7 @@ def compute(
                 for future in running:
                     future.cancel()
         return done == len(todo)
-    except KeyboardInterrupt:  # asked twice: now
+    except KeyboardInterrupt:  # a second Ctrl-C: stop now
         for worker in active_children():
             worker.terminate()
         raise
@@ -333,7 +333,7 @@ def _naming(cell: Cell) -> Iterator[None]:
 
 
 def _become_worker() -> None:
-    """One thread, deaf to Ctrl-C, which the parent answers for all, and gone when the parent is."""
+    """Set up a worker: one thread, Ctrl-C left to the parent, and an end with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `_deaf_children`
     os.environ.update(_ONE_THREAD)

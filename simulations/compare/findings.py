@@ -1,8 +1,8 @@
 """Findings of a comparison in plain words, each sentence computed from the numbers beside it.
 
-A finding is said only if the seeds support it: the 95 % interval of the difference, paired by seed,
-lies on one side of what is claimed. The intervals are not widened for the number of findings. What
-the seeds cannot decide is said to be undecided.
+A finding is stated only if the seeds support it: the 95 % interval of the difference, paired by
+seed, lies on one side of the claimed value. The intervals are not widened for the number of
+findings. Questions that the seeds cannot decide are reported as undecided.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def against_local(study: Study) -> Iterator[str]:
 
 
 def weights(study: Study) -> Iterator[str]:
-    """What equal weights cost because of the smallest party."""
+    """The cost of equal weights, caused by the smallest party."""
     for even in study.settings:
         for fair in study.settings:
             if not _only_weights_differ(even.any, fair.any):

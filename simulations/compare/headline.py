@@ -1,8 +1,8 @@
 """The headline of a comparison: the least budget at which somebody loses next to nothing.
 
-It is one of the claims that findings make, chosen for its place: which strategy the seeds show to
-be within a point of the model without noise, at the smallest ε. Rows that do not stand at the
-privacy of the experiment are never praised.
+It is the finding chosen to come first: which strategy the seeds show to be within a point of the
+model without noise, at the smallest ε. Rows without the privacy of the experiment never appear in
+it.
 """
 
 from __future__ import annotations

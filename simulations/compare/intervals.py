@@ -50,8 +50,8 @@ def mean_interval(values: Sequence[float]) -> Interval:
     """Student's interval: mean ± t·s/√n at 95 %.
 
     Covers the mean over seeds with probability 95 % if the observations are independent and
-    normal; it speaks of noise, partitions and first models, which the seeds decide, and not of
-    the choice of test records, which all runs share.
+    normal; it covers noise, partitions and initial models, which depend on the seed, but not the
+    choice of test records, which all runs share.
     """
     if not values:
         raise ValueError("values must hold at least one observation, got none.")

@@ -1,8 +1,8 @@
 """Leaders of a comparison: which strategy is best at each budget, and whether the seeds decide it.
 
 Of classifiers by accuracy; of regressions by RMSE, in which models with different losses compare.
-The leader is chosen by the seeds that it is measured on: with many strategies some lead of a hair
-is chance, which the interval of the difference to the next does not know.
+The leader is chosen on the same seeds that measure it: with many strategies a narrow lead may be
+chance, which the interval of the difference to the next does not account for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RMSE = "rmse"
 
 
 def leaders(study: Study) -> Iterator[str]:
-    """At each budget the best of several strategies, beside the next and whoever is as good."""
+    """At each budget the best strategy, the next, and any that are as good."""
     for epsilon in sorted({e for setting in study.settings for e in setting.rows}):
         rivals = {s.label: s.rows[epsilon] for s in study.settings if epsilon in s.rows}
         scored = {label: values for label, row in rivals.items() if (values := _scores(row))}

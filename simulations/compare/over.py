@@ -1,7 +1,7 @@
 """Findings of a comparison over a key: at which value each curve is highest, and by how much.
 
-The highest value is chosen by the same seeds that the differences are measured on, which favours
-it; and choosing a setting by private records is a release. Both are said.
+The highest value is chosen on the same seeds that measure the differences, which favours it; and
+choosing a setting on private records is a release. The report says both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Content of a dossier: one document of JSON-ready values, and the page that is drawn from it.
 
-The document follows from the evidence alone, to the byte, so that whoever has the evidence can make
-it again; and the page follows from the document. Neither has a time of its own.
+The document depends on the evidence alone, to the byte, so anyone with the evidence can reproduce
+it; and the page depends on the document alone. Neither contains the time of its creation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _kind(evidence: Evidence) -> str:
 
 
 def _blanks(value: Any, place: str) -> Iterator[str]:
-    """Where a person has to fill in something."""
+    """The blanks that a person must fill in."""
     match value:
         case dict():
             for key, each in value.items():

@@ -1,8 +1,8 @@
 """Evidence of a dossier: the files of a finished run that it is made from, and no others.
 
-**Of a release only files of its outcome are read**, by their names in
-`fedpriv.simulations.run.release_outcome`, and of an audit only what it says of its claim. So a
-dossier is post-processing of what was published, whatever it says, and is covered by the same
+**For a release only the files of its outcome are read**, by their names in
+`fedpriv.simulations.run.release_outcome`, and from an audit only what it says about its claim. So a
+dossier is post-processing of published data, whatever it says, and is covered by the same
 guarantee. A simulation is read in the same way.
 """
 
@@ -171,7 +171,7 @@ class Evidence:
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two values are written alike: to Python, true and 1 and 1.0 are equal."""
+    """Whether two values have equal JSON: in Python, True, 1 and 1.0 are equal."""
     return canonical_json(one) == canonical_json(other)
 
 
@@ -205,7 +205,7 @@ def _read(path: Path) -> bytes:
 
 
 def _sifted_audit(path: Path) -> bytes:
-    """What an audit says of its claim: how long it took, for one, is nobody's business."""
+    """What an audit says about its claim, without private facts such as its duration."""
     values = _json({AUDIT: _read(path)}, AUDIT)
     if not values.keys() >= {*_SAID}:
         raise ValueError(f"{str(path)!r} is not what `fedpriv audit` leaves.")

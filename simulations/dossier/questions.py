@@ -1,8 +1,8 @@
 """Questions of NIST SP 800-226 about a claim of differential privacy, answered from a run's files.
 
-The publication ("Guidelines for Evaluating Differential Privacy Guarantees", 2025) tells whoever
-evaluates such a claim what to look at. The questions are in our words, in its order: the guarantee,
-its mechanism, its utility, who is trusted, how it is implemented, and the data around it. Each is
+The publication ("Guidelines for Evaluating Differential Privacy Guarantees", 2025) tells evaluators
+of such a claim what to examine. The questions are in our words, in its order: the guarantee, its
+mechanism, its utility, who is trusted, how it is implemented, and the data around it. Each is
 answered from files alone, or is said not to be covered, with what a person has to add.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedpriv.simulations.dossier.evidence import Evidence
 
 NOT_COVERED = "not covered: "
-"""How an answer begins that the files of a run cannot give."""
+"""The beginning of an answer that the files of a run cannot give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

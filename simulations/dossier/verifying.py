@@ -1,9 +1,9 @@
 """Verify a bundle offline: signature, files, and that the dossier follows from its evidence.
 
-Without the signer's public key a signature proves that nothing was changed since somebody signed;
-with it, who that was. Everything else is computed again from the evidence in the bundle: the
-dossier and its page to the byte, ε from the releases, and the statement of a deployed run as
-`fedpriv.federation.deployed.statements.verifying` does. A ledger can be held against its head.
+Without the signer's public key, a signature proves only that nothing was changed after signing;
+with it, also who signed. Everything else is recomputed from the evidence in the bundle: the dossier
+and its page to the byte, ε from the releases, and the statement of a deployed run as
+`fedpriv.federation.deployed.statements.verifying` does. A ledger can be checked against its head.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def _contents(
 def _again(signed: SignedFiles, files: Mapping[str, bytes], evidence: Evidence) -> list[Finding]:
     """Whether page, document and registry entry are what the evidence makes.
 
-    What another version of fedpriv makes may have other words, and anybody can say that one did. So
-    it fails, too: only that version can tell.
+    Another version of fedpriv may use other words, but anybody can claim that one did. So this
+    check fails, too: only that version can verify it.
     """
     version, drawn = signed.about["made_with"], find_spec("jinja2") is not None
     for name, data in made(evidence, with_page=PAGE in files and drawn).items():
@@ -265,7 +265,7 @@ def _paid(evidence: Evidence, ledger: LedgerView | None) -> Finding:
 
 
 def _left(signed: SignedFiles, roster: Pinned | None) -> Iterator[Finding]:
-    """What nobody can check from here."""
+    """What cannot be checked from the bundle."""
     if roster is not None:
         words = "it is of no deployed run, and no roster has anything to do with it."
         yield Finding(check="roster", passed=False, words=words)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PARTY_ALONE = "party-alone"
 FRAME = ("non-private", PARTY_ALONE)
-"""What every comparison is seen against: no noise at all, and no federation at all."""
+"""The baselines of every comparison: no noise, and no federation."""
 DESCRIBE = "describe"
 """What `fedpriv describe` runs: no learning, and so in no list of strategies."""
 EXACT = "pooled"
@@ -55,7 +55,7 @@ def catalogue() -> dict[str, StrategyInfo]:
 def strategy_info(
     name: str, pins: Mapping[str, str], *, key: str = "strategy.name"
 ) -> StrategyInfo:
-    """What a strategy tells about itself: one of fedpriv's, or the user's own.
+    """The INFO of a strategy: one of fedpriv's, or the user's own.
 
     ``pins`` are the hashes that the experiment states for code of the user's own.
     """
@@ -142,7 +142,7 @@ def checked(experiment: Experiment) -> Experiment:
 
 
 def _ruled(experiment: Experiment, info: StrategyInfo) -> bool:
-    """Whether λ is left to the rule of a strategy: the file states neither it nor whose it is."""
+    """Whether the strategy's rule sets λ, because the file does not state it."""
     known, stated = "regulariser" in info.options.model_fields, experiment.strategy.options
     open_ = experiment.model.l2 == "auto" and experiment.model.classifies_linearly
     return known and open_ and "regulariser" not in stated and info.name != INFERENCE
@@ -159,7 +159,7 @@ def _l2(model: ModelSection, info: StrategyInfo, options: BaseModel) -> float:
 
 
 def _require_projecting(name: str, info: StrategyInfo) -> None:
-    """Refuse a ball where nothing would stay in it, or no proof speaks of it."""
+    """Refuse a ball for strategies that do not project, or whose proof does not cover it."""
     from fedpriv.strategies.common.optimiser import OptimiserOptions
 
     if name == INFERENCE:
@@ -176,7 +176,7 @@ def _require_projecting(name: str, info: StrategyInfo) -> None:
 
 
 def inheriting(experiment: Experiment, entry: StrategySection) -> Experiment:
-    """The experiment with another strategy; options of the file that it knows still hold."""
+    """The experiment with another strategy, which keeps the file's options that it knows."""
     info = strategy_info(entry.name, experiment.guests, key="compare.strategies")
     shared = {
         key: value

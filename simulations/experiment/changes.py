@@ -27,7 +27,7 @@ def apply(values: dict[str, Any], override: str) -> None:
 
 
 def leave_behind(values: dict[str, Any], written: dict[str, Any]) -> None:
-    """When --set names another strategy, drop what the file says to the old one only."""
+    """When --set names another strategy, drop the file's options that only the old one has."""
     from fedpriv.simulations.experiment.catalogue import known_options
 
     now = values.get("strategy")

@@ -48,7 +48,7 @@ _REMEDIES = {
 def complaint(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
     """The first thing that ``model`` refuses; ``prefix`` is where in the file the model stands."""
     errors = error.errors()
-    # An unknown key first: what is missing besides often follows from its misspelling.
+    # An unknown key first: a missing key is often just misspelt.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     path = _path(first, model)
     where = prefix + ".".join(map(str, path))
@@ -63,7 +63,7 @@ def complaint(error: ValidationError, model: type[BaseModel], prefix: str = "") 
         reason = str(first["ctx"]["error"])
         # What is wrong with the whole model begins with the key that it is about.
         return f"{where}: {reason}" if first["loc"] else prefix + reason
-    # The branches of a choice such as `integer or "auto"` each have their say.
+    # Each branch of a choice such as `integer or "auto"` reports its own error.
     rules = [_rule(e) for e in errors if _path(e, model) == path]
     hint = _nearest(first["input"], rules) or _rewritten(first["input"], rules)
     return f"{where} must be {' or '.join(dict.fromkeys(rules))}, got {first['input']!r}.{hint}"
@@ -76,7 +76,7 @@ def _add(where: str) -> str:
 
 
 def unknown_key(where: str, key: str, known: Iterable[str]) -> str:
-    """The message for a key that nobody reads."""
+    """The message for an unknown key."""
     names = sorted(known)
     near = get_close_matches(key, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -95,7 +95,7 @@ def tables_with(model: type[BaseModel], key: str) -> list[str]:
 
 
 def elsewhere(key: str, tables: Iterable[str], value: str = "…") -> str:
-    """The message for a key that was given without its table."""
+    """The message for a key given without its table."""
     names = [f"{table}.{key}" for table in tables]
     table = names[0].partition(".")[0]
     return (
@@ -116,7 +116,7 @@ def _nearest(value: Any, rules: list[str]) -> str:
 
 
 def _rewritten(value: Any, rules: list[str]) -> str:
-    """The same value as it may have been meant: in brackets, or without quotes."""
+    """The probable intended form of a value: in brackets, or without quotes."""
     if "a list" in rules and isinstance(value, str) and value.startswith("["):
         return """ Texts in a list need quotes, which a shell keeps within others: '["a", "b"]'."""
     if "a list" in rules and isinstance(value, int | float | str):

@@ -191,7 +191,7 @@ class Experiment(Section):
 
     @property
     def config_hash(self) -> str:
-        """SHA-256 of all that decides what a run computes: no name, no axes, no checkpoints."""
+        """SHA-256 of everything that determines a run's numbers: not names, axes or checkpoints."""
         of_persons = ["persons"] if self.privacy.unit == "person" else []
         of_trials = ["tuning"] if self.paid_tuning else []
         names = ["data", "model", "strategy", "privacy", "run", *of_persons, *of_trials]
@@ -201,11 +201,11 @@ class Experiment(Section):
     def run_name(self) -> str:
         """What its runs are called: strategy and hash, in a deployment of the protection as well.
 
-        There the name in a query is all that binds a party's peers to the experiment that it was
-        shown. Two experiments with 12 digits in common are found in 2²⁵ attempts, and with them a
-        server could have one party answer, and all others say nothing. Nor may a run that was
-        answered in the clear, or in small sums, have the name of one under masks, or of larger
-        ones: parties sign the statement of a run by its name.
+        There only the name in a query binds a party's peers to the experiment that it was shown.
+        Two experiments whose hashes share 12 digits are found in 2²⁵ attempts; with them, a server
+        could make one party answer while all others contribute nothing. Nor may a run in the clear,
+        or with small sums, share the name of one with masks, or with larger sums: parties sign the
+        statement of a run by its name.
         """
         title = guests.title(self.strategy.name)
         if self.run.engine != "deployment":
@@ -216,8 +216,9 @@ class Experiment(Section):
     def seed_of(self, purpose: str) -> int:
         """A seed for one purpose that data and ``run.seed`` alone decide, whatever the strategy.
 
-        So strategies of a comparison meet the same parties, and more parties include fewer; and so
-        do the values of a bound on features: what is compared is the bound, not the split.
+        So all strategies of a comparison see the same parties, and a larger number of parties
+        includes the smaller. All values of a feature bound see them, too: the bound is compared,
+        not the split.
         """
         bounds = {key: DataSection.model_fields[key].default for key in _BOUNDS}
         data = {**self._section_values("data"), "parties": None, "records": None, **bounds}
@@ -266,7 +267,8 @@ def read_experiment(
 ) -> Experiment:
     """An experiment: a file, a built-in one by name, or its tables, with ``key=value`` overrides.
 
-    Paths in tables and overrides are relative to where one is. To ``describe`` needs no strategy.
+    Paths in tables and overrides are relative to the working directory. With ``describe``, no
+    strategy is needed.
     """
     if isinstance(source, Mapping):
         values = parse_toml(to_toml(source), "experiment")

@@ -125,7 +125,7 @@ def placed(model: Model, device: str, *, trains: bool) -> Model:
 def _own_model(
     section: ModelSection, dataset: Dataset, outputs: int, seed: int, pins: Mapping[str, str]
 ) -> NetworkModel:
-    """A module of the user's own, made twice: whoever makes it must get the same one."""
+    """A module of the user's own, made twice to check that every party gets the same one."""
     guest, width = guests.load("model", section.name, pins), len(dataset.feature_names)
     if not callable(guest.value):
         raise ValueError(f"{guest.title!r} must be a class or function, got {guest.value!r}.")
@@ -148,7 +148,7 @@ def _own_model(
 
 
 def _require_constructor(guest: guests.Guest, options: Mapping[str, Any]) -> None:
-    """Refuse a class or function that cannot be called as modules are."""
+    """Refuse a class or function that cannot be called with features, classes and options."""
     try:
         takes = signature(guest.value)
         takes.bind(features=1, classes=1, **options)
@@ -164,7 +164,7 @@ def _require_constructor(guest: guests.Guest, options: Mapping[str, Any]) -> Non
             f"{guest.title!r} must take features, classes and what model.options has, by name, and "
             f"takes {takes} ({error}). model.options has: {', '.join(options) or 'nothing'}.{hint}"
         ) from None
-    except ValueError:  # of what has no signature, a call tells
+    except ValueError:  # it has no signature: the call itself will tell
         return
 
 

@@ -1,6 +1,6 @@
 """Which file an experiment is: a path, or the name of one that comes with fedpriv.
 
-What is no experiment, a table or its schema, is told from one, with what to write instead.
+A table or schema given in place of an experiment is recognised, and the error says what to write.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a run: its result comes last, and what it needs no more is gone."""
+"""The end of a run: the result is written last, after files no longer needed are removed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CHECKPOINT = "checkpoint.npz"
 
 
 def finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
-    """Write the result, which says that everything else is there; the page is made from it.
+    """Write the result, whose presence marks the run complete, and make the page from it.
 
-    A secret goes before: what it drew was released, and a finished run need not be looked at again.
+    A secret is removed first: its draws were released, and a finished run is not reopened.
     """
     forget_secret(session.directory)
     write_json(session.directory / "result.json", result)
@@ -27,7 +27,7 @@ def finish(session: Session, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def tidy(session: Session) -> None:
-    """Forget what a finished run needs no more, and leave its page, unless that was done before."""
+    """Remove what a finished run no longer needs, and write its page, unless already done."""
     (private(session.directory) / CHECKPOINT).unlink(missing_ok=True)
     forget_secret(session.directory)  # which an older version kept until now
     forget_progress(session.directory)
@@ -41,8 +41,9 @@ def tidy(session: Session) -> None:
 def note(session: Session, ledger: Ledger, result: dict[str, Any]) -> None:
     """Leave one uncharged row about a simulation in a ledger: the same whenever it is repeated.
 
-    Nothing in it follows from a record, for a ledger is exported to auditors: no number of rounds,
-    which under the seed of a simulation is that of the records, where the budget or a fit ends it.
+    Nothing in it may depend on a record, since a ledger is exported to auditors. So it has no
+    number of rounds: in a seeded simulation that depends on the records, if the budget or a fit
+    ends the run.
     """
     keys = (
         "strategy", "data", "config_hash", "epsilon", "delta", "adjacency", "unit", "parties",

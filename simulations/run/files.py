@@ -6,10 +6,10 @@ directory itself. Beside them, for the owner alone:
 private/run.json         identity of the run: its id, config hash, whether it is real
 private/checkpoint.npz   the state to go on from; gone when the run is complete
 private/progress.json    how far it has come, while it goes on
-private/draw.secret      what all draws of a release follow from that must have one; gone at its end
-private/costs.json       seconds, bytes and exchanges, which depend on the records
-private/loading.json     rows dropped, values filled or moved to their bounds, in reading a table
-private/failure.txt      why there is no result
+private/draw.secret source of all draws of a release that must draw only once; gone at its end
+private/costs.json seconds, bytes and exchanges, which depend on the records private/loading.json
+rows dropped, values filled or moved to their bounds, in reading a table private/failure.txt why
+there is no result
 
 ``result.json`` comes last: its presence means that the run is complete.
 """
@@ -70,7 +70,7 @@ def _make(path: Path, *, exist_ok: bool = True) -> None:
 
 
 def private(directory: Path) -> Path:
-    """The folder of a run for what is no part of its outcome; its owner alone may read it."""
+    """The folder of a run for files outside its outcome, readable only by its owner."""
     folder = directory / PRIVATE
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder

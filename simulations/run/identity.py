@@ -31,12 +31,12 @@ class Identity:
         release: whether it is real.
         ledger: path of the ledger, if there is one.
         ledger_rows: how many rows it had when the run started.
-        ledger_head: the hash of the last of them, by which it is known again.
+        ledger_head: the hash of the last of them, by which it is recognised.
         data: SHA-256 of the records of a simulation, so that a resumed run meets the same ones; a
             real release is checked by its ledger, under a secret salt.
         schema: SHA-256 of what the schema says, by which the records are read.
-        experiment: SHA-256 of all that it says, but for where files lie. `config_hash` leaves out
-            what changes no number of a simulation: what a release may publish is among that.
+        experiment: SHA-256 of the whole experiment except file locations. `config_hash` omits keys
+            that change no number of a simulation, among them what a release may publish.
     """
 
     run: str
@@ -53,8 +53,8 @@ class Identity:
 def require_read_by_the_rules(prepared: Prepared) -> None:
     """Refuse records that were read by a schema which no release may have.
 
-    The release rules are checked on the file of the schema, before a record is read. This is what
-    the records were then read by, a moment later.
+    The release rules are checked on the schema file before a record is read. This checks the schema
+    by which the records were actually read, a moment later.
     """
     schema = prepared.data.dataset.schema
     if schema is not None:
@@ -62,7 +62,7 @@ def require_read_by_the_rules(prepared: Prepared) -> None:
 
 
 def require_same_experiment(experiment: Experiment, identity: Identity, directory: Path) -> None:
-    """Refuse an experiment that was edited; of a simulation, if it would compute other numbers."""
+    """Refuse an edited experiment; for a simulation, only if its numbers would change."""
     same = experiment.config_hash == identity.config_hash
     if identity.release:
         same = same and experiment_digest(experiment) == identity.experiment

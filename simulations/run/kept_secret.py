@@ -1,11 +1,11 @@
 """Kept secret of a release that must have one draw: stored before it is asked, gone at its end.
 
-A tuning that is paid for draws how many trials there are, and the fit of a perturbed objective a
-term by which it takes more exchanges, or fewer. Were they to draw again whenever they are taken up,
-whoever interrupts what takes long, a time limit for one, would choose among draws: of logistic
-regressions that were stopped after nine exchanges until one had ended by then, 17 % had a model
-that a neighbouring table could not have had. So all randomness of such a release follows from one
-secret of the operating system, in the owner's folder before the run is charged for anything.
+A paid tuning draws its number of trials, and the fit of a perturbed objective draws a term that
+affects how many exchanges it takes. If they drew again whenever they were resumed, anyone who
+interrupts long runs (a time limit, for one) would select among draws: of logistic regressions that
+were stopped after nine exchanges and restarted until one finished by then, 17 % had a model that a
+neighbouring table could not have had. So all randomness of such a release is derived from one
+secret of the operating system, stored in the owner's folder before the run is charged for anything.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _FILE = "draw.secret"
 
 
 def drawn_once(prepared: Prepared) -> bool:
-    """Whether a release of this experiment must have one draw, however often it is taken up."""
+    """Whether a release of this experiment must draw only once, however often it is resumed."""
     return prepared.experiment.paid_tuning or prepared.info.one_draw
 
 
 def keep_secret(directory: Path) -> None:
-    """Draw the secret of a run; it is on the disk on return."""
+    """Draw the secret of a run; on return it is on disk."""
     secret = RandomStream.from_os().bytes(SECRET_BYTES)
     replace_file(private(directory) / _FILE, secret, mode=OWNER_ONLY)
 
@@ -40,7 +40,7 @@ def secret_streams(directory: Path, purpose: str) -> Callable[[int], RandomStrea
     """The numbered streams of the run in a directory, the same whenever they are opened.
 
     Raises:
-        RuntimeError: When one is opened: the secret is not there any more.
+        RuntimeError: When a stream is opened and the secret no longer exists.
     """
 
     def stream(number: int) -> RandomStream:
@@ -58,10 +58,10 @@ def secret_streams(directory: Path, purpose: str) -> Callable[[int], RandomStrea
 
 
 def forget_secret(directory: Path) -> None:
-    """Remove the secret of a run whose release was made: nothing is drawn any more.
+    """Remove the secret of a run after its release, when nothing more is drawn.
 
-    It is gone from its folder, on the disk, on return. A result that is written next is then never
-    found beside it, whenever the power fails.
+    On return the removal is on disk, so a result written next never coexists with the secret, even
+    after a power failure.
     """
     path = private(directory) / _FILE
     if path.exists():

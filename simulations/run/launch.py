@@ -109,8 +109,8 @@ def carry_through(
 
     Args:
         opened: The run.
-        on_round: Told of every exchange.
-        on_progress: Told instead if the run is on Ray, in processes of its own.
+        on_round: Called after every exchange.
+        on_progress: Called instead if the run is on Ray, in processes of its own.
         trackers: Follow it: see `Tracker`.
     """
     with ledgers.open_ledger(opened) as book, tracked(opened, trackers) as tell:
@@ -128,7 +128,7 @@ def carry_through(
 def _on_ray(
     opened: Session, book: Ledger | None, on_progress: Callable[[int, int, str], None]
 ) -> dict[str, Any] | None:
-    """In processes of their own, which end when this one is told to stop."""
+    """Run in separate processes, which end when this one is told to stop."""
     from fedpriv.simulations.engines.ray import run_on_ray
 
     with stopped_by_sigterm():

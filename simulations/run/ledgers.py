@@ -1,9 +1,9 @@
 """The ledger of a run: named by its owner, bound to the records, and the same from start to end.
 
-A new ledger is a new, full budget. So a run makes none unless it is told to, in so many words, and
-one that is taken up again goes on with the ledger that it began with, or not at all.
-What a round costs is reserved in it by the strategy (`fedpriv.federation.strategy.base`), and at a
-deployed party before it answers (`fedpriv.federation.deployed.paying`).
+A new ledger is a new, full budget. So a run creates one only if explicitly told to, and a resumed
+run continues with the ledger that it began with, or not at all. What a round costs is reserved in
+it by the strategy (`fedpriv.federation.strategy.base`), and at a deployed party before it answers
+(`fedpriv.federation.deployed.paying`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PRINTED = 0.05  # per cent: less is printed as 0.0
 
 
 def require_ledger(path: Path, *, new: bool) -> None:
-    """Refuse a ledger that is not there, or, if a new one is to be made, one that is."""
+    """Refuse a ledger that does not exist or, if a new one is to be made, one that does."""
     if path.is_symlink() and not path.exists():
         raise ValueError(
             f"--ledger {str(path)!r} is a link to {str(path.resolve())!r}, which is not there."
@@ -63,7 +63,7 @@ def require_ledger(path: Path, *, new: bool) -> None:
 
 
 def require_apart(path: Path, directory: Path) -> None:
-    """Refuse a ledger among the files of a run, which are published: it is the owner's."""
+    """Refuse a ledger in the directory of a run, which is published: a ledger is private."""
     if path.resolve().is_relative_to(directory.resolve()):
         raise ValueError(
             f"--ledger {str(path)!r} must not lie in the directory of the run, "
@@ -73,7 +73,7 @@ def require_apart(path: Path, directory: Path) -> None:
 
 
 def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> Ledger:
-    """A ledger with the budget of a run that was not started, by the rule that the run fits."""
+    """A ledger with the budget of a run not yet started, and composition that fits its plan."""
     budget, adjacency = experiment.privacy.budget, Adjacency(experiment.privacy.adjacency)
     unit = Unit(experiment.privacy.unit)
     rule = None
@@ -94,7 +94,7 @@ def make_ledger(path: Path, experiment: Experiment, plan: Plan | None) -> Ledger
 
 
 def require_affordable(path: Path, experiment: Experiment, plan: Plan | None) -> None:
-    """Refuse a run that its ledger has no price or no room for, before anything is written."""
+    """Refuse a run that its ledger cannot price or pay for, before anything is written."""
     privacy = experiment.privacy
     with Ledger.open(
         path, adjacency=privacy.adjacency, unit=privacy.unit, read_only=True
@@ -142,7 +142,7 @@ def _too_much(refusal: BudgetRefusal, plan: Plan) -> str:
 
 
 def names_of(ledger: Ledger, run: str) -> Iterator[str]:
-    """Under which names a ledger knows a run: its own, and run/part for further releases."""
+    """The names of a run in a ledger: its own, and run/part for further releases."""
     known = (entry.run for entry in ledger.runs())
     return (name for name in known if name == run or name.startswith(f"{run}/"))
 
@@ -151,9 +151,9 @@ def names_of(ledger: Ledger, run: str) -> Iterator[str]:
 def open_ledger(session: Session) -> Iterator[Ledger | None]:
     """The ledger that the run started with; None if it has none, or needs none any more.
 
-    A real release binds it to the records as their owner wrote them down, before schema, split and
-    partition: others are refused, and a changed scale is no others. Who is one person, or party, is
-    as fixed as that.
+    A real release binds it to the owner's original records, before schema, split and partition:
+    other records are refused, but another scale is accepted. The column that identifies a person,
+    or party, is fixed in the same way.
     """
     if session.identity.ledger is None or session.finished:
         yield None
@@ -180,7 +180,7 @@ def _whom(prepared: Prepared) -> str | None:
 
 @contextmanager
 def own_ledger(session: Session) -> Iterator[Ledger]:
-    """The ledger that the run started with, and no other; no older copy of it either."""
+    """The ledger that the run started with; refuses any other, and any older copy of it."""
     path = Path(str(session.identity.ledger))
     if not path.exists():
         raise LedgerMissing(
@@ -195,13 +195,13 @@ def own_ledger(session: Session) -> Iterator[Ledger]:
 
 
 def mark_of(ledger: Ledger) -> tuple[int, str]:
-    """The number and the hash of the last row, by which `require_known` knows a ledger again."""
+    """The number and hash of the last row, by which `require_known` recognises a ledger."""
     rows = ledger.length
     return rows, str(ledger.hash_of(rows))
 
 
 def require_known(ledger: Ledger, *, rows: int | None, head: str | None) -> None:
-    """Refuse a ledger whose row ``rows`` has another hash: another one, or a copy from before."""
+    """Refuse a ledger whose row ``rows`` has another hash: another ledger, or an older copy."""
     if head is not None and (rows is None or ledger.hash_of(rows) != head):
         raise LedgerMismatch(
             "this is not the ledger with which the run began, or a copy from before its last "
@@ -210,7 +210,7 @@ def require_known(ledger: Ledger, *, rows: int | None, head: str | None) -> None
 
 
 def raw_identity(section: DataSection) -> bytes:
-    """Whose records a data section speaks of, whatever it does with them."""
+    """The identity of the people in a data section, however it uses their records."""
     if section.name is not None:
         return built_in_identity(section.name)
     return table_identity(Path(str(section.path)))

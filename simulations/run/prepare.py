@@ -141,10 +141,10 @@ def with_public_table(prepared: Prepared) -> Prepared:
 
 
 def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | None:
-    """What one person may be of the data, if it is persons that the run protects.
+    """The bounds on one person's data, if the run protects persons.
 
-    None for a strategy that promises nothing, or nothing to persons: it learns from records, if it
-    is not refused.
+    None for a strategy without a guarantee, or without one for persons: it learns from records, if
+    it is not refused.
     """
     wanted = Unit(experiment.privacy.unit) is Unit.PERSON and info.private
     if not wanted or Unit.PERSON not in info.units:
@@ -156,10 +156,10 @@ def person_bounds(experiment: Experiment, info: StrategyInfo) -> PersonBounds | 
 def most_members(
     experiment: Experiment, info: StrategyInfo, persons: PersonBounds | None, *, headroom: float
 ) -> float:
-    """So many times their declared number the records, or persons, of a minimiser may be.
+    """The largest ratio of a minimiser's records, or persons, to their declared number.
 
-    The ball in which the squared loss has its bound holds all of their minimisers. What descends
-    clips its gradients, and takes the smaller ball.
+    The ball in which the bound of the squared loss holds contains all their minimisers. Strategies
+    that descend clip their gradients and use the smaller ball.
     """
     adjacency = Adjacency(experiment.privacy.adjacency)
     joining = info.minimises and adjacency is Adjacency.ADD_REMOVE
@@ -262,8 +262,8 @@ def _seeded(prepared: Prepared) -> dict[str, Any]:
 def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
     """Build the strategy of a run, so that what it refuses is known before anything starts.
 
-    Nothing is asked or paid for yet: `carry_on` attaches it to its run. None for parties alone,
-    who have none.
+    Nothing is queried or paid for yet: `carry_on` attaches it to its run. None for party-alone,
+    which has no strategy.
     """
     if prepared.info.name == PARTY_ALONE:
         return None
@@ -289,7 +289,7 @@ def check(prepared: Prepared, *, release: bool = False) -> SumStrategy | None:
 
 
 def require_drawable(strategy: SumStrategy) -> None:
-    """Refuse noise that no sampler can draw on its grid, before a release with it is paid for."""
+    """Refuse noise that no sampler can draw on its grid, before a release is paid for."""
     plan = strategy.plan
     if isinstance(plan, FixedPlan) and plan.noise_at == "server":
         by_noise = sorted(plan.mechanisms, key=lambda mechanism: mechanism.noise_stddev)
@@ -299,7 +299,7 @@ def require_drawable(strategy: SumStrategy) -> None:
 
 
 def _check_masks(prepared: Prepared) -> None:
-    """Refuse parties that nothing protects as the noise assumes, or too few of them to mask."""
+    """Refuse parties without the masks that the noise assumes, or too few parties to mask."""
     from fedpriv.simulations.engines.parties import protection
 
     experiment = prepared.experiment
@@ -317,8 +317,9 @@ def train(
 ) -> bool:
     """Ask, sum, learn, until the strategy is finished: True; or ``watch`` says stop: False.
 
-    A joint fit whose sum one process refuses, more records than there is room for among them, has
-    failed: where it looked, and so whether that happens, follows from its draw.
+    A joint fit has failed if one process refuses its sum, for example because there are more
+    records than the grid has room for: the points it evaluates, hence whether that happens, depend
+    on its draw.
     """
     with blamed_while_it_runs(strategy):
         while (query := strategy.ask()) is not None:

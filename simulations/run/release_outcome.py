@@ -1,9 +1,9 @@
 """The outcome: the files and fields that a release consists of, and where each comes from.
 
-A guarantee speaks of an outcome, and holds for it only if nothing in it depends on a record except
-through noise. So it is stated here, field by field, and what is not stated is not written: `sift`
-refuses it. Everything else that a run leaves behind (its identity, its checkpoint, what it cost in
-time and bytes, the number of exchanges of a joint fit) stays with the owner, in `private/`.
+A guarantee covers an outcome, and holds only if nothing in it depends on a record except through
+noise. So the outcome is stated here, field by field, and `sift` refuses to write any other field.
+Everything else that a run leaves behind (its identity, its checkpoint, what it cost in time and
+bytes, the number of exchanges of a joint fit) stays with the owner, in `private/`.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ DEPLOYED_DESCRIBED_SENTENCE = _sentence({**DESCRIBED_FILES, SIGNED: ""})
 def sift(values: Mapping[str, Any], stated: Mapping[str, Origin]) -> dict[str, Any]:
     """Those of ``values`` that a release may publish.
 
-    What is None says nothing, and is left out. Whatever else is not stated is an error, and
-    nothing is written: a new field says where it comes from, or stays private.
+    None values are left out. Any other unstated field is an error, and nothing is written: a new
+    field must state its origin or stay private.
     """
     told = {key: value for key, value in values.items() if value is not None}
     unstated = sorted(told.keys() - stated.keys())

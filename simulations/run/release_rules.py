@@ -59,7 +59,7 @@ def require_releasable(experiment: Experiment) -> None:
 
 
 def _require_one_place(experiment: Experiment) -> None:
-    """Refuse engines that simulate parties, where one process holds all records."""
+    """Refuse engines that simulate parties: in a release, one process holds all records."""
     run = experiment.run
     if run.engine == "sharded":
         raise ValueError(
@@ -86,7 +86,7 @@ def _require_one_place(experiment: Experiment) -> None:
 
 
 def _require_public_facts(experiment: Experiment) -> None:
-    """Refuse data of which counts, parties or test records follow from more than one record."""
+    """Refuse data whose counts, parties or test records depend on more than one record."""
     data, privacy = experiment.data, experiment.privacy
     replaced = privacy.adjacency == "replace-one"
     if is_guest("data", data.name):
@@ -153,9 +153,9 @@ def _require_public_facts(experiment: Experiment) -> None:
 def require_every_label(loss: Loss, task: Task) -> None:
     """Refuse a loss that refuses a label which the schema of a table admits.
 
-    Labels are held against the loss when a sum is formed, after the release is paid for: one record
-    would decide whether there is one. A loss of the user's own may ask for what it likes, so all
-    labels that there can be are tried; of a regression, whose labels lie in [-1, 1], a grid.
+    The loss checks labels when a sum is formed, after the release is paid for: one record would
+    then decide whether there is a release. A user's own loss may have any rule, so all possible
+    labels are tried; for a regression, whose labels lie in [-1, 1], a grid of them.
     """
     labels = {
         "binary": torch.tensor([-1.0, 1.0]),

@@ -88,7 +88,7 @@ class Session:
         prepared: its experiment, with records.
         identity: what makes it this run.
         strategy: as it was built and checked; None if it is still to be built.
-        source: whose records a release is of, as `raw_identity` had it before they were read.
+        source: the `raw_identity` of a release's records, computed before they were read.
     """
 
     directory: Path
@@ -163,7 +163,7 @@ def reopen(
     ledger: Path | None = None,
     preparing: Callable[[Experiment], Prepared] = prepare,
 ) -> Session:
-    """Read back a run that was started in ``directory``: of the ``expected`` experiment, if any."""
+    """Reopen a run that was started in ``directory``, of the ``expected`` experiment if given."""
     if not started(directory):
         raise ValueError(f"--resume {str(directory)!r}: no run was started there.")
     identity = Identity(**read_json(private(directory) / _IDENTITY))
@@ -201,7 +201,7 @@ def _mark(ledger: Path) -> tuple[int, str]:
 
 
 def _moved(identity: Identity, ledger: Path) -> Identity:
-    """The same run, whose ledger was moved: of two copies, neither would know all that is spent."""
+    """The same run with a moved ledger; with two copies, neither would record all that is spent."""
     if identity.ledger is None or identity.ledger_head is None or Path(identity.ledger).exists():
         raise ValueError(f"--ledger must be {identity.ledger!r}, with which the run started.")
     with Ledger.open(ledger, read_only=True) as book:
@@ -217,7 +217,7 @@ def carry_on(
     on_round: Callable[[Record, Round], None] = lambda _record, _round: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any] | None:
-    """Run until the result is there, or ``stop`` says so: then None, and `reopen` takes it up.
+    """Run to the result, or until ``stop`` says so: then None, and `reopen` can resume the run.
 
     ``federation`` builds the parties for so many expected sums, of which some were formed before;
     if not given, the engine of the experiment does.

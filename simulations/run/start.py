@@ -1,8 +1,8 @@
 """Start of a run: a pretrained model, and layers of it that stay frozen.
 
 The start is public by assumption, and the statement says so: noise protects what a run learns from
-its records beyond the start, and nothing of what the start itself was made from. A file that is no
-model of the same kind, for the same features and classes, is refused; nothing that it names is run.
+its records, not the data from which the start was trained. A file that is not a model of the same
+kind, for the same features and classes, is refused; nothing that it names is run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Beginning:
 
 
 def beginning(experiment: Experiment, model: Model, dataset: Dataset) -> Beginning:
-    """The start that an experiment names, held against its model and data; its frozen layers."""
+    """The start that an experiment names, checked against its model and data; its frozen layers."""
     section = experiment.model
     theta = None
     if section.start is not None:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 _WEAK = 10.0
-"""The largest ε of a run that is not warned of on the screen: e^10 is 22,000."""
+"""The largest ε of a run without a warning on the screen: e^10 is 22,000."""
 
 
 def simulate(experiment: Experiment, *, workers: int | None = None) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class FlowerClaim(Claim):
         told = [
             (
                 f"The noise is {self.noise_multiplier:g}·C/{self.sampled_clients} on the average, "
-                f"of which one client moves {self.moved:.4g}·C/{self.sampled_clients}."
+                f"and one client can move the average by {self.moved:.4g}·C/{self.sampled_clients}."
             )
         ]
         if self.adjacency != ZERO_OUT:
@@ -126,7 +126,7 @@ class FlowerFixed(FlowerClaim):
     about: ClassVar[str] = "Flower's central DP with fixed clipping, at server or client side"
 
     def judged(self) -> Verdict:
-        """Cohorts have a fixed size, and are no Poisson samples: what is drawn is counted."""
+        """Cohorts of a fixed size are not Poisson samples: the bound counts the draws."""
         relative = self.noise_multiplier / self.moved
         if self.clients in (None, self.sampled_clients):
             epsilon, method = gaussian_epsilon(
@@ -140,7 +140,7 @@ class FlowerFixed(FlowerClaim):
             chance=self.sampled_clients / (self.clients or self.sampled_clients),
             delta=self.delta,
         )
-        reason = f"{self.why} Cohorts of a fixed size are no Poisson samples, and not amplified so."
+        reason = f"{self.why} Cohorts of a fixed size are not Poisson samples: no amplification."
         return self.verdict(
             drawn, unit=UNIT, method=METHOD, reason=reason, notes=_NOTES, at_least=0.0
         )
@@ -258,11 +258,11 @@ class FlowerLocal(Claim):
         told = [
             (
                 f"Noise of √(2·ln(1.25/δ))·sensitivity/ε = {stddev:.4g} is on an update of norm up "
-                f"to {self.clipping_norm:g}, of which two may be {moved:g} apart."
+                f"to {self.clipping_norm:g}, and two such updates may be {moved:g} apart."
             )
         ]
         if moved > self.sensitivity * (1 + 1e-9):
-            told.append(f"The sensitivity that was given is {self.sensitivity:g}.")
+            told.append(f"The stated sensitivity is {self.sensitivity:g}.")
         if self.mod_epsilon > 1:
             told.append("The formula is proved for ε ≤ 1 alone.")
         if self.rounds > 1:

@@ -1,9 +1,10 @@
 """Plain claims about Gaussian noise: noise, clip, rounds, sampling, adjacency.
 
-What one unit can move a sum by depends on the adjacency and on how batches are drawn. By C, the
-clip norm, if its contribution comes or goes and nothing else changes (zero-out; add-remove, if the
-divisor is public and every unit is drawn by itself). By 2C, if it is exchanged for another
-(replace-one), and if a cohort has a fixed size: whoever leaves has their place filled by another.
+The sensitivity of a sum depends on the adjacency and on how batches are drawn. It is C, the clip
+norm, if a contribution is added or removed and nothing else changes (zero-out; add-remove, if the
+divisor is public and every unit is drawn independently). It is 2C if a contribution is replaced
+(replace-one), and if a cohort has a fixed size: another unit then fills the place of one that
+leaves.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from fedpriv.privacy.events import GaussianEvent, PoissonGaussianEvent
 FULL, POISSON, SHUFFLED, FIXED = "full batch", "poisson", "shuffled", "fixed size"
 SAMPLINGS = (FULL, POISSON, SHUFFLED, FIXED)
 _ATTEMPTS = 8
-_GRID = 1.005  # by so much a loss distribution on a grid may be above the truth
+_GRID = 1.005  # a loss distribution on a grid may exceed the truth by this factor
 _LARGEST = 500.0  # of ε, as an exponent
 
 
@@ -166,10 +167,10 @@ def _moved(adjacency: str) -> int:
 def _full(noise: float, rounds: int, adjacency: str, delta: float) -> Proved:
     moved = _moved(adjacency)
     epsilon, method = gaussian_epsilon(relative_noise=noise / moved, rounds=rounds, delta=delta)
-    what = "is exchanged, and moves it by 2C" if moved == 2 else "comes or goes, and moves it by C"
+    what = "is replaced, and moves it by 2C" if moved == 2 else "joins or leaves, and moves it by C"
     reason = (
         f"{rounds} releases of a sum in which one contribution {what}; the noise is {noise:.6g} C. "
-        "Rounds without sampling add up as Gaussians, exactly."
+        "Rounds without sampling compose exactly, as Gaussians."
     )
     return Proved(epsilon=epsilon, method=method, reason=reason)
 
@@ -185,8 +186,8 @@ def _poisson(noise: float, rounds: int, rate: float, adjacency: str, delta: floa
     full, how = gaussian_epsilon(relative_noise=noise / 2, rounds=rounds, delta=delta)
     paired, method = _two_steps(noise, rounds, rate, delta)
     reason = (
-        "An exchange is two steps of add-remove, which Poisson sampling is accounted for: ε of one "
-        "step, as accountants print it, is not that of replace-one, and is never more."
+        "A replacement is two steps of add-remove, for which Poisson sampling is accounted: the ε "
+        "of one step, which accountants print, is not that of replace-one, and never exceeds it."
     )
     one, _ = poisson_epsilon(noise=noise, rounds=rounds, rate=rate, delta=delta)
     if full < paired:
@@ -196,7 +197,7 @@ def _poisson(noise: float, rounds: int, rate: float, adjacency: str, delta: floa
 
 
 def _two_steps(noise: float, rounds: int, rate: float, delta: float) -> tuple[float, str]:
-    """ε of two steps of add-remove: by a δ for one whose group has no more than δ."""
+    """ε of two add-remove steps (group privacy), with a δ per step that keeps the group's at δ."""
     step = delta / 2
     for _ in range(_ATTEMPTS):
         one, method = poisson_epsilon(noise=noise, rounds=rounds, rate=rate, delta=step)
@@ -213,11 +214,10 @@ def _shuffled(noise: float, rounds: int, rate: float, adjacency: str, delta: flo
     epsilon, method = gaussian_epsilon(relative_noise=noise / moved, rounds=passes, delta=delta)
     poisson, _ = poisson_epsilon(noise=noise, rounds=rounds, rate=rate, delta=delta)
     reason = (
-        "Batches of a shuffled table are no Poisson samples, for which alone accountants amplify: "
-        f"a unit is in one batch of each of {passes} passes for certain. Accounted for as Poisson "
-        f"they would have ε = {poisson:.4g}. Of an order that is always the same, what is proved "
-        "is exact; of a new one in each pass, the truth is between, and no accountant here knows "
-        "it."
+        "Accountants amplify Poisson samples only, and batches of a shuffled table are not: a unit "
+        f"is certain to be in one batch of each of {passes} passes. Accounted for as Poisson they "
+        f"would have ε = {poisson:.4g}. For one fixed order, what is proved is exact; for a new "
+        "order in each pass, the truth lies between, and no accountant here computes it."
     )
     return Proved(epsilon=epsilon, method=method, reason=reason, at_least=0.0)
 
@@ -229,12 +229,12 @@ def _fixed(noise: float, rounds: int, rate: float, adjacency: str, delta: float)
     )
     poisson, _ = poisson_epsilon(noise=noise, rounds=rounds, rate=rate, delta=delta)
     filled = (
-        "who leaves has the place filled by another, and the sum moves by 2C"
+        "another unit fills the place of one that leaves, and the sum moves by 2C"
         if moved == 2
         else "one contribution moves the sum by C, as often as its unit is drawn"
     )
     reason = (
-        f"Cohorts of a fixed size are no Poisson samples: {filled}. Accounted for as Poisson they "
+        f"Cohorts of a fixed size are not Poisson samples: {filled}. Accounted for as Poisson they "
         f"would have ε = {poisson:.4g}; what is proved here counts how often a unit is drawn."
     )
     return Proved(epsilon=_finite(epsilon), method=METHOD, reason=reason, at_least=0.0)

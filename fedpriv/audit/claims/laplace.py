@@ -12,7 +12,7 @@ from fedpriv.privacy.accountants import account
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import LaplaceEvent, PureEvent
 
-_GRID = 1.005  # by so much a loss distribution on a grid may be above the truth
+_GRID = 1.005  # a loss distribution on a grid may exceed the truth by this factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

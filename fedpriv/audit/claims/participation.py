@@ -1,10 +1,10 @@
 """Participation: Gaussian rounds of which a unit is in some, by draws that do not see the data.
 
-Cohorts of fixed size, drawn anew in every round, are no Poisson samples, and no accountant here
-knows them. This bound holds for any such draws. Publish who took part in which round: given that,
-the run is a full-batch one of exactly μ = √S / relative noise, where S is the sum over the rounds
-of how often the unit was drawn, squared. The run itself tells less, and the hockey-stick divergence
-is jointly convex, hence δ(ε) ≤ E[δ(ε, √S / relative noise)].
+Cohorts of fixed size, drawn anew in every round, are not Poisson samples, and no accountant here
+covers them. This bound holds for any such draws. Suppose it is public who took part in which round:
+given that, the run is a full-batch one of exactly μ = √S / relative noise, where S is the sum over
+the rounds of how often the unit was drawn, squared. The run itself reveals less, and the
+hockey-stick divergence is jointly convex, hence δ(ε) ≤ E[δ(ε, √S / relative noise)].
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A claim is *false* if the true ε is known to be larger: where our number is exact, or by a pair of
 neighbours that shows it. It is *not proved* if our best upper bound is larger, and the truth may
-lie between: what the claim rests on does not hold for these settings, and a proof would be a new
-one.
+lie between: the assumptions of the claim do not hold for these settings, and a new proof would be
+needed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fedpriv._validate import require_choice, require_delta, require_positive
 from fedpriv.privacy.rounding import rounded_up
 
 SLACK = 1.005
-"""Accountants differ by tenths of a percent: so much below our number is no false claim."""
+"""Accountants differ by tenths of a percent: a claim that close below ours is not false."""
 
 ADD_REMOVE, REPLACE_ONE, ZERO_OUT = "add-remove", "replace-one", "zero-out"
 ADJACENCIES = (ADD_REMOVE, REPLACE_ONE, ZERO_OUT)
-"""Zero-out: the contribution of one unit becomes zero, and every number and place stays."""
+"""Zero-out: the contribution of one unit becomes zero; all counts and positions stay."""
 
 
 class Outcome(StrEnum):
-    """What is to be said of a claim."""
+    """The possible outcomes for a claim."""
 
     SOUND = "sound"
     FALSE = "false"
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a claim comes to.
+    """The verdict on a claim.
 
     Attributes:
         kind: Of the claim.
@@ -45,14 +45,14 @@ class Verdict:
         claimed: ε as claimed; None where none was.
         epsilon: What is proved of these settings, an upper bound at ``delta``; None if no finite
             one is.
-        at_least: What it certainly is; the same where that is exact.
+        at_least: A lower bound on the true ε; equal to ``epsilon`` where that is exact.
         delta: As claimed.
         adjacency: What neighbours differ by.
         unit: Whose data that is.
         method: How ``epsilon`` was computed.
         reason: Why, in a sentence or two.
-        notes: What else the guarantee rests on.
-        source: What was read of the system, with its version; empty for a plain claim.
+        notes: Further assumptions of the guarantee.
+        source: The source code examined, with its version; empty for a plain claim.
     """
 
     kind: str
@@ -70,7 +70,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing false was claimed."""
+        """Whether the claim is not false."""
         return self.outcome in (Outcome.SOUND, Outcome.UNSTATED)
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Claim(ABC):
         )
 
     def not_private(self, *, unit: str, reason: str, notes: tuple[str, ...] = ()) -> Verdict:
-        """The verdict on what is not differentially private with any ε."""
+        """The verdict on settings that are not differentially private for any ε."""
         found = self.verdict(None, unit=unit, method="none", reason=reason, notes=notes)
         return replace(found, outcome=Outcome.NOT_DP)
 

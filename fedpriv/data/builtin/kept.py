@@ -1,8 +1,8 @@
 """Cache of a built-in data set: its columns as plain arrays, in the user's cache folder.
 
-Some packages carry their data as pickled data frames, and importing pandas for one of them takes
-longer than learning from it. So its columns are read once, and kept under the hash of the package's
-file: another version of the package has another name here.
+Some packages carry their data as pickled data frames, and importing pandas to read one takes longer
+than training on it. So its columns are read once and cached under the hash of the package's file:
+another version of the package gets another cache entry.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def kept_columns(package: str, file: str, *, read: Callable[[], Columns]) -> Columns:
-    """The columns of a file in an installed package: as they were kept, or else as ``read`` has it.
+    """The columns of a file in an installed package: cached, or else as ``read`` returns them.
 
     Args:
         package: The package that carries the file.
-        file: Where it is, below the folder of the package.
-        read: Reads the columns from it; called where nothing is kept, or the file is not there.
+        file: Its path within the package's folder.
+        read: Reads the columns from it; called if nothing is cached or the file does not exist.
     """
     source = _source(package, file)
     if source is None:
@@ -44,7 +44,7 @@ def kept_columns(package: str, file: str, *, read: Callable[[], Columns]) -> Col
     with suppress(OSError, ValueError, EOFError, BadZipFile):
         return dict(np.load(io.BytesIO(place.read_bytes())))
     columns = read()
-    with suppress(OSError):  # a machine without such a folder reads it every time
+    with suppress(OSError):  # without a writable cache folder, the file is read every time
         folder.mkdir(parents=True, exist_ok=True)
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, **columns)

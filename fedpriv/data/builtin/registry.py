@@ -33,9 +33,9 @@ class Entry:
     Attributes:
         name: What `load` takes.
         summary: One line on the records, the label and the natural parties.
-        needs: What must be there to load it; empty if nothing.
+        needs: What must be installed or set to load it; empty if nothing.
         variants: How a variant is written after the name; empty if there is none.
-        tested: About what share of its records its source set apart for testing: a published
+        tested: The approximate share of records that its source set apart for testing: a published
             constant, not a count. 0 if it came without a split.
         load: The loader: (variant, root) to data set.
     """
@@ -135,7 +135,7 @@ def names() -> tuple[str, ...]:
 
 
 def share_for_testing(name: str) -> float:
-    """About what share of a data set's records came as test records; 0 for none."""
+    """The approximate share of a data set's records that came as test records; 0 for none."""
     return _entry(name.partition(":")[0]).tested
 
 

@@ -37,10 +37,10 @@ class Manifest:
     """What a store holds.
 
     Attributes:
-        dataset: What is publicly known of the data set, as `dataset_facts` has it.
+        dataset: The public facts of the data set: see `dataset_facts`.
         partition: How its parties were made.
         parties: How many there are.
-        facts: What whoever prepared the records has to say of them, JSON-ready.
+        facts: Further facts from the preparer of the records, JSON-ready.
         arrays: By name.
     """
 
@@ -52,9 +52,9 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that the manifest says, the hashes of the arrays included: **private**.
+        """SHA-256 of the whole manifest, including the hashes of the arrays: **private**.
 
-        Whoever has it can test a guess about the records.
+        With it, a guess about the records can be tested.
         """
         return sha256(json.dumps(self._values(), sort_keys=True).encode()).hexdigest()
 

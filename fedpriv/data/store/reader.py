@@ -27,7 +27,7 @@ class Store:
     Attributes:
         data: The records, mapped, sorted by party.
         sizes: The public number of records of every party.
-        manifest: What it says of itself.
+        manifest: The store's manifest.
     """
 
     data: PartitionedDataset
@@ -38,13 +38,13 @@ class Store:
 def open_store(folder: str | Path, *, digest: str | None = None) -> Store:
     """Open a store; no record is read.
 
-    Types, shapes and lengths of the files are compared with the manifest; their content is, where
-    it matters, by `verify_store`. That records keep the bound on their norm, and are finite, is
-    checked when they are stacked, by whoever computes with them.
+    Types, shapes and lengths of the files are compared with the manifest; `verify_store` compares
+    their content. Code that computes with records checks, when it stacks them, that they are finite
+    and keep the bound on their norm.
 
     Args:
         folder: Where it is.
-        digest: That of the manifest, if it must be a certain store.
+        digest: The manifest's digest, if one particular store is required.
     """
     path = Path(folder)
     manifest = Manifest.read(path)

@@ -31,16 +31,16 @@ _PARTS = ("train", "test")
 
 
 def spooled(path: str | Path, schema: Schema, folder: Path, *, empty: bool = False) -> Dataset:
-    """All records of a table, mapped from files in ``folder``, which must last as long as they do.
+    """All records of a table, mapped from files in ``folder``, which must outlive them.
 
     Args:
         path: A CSV or Parquet file.
         schema: Its rules.
         folder: For the files; empty.
-        empty: Whether a table without records is one.
+        empty: Whether to accept a table without records.
 
     Raises:
-        DataError: As `read_table`; of the first rows that break a rule.
+        DataError: As `read_table`, but for the first rows that break a rule.
     """
     path = Path(path)
     values = _undeclared(path, schema)

@@ -1,7 +1,7 @@
 """The writer of a store: arrays as plain `.npy` files, written block by block, with their hashes.
 
-A store is written under another name and renamed when it is whole: a folder with a manifest is a
-store that was finished. Nobody but its owner may read it.
+A store is written under another name and renamed when complete: a folder with a manifest is a
+finished store. Only its owner may read it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     Blocks = Iterable[NDArray[Any]]
 
 BLOCK_BYTES = 1 << 24
-"""Of an array, written at a time, about."""
+"""The approximate number of bytes of an array that are written at a time."""
 
 _OWNERS_FOLDER = 0o700
 
 
 class StoreWriter:
-    """Writes one store: `array` for each of them, then `finish`; without it nothing is left.
+    """Writes one store: call `array` for each array, then `finish`; without it nothing remains.
 
     Args:
-        folder: Where it shall be; nothing may be there.
+        folder: The folder to create; it must not exist.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -96,7 +96,7 @@ class StoreWriter:
     def finish(
         self, *, dataset: Mapping[str, Any], partition: str, parties: int, facts: Mapping[str, Any]
     ) -> Manifest:
-        """Write the manifest, and give the folder its name."""
+        """Write the manifest and rename the folder."""
         manifest = Manifest(
             dataset=dataset, partition=partition, parties=parties, facts=facts, arrays=self._arrays
         )
@@ -114,16 +114,16 @@ def write_store(
     dataset: Mapping[str, Any] | None = None,
     features: tuple[Blocks, Blocks] | None = None,
 ) -> Manifest:
-    """Write records that were split and partitioned, to be opened by `open_store`.
+    """Write split and partitioned records, to be opened by `open_store`.
 
     Args:
-        folder: Where; nothing may be there.
+        folder: The folder to create; it must not exist.
         data: The records, sorted by party.
         sizes: The public number of records of every party.
-        facts: What else `open_store` is to return, JSON-ready.
+        facts: Further facts that `open_store` returns, JSON-ready.
         dataset: `dataset_facts`, if they are not those of the data.
-        features: Those of the training and of the test records in blocks, if they are not those of
-            the data, and as wide as ``dataset`` says.
+        features: The features of the training and of the test records, in blocks as wide as
+            ``dataset`` says, if they are not those of the data.
     """
     known = dataset or dataset_facts(data.dataset)
     train, test = data.dataset.train, data.dataset.test

@@ -1,7 +1,7 @@
 """Tables that do not fit the memory: CSV and Parquet files, read some rows at a time.
 
-What is read is what `read_source` reads, to the bit: the same rules, row by row, and the same
-errors, but that a row that breaks one ends the reading, where there every row is counted.
+The result is that of `read_source`, to the bit: the same rules, row by row, and the same errors.
+But the first row that breaks a rule ends the reading here; `read_source` counts all such rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CSV_BYTES = 1 << 23
-"""Of a CSV file, read at a time; no row may be longer."""
+"""Bytes of a CSV file that are read at a time; no row may be longer."""
 
 PARQUET_ROWS = 1 << 16
 """Of a Parquet file, read at a time."""
@@ -53,7 +53,7 @@ def read_batches(
 def _batches(
     path: Path, wanted: Mapping[str, str], delimiter: str
 ) -> Iterator[tuple[list[str], Any]]:
-    """Tables of a few rows. No library error, which may quote cells, gets out of here."""
+    """Tables of a few rows. No library error, which may quote cells, escapes from here."""
     pa = import_optional("pyarrow", extra="data")
     reading = (_csv if path.suffix == ".csv" else _parquet)(path, wanted, delimiter)
     while True:

@@ -1,13 +1,13 @@
 """`read_columns`: the columns of a table as statistics need them, missing values included.
 
 For training, a missing value is filled, or its record dropped, or the file refused. To describe a
-table they are counted: here they stay what they are. Every column becomes one column of codes:
+table, missing values are counted, so here they are kept. Every column becomes one column of codes:
 
 - a number in [−1, 1], scaled from its public range; `MISSING` if there is none;
 - of a category the index of its value, K for a value that is none of the K declared ones, where the
   schema clamps, and K + 1 if it is missing.
 
-Whatever else the schema refuses is refused as in training. No Python loop runs over records.
+Everything else that the schema refuses is refused as in training. No Python loop runs over records.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ColumnFacts:
 
     @property
     def codes(self) -> int:
-        """How many codes a category has: its values, any other, and none."""
+        """The number of codes of a category: its values, one for any other, one for missing."""
         return len(self.values) + 2
 
     @property
@@ -67,7 +67,7 @@ class ColumnFacts:
 
 
 def described_columns(schema: Schema) -> tuple[ColumnFacts, ...]:
-    """The columns that a schema describes, but for the party: features and label."""
+    """The columns that a schema describes, except the party: features and label."""
     return tuple(
         ColumnFacts(name=name, low=column.min, high=column.max)
         if isinstance(column, NumberColumn)
@@ -87,8 +87,8 @@ def read_columns(
 ) -> Dataset:
     """Read a CSV or Parquet file as columns of codes, for `described_columns`, with no labels.
 
-    Of all records; without those that the schema's public ``test_column`` sets apart if not
-    ``tested``, as a deployed party does, whose roster does not count them.
+    Reads all records. With ``tested=False`` it leaves out those that the schema's public
+    ``test_column`` sets apart, as a deployed party does, whose roster does not count them.
 
     Raises:
         DataError: If the file cannot be read or breaks a rule of the schema, as in `read_table`; a

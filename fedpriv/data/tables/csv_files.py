@@ -20,8 +20,9 @@ _BLOCK = 1 << 20  # bytes that are parsed at a time
 
 def csv_header(path: Path, wanted: Mapping[str, str], delimiter: str) -> list[str]:
     """The columns of a CSV file that has the ``wanted`` ones, and all quotes in their places."""
-    # Python decodes some rows with the header. What is not UTF-8 in them is found by column, below:
-    # else the place of a byte in a column that nobody reads would decide about the file.
+    # Python decodes some rows with the header. Invalid UTF-8 in them is found by column, below:
+    # otherwise the position of a byte in an unused column would decide whether the file is
+    # accepted.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         first = next(csv.reader(file, delimiter=delimiter), None)
     if not first:
@@ -43,19 +44,20 @@ def read_csv(path: Path, wanted: Mapping[str, str], delimiter: str) -> tuple[lis
     except pa.ArrowInvalid:
         if not has_rows(path, delimiter):  # nor a line end, without which Arrow finds no header
             return header, pa.table({name: pa.array([], pa.string()) for name in wanted})
-        # A row of several blocks is found, or not, by where it begins, hence by the rows before it.
+        # Whether a row across several blocks is found depends on its start, hence on the rows
+        # before it.
         whole = min(path.stat().st_size + 1, 2**31 - 1)
         return header, _parse_csv(path, header, wanted, delimiter, block=whole)
 
 
 def has_rows(path: Path, delimiter: str) -> bool:
-    """Whether anything follows the header of a CSV file but empty lines."""
+    """Whether anything but empty lines follows the header of a CSV file."""
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         rows = csv.reader(file, delimiter=delimiter)
         next(rows, None)
         try:
             return any(rows)
-        except csv.Error:  # what it cannot split is something
+        except csv.Error:  # a line that cannot be split is not empty
             return True
 
 
@@ -78,7 +80,7 @@ def csv_options(
     block: int,
     widths: list[int],
 ) -> dict[str, Any]:
-    """How Arrow reads a CSV file; ``widths`` gets those of rows that are not as wide as all."""
+    """How Arrow reads a CSV file; ``widths`` collects the widths of uneven rows."""
     pa = import_optional("pyarrow", extra="data")
     pa_csv = import_optional("pyarrow.csv", extra="data")
 
@@ -86,13 +88,13 @@ def csv_options(
         widths.append(row.actual_columns)
         return "skip"
 
-    # All as text: the reader's own conversion cannot tell a row from a value in its errors.
+    # All as text: the errors of the reader's own conversion quote values and name no row.
     return {
         "read_options": pa_csv.ReadOptions(column_names=header, skip_rows=1, block_size=block),
         "parse_options": pa_csv.ParseOptions(
             delimiter=delimiter,
             newlines_in_values=True,
-            # Of one column it is a row whose value is missing, and counts as every other.
+            # In a file of one column this is a row with a missing value, and counts as a row.
             ignore_empty_lines=len(header) > 1,
             invalid_row_handler=skip,
         ),
@@ -114,9 +116,9 @@ def require_even(path: Path, header: list[str], widths: list[int], delimiter: st
 
 
 def _first_uneven(path: Path, width: int, delimiter: str) -> int | None:
-    """The line that ends the first row of another width; Arrow, which reads in parallel, has none.
+    """The last line of the first uneven row; Arrow, which reads in parallel, does not know it.
 
-    None if Python's reader finds none, which takes a file apart by slightly other rules.
+    None if Python's reader, which parses by slightly different rules, finds none.
     """
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         rows = csv.reader(file, delimiter=delimiter)
@@ -128,8 +130,8 @@ def _first_uneven(path: Path, width: int, delimiter: str) -> int | None:
 def _check_quotes(path: Path, delimiter: str) -> None:
     """Refuse a file unless every quotation mark is where RFC 4180 has it.
 
-    A mark that opens a value and is never closed, in any column, would make one value of all rows
-    up to the next mark: one record, and those after it would be gone without a word.
+    An opening mark that is never closed, in any column, would merge all rows up to the next mark
+    into one value: the records after it would be lost silently.
     """
     apart = re.escape(delimiter.encode())
     value = rb'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\r\n%s]*+)' % apart

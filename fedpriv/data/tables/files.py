@@ -1,7 +1,6 @@
 """Schema and table files, read from disk, or kept in memory while the files are unchanged.
 
-For a process that forks a copy of itself for every piece of work: no copy needs to read again what
-the process has read before.
+For a process that forks a copy of itself for every task: no copy needs to read the files again.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ class Version:
     a network disk that shows an old state of the file.
 
     Attributes:
-        path: Where it is.
-        device: On which disk.
-        inode: Another one if the file was replaced.
+        path: Its path.
+        device: Its disk.
+        inode: Changes if the file is replaced.
         size: In bytes.
-        modified: When it was written, in ns; whoever writes may set it back.
-        changed: When anything about it was changed, in ns; nobody can set this.
+        modified: The time of the last write, in ns; the writer may set it back.
+        changed: The time of the last change of any kind, in ns; nobody can set this.
     """
 
     path: Path
@@ -52,7 +51,7 @@ class Version:
 
     @classmethod
     def of(cls, path: Path) -> Version | None:
-        """The present version of a file; None if it cannot be seen."""
+        """The current version of a file; None if the file is not accessible."""
         try:
             status = path.stat()
         except OSError:
@@ -68,12 +67,12 @@ class Version:
 
     @property
     def settled(self) -> bool:
-        """Whether the next edit is sure to have a later time than the last one, by any clock."""
+        """Whether the next edit is certain to get a later timestamp, on any file system."""
         return time_ns() - self.changed > _TICK
 
 
 class Files:
-    """Reads schema and table files anew whenever it is asked."""
+    """Reads schema and table files anew on every call."""
 
     __slots__ = ()
 
@@ -88,7 +87,7 @@ class Files:
     def columns(self, path: Path, *, schema: Path) -> Dataset:
         """The columns of a table as codes, to describe the records that a roster counts.
 
-        Read whenever it is asked.
+        Read anew on every call.
         """
         return read_columns(path, self.schema(schema), empty=True, tested=False)
 
@@ -129,10 +128,10 @@ class KeptFiles(Files):
 def keep(path: Path, *, schema: Path) -> KeptFiles:
     """Keep a table, read by another process, and its schema. What cannot be read is not kept.
 
-    Nor is a file that was edited a moment ago: the next edit might not show.
+    Nor is a file that was edited a moment ago: its next edit might go undetected.
 
-    Readers start threads, and a copy of a process that has threads may wait for a lock that no
-    thread of its own will ever release. Here none are started.
+    Readers start threads, and a fork of a process with threads may wait for a lock that none of its
+    own threads will ever release. Here no threads are started.
     """
     data, layout = Version.of(path), Version.of(schema)
     if not all(version is None or version.settled for version in (data, layout)):
@@ -142,12 +141,12 @@ def keep(path: Path, *, schema: Path) -> KeptFiles:
         description = read_schema(schema)
     table = None if description is None else _read_elsewhere(path, description)
     if (data, layout) != (Version.of(path), Version.of(schema)):
-        return KeptFiles()  # edited meanwhile: which version was read, nobody knows
+        return KeptFiles()  # edited meanwhile: it is unknown which version was read
     return KeptFiles(data=data, layout=layout, kept_schema=description, kept_table=table)
 
 
 def _read_elsewhere(path: Path, schema: Schema) -> Dataset | None:
-    """The records of a table, or None; whoever needs them is told what is wrong with them."""
+    """The records of a table, or None; a later reader gets the error."""
     fork = get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)
     reader = fork.Process(target=_send, args=(sender, path, schema))

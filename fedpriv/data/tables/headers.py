@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def check_header(file: str, header: list[Any], wanted: Mapping[str, str]) -> None:
     """Refuse a header that lacks a column; ``wanted`` says which key of the schema names each.
 
-    Quote no name that the schema does not hold, where a forgotten header may make names of cells.
+    Quotes no name that is not in the schema: if the header is missing, "names" may be cells.
     """
     for place, name in enumerate(header):
         if name in header[:place]:
@@ -34,7 +34,7 @@ def check_header(file: str, header: list[Any], wanted: Mapping[str, str]) -> Non
 
 
 def _other_delimiter(header: list[Any], wanted: Collection[str]) -> str:
-    """The delimiter that a CSV file has in place of the schema's, if its header tells."""
+    """The delimiter that a CSV file uses instead of the schema's, if its header shows it."""
     if len(header) > 1:
         return ""
     for delimiter, name in ((";", ";"), ("\t", "\\t"), ("|", "|"), (",", ",")):
@@ -44,10 +44,10 @@ def _other_delimiter(header: list[Any], wanted: Collection[str]) -> str:
 
 
 def _nearest(name: str, key: str, header: list[Any], wanted: Collection[str]) -> str:
-    """The nearest of the other columns, if most that the schema has show that this is a header."""
+    """The nearest other column, if most of the schema's columns prove that this is a header."""
     if 2 * len(set(wanted).intersection(header)) < len(wanted):
         return ""
-    # A misspelt label is often described by its right name, and then taken for a feature.
+    # A misspelt label often has a description under its right name, which then counts as a feature.
     whole = not key.startswith("[columns.")
     near = get_close_matches(name, [str(h) for h in header if whole or h not in wanted], n=1)
     return f" Is {near[0]!r} meant?" if near else ""

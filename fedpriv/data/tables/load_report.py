@@ -38,9 +38,9 @@ class LoadReport:
         return asdict(self)
 
     def in_words(self, schema: Schema) -> list[str]:
-        """What an owner would not expect, in a line each: dropped rows, filled and moved values.
+        """Possible surprises for the owner, one per line: dropped rows, filled and moved values.
 
-        The names of columns are told, for what has all that ``schema`` names begins with a header.
+        Column names may be shown: a file with all columns that ``schema`` names has a header.
         """
         lines = []
         moved = {name: n for name, n in self.clamped.items() if not _category(schema, name)}

@@ -1,7 +1,8 @@
 """Magnitudes: columns of numbers without bounds, as cells between powers of two.
 
-For who has no public bounds yet, and pays for a noisy look at where the numbers are. The cells are
-the same for every table: (−2⁴⁰, …, −2⁻¹⁰, 2⁻¹⁰, …, 2⁴⁰), and what lies beyond at either end.
+For owners without public bounds, who pay for a noisy look at the range of the numbers. The cells
+are the same for every table, with edges (−2⁴⁰, …, −2⁻¹⁰, 2⁻¹⁰, …, 2⁴⁰) and one open cell at either
+end.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def magnitude_facts(names: tuple[str, ...]) -> tuple[ColumnFacts, ...]:
 def read_magnitudes(
     path: str | Path, schema: Schema, names: tuple[str, ...], *, empty: bool = False
 ) -> Dataset:
-    """Read columns of numbers as the cells that they are in; of the schema, party and person."""
+    """Read columns of numbers as cell indices; party and person come from the schema."""
     path, columns = Path(path), magnitude_facts(names)
     others = {
         name: key for name, key in schema.named.items() if key in ("party", "person", "test_column")

@@ -36,7 +36,7 @@ class Source:
         rows: The number of rows.
         ignored: The columns of the file that were not asked for.
         missing_values: Texts that mean a missing value, beside the empty one.
-        before: How many rows of the file come before these, if they are a part of it.
+        before: How many rows of the file precede these, if they are a part of it.
     """
 
     file: str
@@ -69,8 +69,8 @@ class Source:
         if _is_text(column):
             column = self.text(name)
         elif pa.types.is_decimal(column.type):
-            # By its digits: Arrow's own conversion rounds by the scale that all values share, and
-            # one record with more digits would change the numbers of all others.
+            # Digit by digit: Arrow's own conversion rounds to a scale shared by all values, so one
+            # record with more digits would change the numbers of all others.
             column = column.cast(pa.string())
         elif not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
             raise self._wrong_type(name, "numbers")
@@ -125,7 +125,7 @@ def read_source(
 
 
 def require_table(path: Path) -> None:
-    """Refuse what is not there, or neither a ``.csv`` nor a ``.parquet`` file."""
+    """Refuse a path that does not exist or is neither a ``.csv`` nor a ``.parquet`` file."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: name the .csv or .parquet file in it.")
     if not path.is_file():
@@ -136,7 +136,7 @@ def require_table(path: Path) -> None:
 
 @contextmanager
 def damaged() -> Iterator[None]:
-    """Damage that Arrow finds in a file, told as such: not as a fault of the disk."""
+    """Report damage that Arrow finds in a file as such, not as a disk error."""
     pa = import_optional("pyarrow", extra="data")
     try:
         yield
@@ -221,14 +221,14 @@ def _read_parquet(path: Path, wanted: Mapping[str, str], _delimiter: str) -> tup
     parquet = import_optional("pyarrow.parquet", extra="data")
     header = parquet_header(path, wanted)
     table = parquet.read_table(path, columns=list(wanted))
-    # Nobody has looked yet whether texts are UTF-8, as the reader of CSV has: where one is not, and
-    # whatever byte it is, the file is refused as a whole.
+    # Unlike the CSV reader, this one has not yet checked that texts are UTF-8: if any is not, the
+    # whole file is refused, whatever the byte.
     table.validate(full=True)
     return header, table
 
 
 def decoded(column: Any) -> Any:
-    """Without a dictionary; a column that holds nothing at all, and so has no type, as text."""
+    """The column without a dictionary; an entirely empty, untyped column becomes text."""
     pa = import_optional("pyarrow", extra="data")
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -256,7 +256,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _parse(column: Any) -> Any | None:
-    """The column as float64, or None if an entry is no number."""
+    """The column as float64, or None if an entry is not a number."""
     pa = import_optional("pyarrow", extra="data")
     with suppress(pa.ArrowInvalid):
         # Not "safe": an integer beyond 2**53 may be rounded.
@@ -265,7 +265,7 @@ def _parse(column: Any) -> Any | None:
 
 
 def _first_failure(column: Any) -> int:
-    """The first entry that is no number, by bisection: one pass over the column in all."""
+    """The first entry that is not a number, by bisection: one pass over the column in total."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,23 +1,23 @@
 """Release rules for schemas: facts about the whole file must not decide about a release.
 
-A record is a row that the schema admits: whether one row is admitted follows from that row and the
-schema alone. A file that holds another row is no data set of the guarantee, under any rule. What
-this module refuses is different: rules by which *all rows together* decide whether there is an
-answer, or which records are in it. Of two neighbouring files, each of records that the schema
-admits, one would then be answered for and the other not, and no noise hides that.
+A record is a row that the schema admits; that depends on the row and the schema alone. A file with
+any other row is outside the guarantee, under any rule. This module refuses something else: rules by
+which *all rows together* decide whether there is an answer, or which records are in it. Of two
+neighbouring files of admitted records, one would then get an answer and the other not, and no noise
+hides that.
 
-- A label that is not described. Whether both labels occur, and no third one, is then read off the
-  file: without its only positive record it is refused.
-- ``missing = "drop"``. How many records are left is then read off the file, and is compared with a
-  public number, or published as one.
-- A party column whose parties are not listed: who holds records is then read off the file. At a
+- A label that is not described. Whether exactly two labels occur is then read off the file:
+  without its only positive record it would be refused.
+- ``missing = "drop"``. The number of remaining records is then read off the file, and is compared
+  with a public number, or published as one.
+- A party column whose parties are not listed: the set of parties is then read off the file. At a
   deployed party, any party column: all records there are that party's.
-- A feature as the column that sets test records apart. Its values are then public, and the number
-  of records that they leave for training is counted as such; and they are protected, like all else
-  that a record says.
+- A feature as the column that sets test records apart. Its values would then be public, since the
+  number of training records that they leave counts as public, and also protected, like every other
+  feature.
 
-What a schema that passes may still refuse is a single row. `refusing_features` says where: an
-owner who wants no row to decide clamps and fills every feature.
+A schema that passes may still refuse a file because of a single row. `refusing_features` lists the
+features where that can happen; to rule it out, clamp and fill every feature.
 """
 
 from __future__ import annotations

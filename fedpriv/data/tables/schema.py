@@ -150,8 +150,8 @@ class Schema(_Table):
         missing: What to do with a missing value: ``reject`` the file, or ``drop`` the record.
         missing_values: Texts that mean a missing value, beside the empty one.
         delimiter: What separates the values of a row of CSV.
-        test_column: A column whose values are public, and say which records are for testing.
-        test_values: Those of its values that mean so.
+        test_column: A column with public values that decide which records are for testing.
+        test_values: The values that mark test records.
     """
 
     label: Text
@@ -247,7 +247,7 @@ class Schema(_Table):
 
     @property
     def label_range(self) -> tuple[float, float] | None:
-        """Of a regression: the range of the label, which records have scaled to [−1, 1]."""
+        """For a regression: the range of the label, which is scaled to [−1, 1] in records."""
         label = self.columns.get(self.label)
         return (label.min, label.max) if isinstance(label, NumberColumn) else None
 

@@ -29,7 +29,7 @@ def read_table(
 ) -> tuple[Dataset, LoadReport]:
     """Read a CSV or Parquet file of one's own, under the rules of its schema.
 
-    All records are for training (see `hold_out`), but those that the schema's public
+    All records are for training (see `hold_out`), except those that the schema's public
     ``test_column`` sets apart.
 
     Numbers are scaled from their public bounds to [−1, 1], categories become columns of 0 and 1.
@@ -39,8 +39,8 @@ def read_table(
     Args:
         path: The file.
         schema: Its rules.
-        empty: Whether a table without records is one, as it is to a deployed party: where the last
-            person, or all records of a party, may have left, whether it refuses must not show it.
+        empty: Whether to accept a table without records, as a deployed party does: a refusal must
+            not reveal that the last person, or all records of a party, have left.
 
     Raises:
         DataError: If the file cannot be read or breaks a rule; the message lists every broken rule

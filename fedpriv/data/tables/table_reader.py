@@ -1,4 +1,4 @@
-"""The reader of a table's columns under the rules of a schema, which counts what it meets.
+"""Reader of a table's columns under the rules of a schema, which counts violations.
 
 Values that break a rule are counted by column, and reported by count and row number, never by
 value. No Python loop runs over records.
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class TableReader:
-    """Reads columns under the rules of a schema, and keeps count of what they met.
+    """Reads columns under the rules of a schema, and counts missing and out-of-range values.
 
     Args:
         schema: The rules.
         source: The columns; of a whole file, or of a part of it.
-        values: Of a part: by column, the values in the whole file, where the schema declares none.
+        values: For a part: by column, the values in the whole file, where the schema declares none.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class TableReader:
         return codes
 
     def described(self, name: str, *, missing: float) -> NDArray[np.float64]:
-        """A column for statistics, where what is missing is a fact like any other.
+        """A column for statistics, in which missing values are kept.
 
-        A number in [−1, 1], or ``missing``; of a category the index of its value, one more than the
-        last for a value that is clamped, and two more if there is none.
+        A number in [−1, 1], or ``missing``. For a category, the index of its value; the last index
+        plus one for a clamped value, plus two for a missing one.
         """
         column = self._schema.columns[name]
         if isinstance(column, NumberColumn):
@@ -146,12 +146,12 @@ class TableReader:
         return self._declared_codes(name, declared), declared.values
 
     def persons(self) -> Persons | None:
-        """Whose rows these are; a row that names nobody is missing a value."""
+        """The person of each row; a row that names nobody has a missing value."""
         named = self.named_persons()
         return None if named is None else Persons.named(*named)
 
     def named_persons(self) -> tuple[NDArray[np.int64], list[str]] | None:
-        """Whose rows these are: codes, and the identifiers that they index as they appear."""
+        """The persons of the rows: codes, and the identifiers they index, by first appearance."""
         name = self._schema.person
         if name is None:
             return None
@@ -163,7 +163,7 @@ class TableReader:
         return codes, encoded.dictionary.to_pylist()
 
     def distinct(self, name: str) -> list[str]:
-        """The different values of a column, in the whole file; missing ones are none."""
+        """The distinct values of a column in the whole file, without missing ones."""
         if name in self._values:
             return self._values[name]
         pc = import_optional("pyarrow.compute", extra="data")
@@ -216,7 +216,7 @@ class TableReader:
         return pc.fill_null(codes, -1).to_numpy().astype(np.int64), _to_mask(pc.is_null(text))
 
     def _missed(self, name: str, absent: Mask) -> bool:
-        """Count what is missing; whether anything is."""
+        """Count missing values; return whether there are any."""
         if absent.any():
             self.missing[name] = int(absent.sum())
         return name in self.missing

@@ -1,10 +1,10 @@
 """Answered once: one answer to each release of a run, opened over one set of parties.
 
 Two answers to one release would carry two draws of noise, and their mean has less noise than was
-paid for. Two sums with the same shares of noise in them, over different parties, would show by
-their difference the answers of a few, with their few shares. The two rules are kept here, for every
-party. They rest on the latest answer of a run, a `Given`; `Answers` says where that is kept: in
-memory in a simulation, on a disk in a deployment.
+paid for. Two sums over different parties with the same noise shares would reveal, by their
+difference, the answers of a few parties with only those parties' shares. Both rules are enforced
+here, for every party. They depend on the latest answer of a run, a `Given`, which `Answers` keeps:
+in memory in a simulation, on disk in a deployment.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class Given(Packed):
 
     Attributes:
         release: Which release of the run the query serves.
-        query: What `digest_of` says of the query.
-        roster: The digest of the roster that the run began under, where there are epochs of it: the
-            numbers of ``opened`` are other parties in another one. Else zeros.
-        salt: Random, where a ledger keeps the digest, which must not tell the answer.
-        secret: All randomness of the answer follows from it; zeros once the answer is here, and
+        query: The query's `digest_of`.
+        roster: The digest of the roster that the run began under, where the roster has epochs: the
+            numbers in ``opened`` name other parties in another epoch. Otherwise zeros.
+        salt: Random, where a ledger keeps the digest, so that it does not reveal the answer.
+        secret: The source of all randomness of the answer; zeros once the answer is known, and
             where it has no randomness.
-        vector: The answer; empty where asking again gets the same one computed again.
-        shared: 1 if it carries a share of the noise of the sum, else 0.
-        seat: The 32 bytes of the masked run that it was last given in; zeros if in the clear.
-        masks: The round of masks there.
-        opened: The parties over which a sum with this answer in it was opened; empty if none was.
+        vector: The answer; empty if a repeated query recomputes the same answer.
+        shared: 1 if the answer carries a share of the noise of the sum, else 0.
+        seat: The 32-byte name of the masked run in which it was last given; zeros if in the clear.
+        masks: The round of that masked run.
+        opened: The parties of the opened sum that includes this answer; empty if none was opened.
     """
 
     kind: ClassVar[int] = Kind.GIVEN
@@ -83,7 +83,7 @@ class Given(Packed):
     def to(
         cls, query: Query, *, salt: bytes, secret: bytes = _ERASED, roster: bytes = ONLY_ROSTER
     ) -> Given:
-        """What is known of the answer to ``query`` before it is computed."""
+        """The entry for the answer to ``query`` before it is computed."""
         return cls(
             release=query.round,
             query=digest_of(query),
@@ -96,7 +96,7 @@ class Given(Packed):
 
     @property
     def pending(self) -> bool:
-        """Whether the answer is still to come, from the secret."""
+        """Whether the answer is still to be computed, from the secret."""
         return self.secret != _ERASED
 
     def answered(self, vector: Ring) -> Given:
@@ -105,7 +105,7 @@ class Given(Packed):
 
     @property
     def digest(self) -> bytes:
-        """What a ledger keeps of it: proof that it was this answer, and nothing about it."""
+        """The ledger's entry: a commitment to this answer that reveals nothing about it."""
         return sha256(self.salt + self.query + self.vector.tobytes()).digest()
 
 
@@ -117,12 +117,12 @@ class Answers(Protocol):
         ...
 
     def give(self, name: str, given: Given) -> None:
-        """Replace it; whatever follows from it may leave the party afterwards, and not before."""
+        """Store it in place of the last; only then may anything derived from it leave the party."""
         ...
 
 
 class LatestAnswers:
-    """`Answers` in memory. A process that ends has forgotten them."""
+    """`Answers` in memory: lost when the process ends."""
 
     def __init__(self) -> None:
         self._given: dict[str, Given] = {}
@@ -138,16 +138,16 @@ class LatestAnswers:
 
 
 def digest_of(query: Query) -> bytes:
-    """What the one query of a release is known by; all exchanges of a joint fit are one."""
+    """The digest that identifies a release's query; all exchanges of a joint fit share one."""
     return _FIT if query.joint_fit else sha256(to_bytes(query)).digest()
 
 
 def recalled(query: Query, last: Given | None, *, roster: bytes = ONLY_ROSTER) -> Given | None:
-    """What was begun or answered for this very query; None if it serves a later release.
+    """The answer begun or given for this very query; None if the query is for a later release.
 
     Raises:
-        QueryRefused: The run began under another roster, or the release was begun or answered, or
-            passed over, under another query.
+        QueryRefused: The run began under another roster, or the release was begun, answered or
+            passed over under another query.
     """
     if last is not None and last.roster != roster:
         raise QueryRefused(
@@ -165,10 +165,9 @@ def recalled(query: Query, last: Given | None, *, roster: bytes = ONLY_ROSTER) -
 
 
 def answered_once(query: Query, answers: Answers, compute: Callable[[], Ring]) -> Ring:
-    """What was answered to this very query before, or else what ``compute`` returns now.
+    """The earlier answer to this very query, if any; otherwise what ``compute`` returns.
 
-    An answer is kept if it has noise of the party's; without, it is the same whenever it is
-    computed.
+    An answer is kept if it contains the party's noise; otherwise recomputing gives the same answer.
 
     Raises:
         QueryRefused: The release was answered, or passed over, under another query.
@@ -188,13 +187,13 @@ def answered_once(query: Query, answers: Answers, compute: Callable[[], Ring]) -
 def require_opening(
     given: Given | None, *, run: bytes, masks: int, survivors: tuple[int, ...]
 ) -> Given:
-    """The answer in the sum that is to be opened over ``survivors``.
+    """The answer in the sum to be opened over ``survivors``.
 
-    Only the latest answer, where it was given last, is helped to be opened: of an earlier one, with
-    which parties it was opened may be forgotten.
+    The party helps to open only its latest answer, and only where it was last given: for an earlier
+    one, it may have forgotten with which parties it was opened.
 
     Raises:
-        OutOfOrder: It is another sum, or the release was opened over other parties.
+        OutOfOrder: It is another sum, or the release was already opened over other parties.
     """
     if given is None or (given.seat, given.masks) != (run, masks):
         raise OutOfOrder("This party has gone on to another sum, or answered in none.")

@@ -1,10 +1,10 @@
 """Answers of parties to each kind of query, one row per party, from records stacked by party.
 
 The same code serves one party alone and thousands in one process. It knows nothing of noise on a
-sum; what parties draw, samples and noise that they add themselves, is in `draws`.
+sum; `draws` makes the parties' random draws: samples, and the noise that they add themselves.
 
-How many records a party has is nobody else's business: divisors and weights follow from its *size*,
-the number that the task states for it, whether it has as many records, or more, or none.
+A party's number of records stays private: divisors and weights depend on its *size*, the number
+that the task states for it, whether it has that many records, more, or none.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Answers:
 
 
 class Holdings:
-    """The records of some parties, stacked, and what they answer. What is fixed is kept.
+    """The stacked records of some parties, and their answers. Fixed intermediate results are kept.
 
     Args:
         task: The public facts.
         batch: The records, checked against the task.
         sizes: The public n_j of these parties.
-        first: Which of all parties the first of them is.
+        first: The index of the first of these parties among all parties.
         persons: Whose records these are, for the person unit of privacy.
     """
 
@@ -105,7 +105,7 @@ class Holdings:
 
     @property
     def units(self) -> int:
-        """How many records there are, or persons: what a Poisson sample is drawn from."""
+        """The number of records, or persons: the population of a Poisson sample."""
         return len(self._batch) if self._persons is None else len(self._persons)
 
     def answer(self, query: Query, draws: Draws) -> Answers:
@@ -120,10 +120,10 @@ class Holdings:
 
     @cached_property
     def _crowded(self) -> bool:
-        """Whether a party has more units than its size says, and a sum might exceed its bound.
+        """Whether a party has more units than its size, so that a sum might exceed its bound.
 
-        Clamping moves no two answers apart, in any norm, and keeps their order by coordinates: what
-        one record can do to a sum, it can do to the clamped one.
+        Clamping increases no distance between two answers, in any norm, and keeps their order in
+        each coordinate: it does not increase the sensitivity.
         """
         return bool((self._unit_offsets.diff() > torch.tensor(self._sizes)).any())
 
@@ -207,7 +207,7 @@ class Holdings:
             )
         if batch is self._batch:
             self._gradient = gradient
-        # Converted by numpy in one go: PyTorch would let other threads in between.
+        # Converted by numpy in one go: PyTorch would let other threads run in between.
         with np.errstate(over="ignore"):  # what is infinite has no gradient
             theta = query.theta.astype(batch.features.numpy().dtype)
         sums = gradient(torch.from_numpy(theta))
@@ -232,7 +232,7 @@ class Holdings:
         return sums.value.numpy(), sums.measures
 
     def exact_gradients(self, query: RiskGradientQuery, _draws: Draws) -> Answers:
-        """`RiskGradientQuery`. In float64, clipped at twice the bound: where nothing can be."""
+        """`RiskGradientQuery`. In float64, clipped at twice the bound, which none reaches."""
         if self._persons is not None:
             return self._mean_gradients(query.theta, self._persons)
         bound = 2 * self._task.gradient_bound(query.theta)
@@ -255,7 +255,7 @@ class Holdings:
     def _wide_sums(
         self, theta: NDArray[np.float64], batch: RecordBatch, clipping: Clipping
     ) -> Measured:
-        """Clipped sums in float64, of so many records at a time that the memory stays bounded."""
+        """Clipped sums in float64, over few enough records at a time to bound the memory."""
         point = torch.tensor(theta)
         vectors = np.zeros((batch.parties, self._task.dimension))
         measures: list[tuple[Tensor, ...]] = []

@@ -21,7 +21,7 @@ STEPS = (
     *("join", "ask", "advertise", "share", "answer", "confirm", "reveal"),
     *("attest", "handover", "cancel"),
 )
-"""The exchanges that a party knows: ``query.join`` and so on."""
+"""The exchanges that a party supports: ``query.join`` and so on."""
 
 _MEMORY = "fedpriv"
 
@@ -30,12 +30,12 @@ class Host(Protocol):
     """A party that handles requests, such as `fedpriv.federation.party.host.PartyHost`."""
 
     def handle(self, data: bytes) -> bytes:
-        """The reply to a request; what it must remember, it has stored."""
+        """The reply to a request, returned after the new state is stored."""
         ...
 
 
 class ContextStore(MemoryStore):
-    """`Store` in the state of a Flower `Context`: it survives where every message has a process.
+    """`Store` in the state of a Flower `Context`, which survives a process per message.
 
     Args:
         state: Of the context; replaced before a reply leaves.
@@ -58,7 +58,7 @@ class ContextStore(MemoryStore):
 
 
 class PartyFailed(RuntimeError):
-    """A party could not handle a message; only the kind of the error is sent."""
+    """A party could not handle a message; the server gets only the error's type."""
 
 
 def client_app(open_party: Callable[[Context], Host]) -> ClientApp:
@@ -69,7 +69,7 @@ def client_app(open_party: Callable[[Context], Host]) -> ClientApp:
         try:
             reply = open_party(context).handle(opened(message))
         except Exception as error:
-            # Flower tells the server the text of an exception, which may have met a record.
+            # Flower sends the server the text of an exception, which may reveal a record.
             raise PartyFailed(f"the party failed: {type(error).__name__}.") from error
         return Message(envelope(reply), reply_to=message)
 

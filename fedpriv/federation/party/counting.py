@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def right_or_wrong(query: AccuracyQuery, task: Task, batch: RecordBatch) -> Tensor:
     """For every record (1, 0) if the model is right about it, else (0, 1): int64 (n, 2).
 
-    It follows from the record and the model alone: every score is one dot product, by the same
-    instructions wherever the record stands. A score that is no number is of the first class, or
-    the negative one.
+    The result depends on the record and the model alone: every score is one dot product, by the
+    same instructions whatever the record's position. A NaN score counts as the first class, or the
+    negative one.
     """
     from fedpriv.learning.row_scores import row_scores  # it loads a compiler
 
@@ -45,13 +45,13 @@ class PersonTotals:
         self._done = 0
 
     def add(self, values: Tensor) -> None:
-        """Those of the next records."""
+        """Add the integers of the next records."""
         rows = slice(self._done, self._done + len(values))
         self._totals.index_add_(0, self._owner[rows], values)
         self._done += len(values)
 
     def sums(self, *, most: int) -> NDArray[np.int64]:
-        """The sum over each party's persons, of whom none counts more than ``most``."""
+        """The sum over each party's persons, each capped at ``most``."""
         return party_sums(self._totals.clamp(max=most), self._parties)
 
 

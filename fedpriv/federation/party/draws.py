@@ -35,7 +35,7 @@ class Draws:
     """The random choices of some parties for one query.
 
     Attributes:
-        sample: Which of their records join, or of their persons, increasing; None means all.
+        sample: The sampled records, or persons, in increasing order; None means all.
         linear: b_j of a perturbed objective, float64 (m, d).
         extra_regulariser: Δ_j of a perturbed objective, float64 (m,).
     """
@@ -47,7 +47,7 @@ class Draws:
     def sampled(
         self, batch: RecordBatch, persons: PersonGroups | None
     ) -> tuple[RecordBatch, PersonGroups | None]:
-        """The records of the sample, and whose they are: of whole persons, where there are any."""
+        """The sampled records and their persons; a sample of persons takes all their records."""
         places = self.sample
         if places is None:
             return batch, persons
@@ -56,7 +56,7 @@ class Draws:
         return batch.select(torch.from_numpy(places)), persons
 
     def of(self, parties: slice, units: slice) -> Draws:
-        """The choices of some of the parties, who have these of the records, or persons."""
+        """The choices of some of the parties, which own these ``units``."""
         sample = self.sample
         if sample is not None:
             low, high = np.searchsorted(sample, (units.start, units.stop))
@@ -75,8 +75,8 @@ def draw(
 ) -> Draws:
     """The random choices of parties with ``sizes``: samples, or terms of their objectives.
 
-    A sample is one of the ``units``, records or persons, that they really have, together: every
-    one on a coin of its own, so that a person at two parties has two. A term follows from sizes.
+    A sample is drawn from the actual ``units`` (records or persons) of all parties together, each
+    on its own coin; a person at two parties has two coins. Objective terms depend on the sizes.
     """
     if query.sampling_rate < 1:
         sample = poisson_sample(units, rate=query.sampling_rate, uniforms=stream.uniform)
@@ -95,7 +95,7 @@ def draw(
 def draw_local_noise(
     query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream
 ) -> NDArray[np.int64] | None:
-    """Σ of the integer noise that parties with ``sizes`` add to their answers; None if none."""
+    """Σ of the integer noise that parties with ``sizes`` add to their answers, or None."""
     d = query.answer_width(task)
     if query.share is not None:
         return query.share.draw_sum(len(sizes), dimension=d, stream=stream)

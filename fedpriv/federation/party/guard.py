@@ -38,14 +38,14 @@ class Policy:
 
     Attributes:
         queries: The kinds of query it knows.
-        unpaid: Whether it answers queries without an event, which promise no privacy: for
-            non-private baselines in simulation.
-        minimum: The least number of answers in a sum that it helps to open; a share of noise that
-            counts on more is refused. None if that is not for the party to decide: in simulation.
-        colluding: The fraction of the parties that it believes may collude with the server; a share
-            of noise that counts on fewer is refused.
-        sharing: Who brings shares of the noise, as the experiment says; a share that counts on
-            other numbers is refused. None if that is not for the party to decide.
+        unpaid: Whether it answers queries without a privacy event: for non-private baselines in
+            simulation.
+        minimum: The least number of answers in a sum that it helps to open; a noise share that
+            assumes more is refused. None if the party does not decide that, as in simulation.
+        colluding: The fraction of the parties that it assumes may collude with the server; a noise
+            share that assumes fewer is refused.
+        sharing: Who contributes noise shares, as the experiment states; a share that assumes other
+            numbers is refused. None if the party does not decide that.
     """
 
     queries: tuple[str, ...] = tuple(QUERIES)
@@ -97,7 +97,7 @@ def _check_unit(query: Query, task: Task) -> None:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """What a query itself finds wrong with it is a refusal."""
+    """Turn the query's own validation errors into refusals."""
     try:
         yield
     except ValueError as error:
@@ -111,7 +111,7 @@ def check_certain(query: Query, task: Task) -> None:
 
 
 def check_weighted(query: Query, adjacency: Adjacency, unit: Unit) -> None:
-    """Raise `QueryRefused` if the answer rests on a number of records that is private."""
+    """Raise `QueryRefused` if the answer depends on a number of records that is private."""
     if query.weighted and not sizes_are_public(unit, adjacency):
         raise QueryRefused(
             "the adjacency must be 'replace-one', and the unit 'record', where an answer rests on "
@@ -120,7 +120,7 @@ def check_weighted(query: Query, adjacency: Adjacency, unit: Unit) -> None:
 
 
 def _check_local_noise(query: Query, task: Task) -> None:
-    """The event must be that of the noise which the party is told to add itself."""
+    """The event must match the noise that the party is asked to add itself."""
     event = query.local_event(task)
     if event is not None and (query.event is None or not _same(event, query.event)):
         raise QueryRefused(
@@ -129,27 +129,28 @@ def _check_local_noise(query: Query, task: Task) -> None:
 
 
 def _check_share(query: Query, task: Task, policy: Policy) -> None:
-    """The event must be that of the shares, in the sums that this party helps to open."""
+    """The event must match the noise shares, in the sums that this party helps to open."""
     share = query.share
     if share is None:
         return
     opened = task.parties if policy.minimum is None else policy.minimum
     if share.minimum > min(opened, task.parties):
         raise QueryRefused(
-            f"the shares of noise count on {share.minimum} parties in the sum, and this party "
+            f"the noise shares assume {share.minimum} parties in the sum, but this party "
             f"helps to open sums of {opened} of {task.parties}."
         )
     if share.colluders < known_shares(policy.colluding, task.parties):
         raise QueryRefused(
-            f"the shares of noise are sized for {share.colluders} colluders; this party counts "
-            f"the fraction {policy.colluding:g} of the parties, and one at least: every party "
+            f"the noise shares are sized for {share.colluders} colluders, but this party assumes "
+            f"a fraction {policy.colluding:g} of the parties, and at least one: every party "
             "knows its own share."
         )
     own = policy.sharing
     if own is not None and (share.minimum, share.colluders) != (own.minimum, own.colluders):
         raise QueryRefused(
-            f"the shares of noise are sized for sums of {share.minimum} parties, {share.colluders} "
-            f"of them colluding, and those of the experiment for {own.minimum} and {own.colluders}."
+            f"the noise shares are sized for sums of {share.minimum} parties with "
+            f"{share.colluders} colluders, but those of the experiment for {own.minimum} with "
+            f"{own.colluders}."
         )
     mechanism = share_mechanism(query, task)
     with _refusing():  # a law whose amplification is not known

@@ -1,8 +1,9 @@
 """Host of a party: from the bytes of a request to those of a reply. No transport.
 
-The party trusts its own records, keys, roster and protection. From the server it takes the run,
-the round, the cohort and the query; the state machine of `fedpriv.secagg` says what may follow, and
-`fedpriv.federation.party.answered` what is answered and opened, once.
+The party trusts its own records, keys, roster and protection. From the server it takes the run, the
+round, the cohort and the query. The state machine of `fedpriv.secagg` decides which step may
+follow, and `fedpriv.federation.party.answered` ensures that each release is answered and opened
+once.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Keys:
     Attributes:
         identity: The private Ed25519 key that the roster pins for this party.
         roster: Every party's identity key, exchanged out of band; a party is its position.
-        operations: What agrees on secrets and verifies signatures.
+        operations: Agrees on secrets and verifies signatures.
     """
 
     identity: Ed25519PrivateKey = field(repr=False)
@@ -66,14 +67,14 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartyHost:
-    """One party, ready to be asked.
+    """One party, ready to handle requests.
 
     Attributes:
-        number: Which party.
+        number: The party's number.
         party: Its records and the guard before them.
-        protection: What it insists on.
-        keys: Its own, and the roster; None if answers travel in the clear.
-        store: What it remembers, and which runs it joins.
+        protection: The protection that it requires.
+        keys: Its own keys and the roster; None if answers travel in the clear.
+        store: Its persistent state; decides which runs it joins.
     """
 
     number: int
@@ -87,18 +88,18 @@ class PartyHost:
             raise ValueError("keys must be given to mask answers, got None.")
 
     def handle(self, data: bytes) -> bytes:
-        """The reply to a request; what follows from it is in the store before it is returned.
+        """The reply to a request; the new state is stored before the reply is returned.
 
-        A step that is refused changes nothing and does not keep the others from being taken.
+        A refused step changes nothing and does not prevent the other steps.
 
         Raises:
-            MalformedMessage: These bytes are no request of one run. Nothing was done.
+            MalformedMessage: These bytes are not a request of one run. Nothing was done.
         """
         with self.store.held():
             return self.handled(data)
 
     def handled(self, data: bytes, *, run: bytes | None = None) -> bytes:
-        """`handle`, for whoever holds the store; the request must be of ``run``, if given."""
+        """`handle`, for a caller that holds the store; the request must be of ``run``, if given."""
         request, digest = Request.from_bytes(data), sha256(data).digest()
         if run not in (None, request.run):
             raise MalformedMessage("The request is of another run than it is sent for.")
@@ -183,7 +184,7 @@ class PartyHost:
         return memory.moved(announced, after), answer
 
     def _open(self, memory: Memory, message: Survivors | Confirmations) -> tuple[Memory, Bound]:
-        """A step towards the sum over the parties that this party signs, or is told."""
+        """A step towards opening the sum over the survivors that the party signed or received."""
         announced, state = memory.state(message.round)
         if isinstance(state, Confirmed):
             survivors = state.survivors
@@ -223,7 +224,7 @@ class PartyHost:
     ) -> tuple[Memory, Ring]:
         """The answer, if the guard allows it. A refusal says nothing about a record.
 
-        Nobody enforces a minimum where answers travel in the clear, and ``masks`` are None.
+        Where answers travel in the clear, nobody enforces a minimum and ``masks`` is None.
         """
         try:
             asked = codec.from_bytes(query)
@@ -242,7 +243,7 @@ class PartyHost:
         return replace(memory, name=asked.run), vector
 
     def _respondent(self, memory: Memory) -> Respondent:
-        """Who answers, in this place."""
+        """The respondent for this place."""
         del memory
         return self.party
 
@@ -272,15 +273,15 @@ class PartyHost:
 
 
 def _require_sized_for(share: NoiseShare, masks: Parameters | None) -> None:
-    """Shares of noise must be sized for the smallest sum, and the colluders, that masks allow."""
+    """Noise shares must be sized for the smallest sum, and the colluders, that the masks allow."""
     opened, colluders = (1, 0) if masks is None else (masks.minimum, masks.colluders)
     if share.minimum > opened:
         raise QueryRefused(
-            f"the shares of noise count on {share.minimum} parties in the sum, and this sum is "
+            f"the noise shares assume {share.minimum} parties in the sum, but this sum is "
             f"opened with {opened}."
         )
     if share.colluders < colluders:
         raise QueryRefused(
-            f"the shares of noise are sized for {share.colluders} colluders, and the masks of this "
+            f"the noise shares are sized for {share.colluders} colluders, but the masks of this "
             f"sum for {colluders}."
         )

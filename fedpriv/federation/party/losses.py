@@ -1,7 +1,7 @@
 """Clipped losses of parties at several points: what a `LossQuery` asks of their records.
 
-Every loss is rounded down to the grid before it is added up, as an integer: so a sum is exact, and
-what one record, or one person, adds follows from that one alone.
+Every loss is rounded down to the grid and added as an integer. So a sum is exact, and the
+contribution of a record, or a person, depends on that record or person alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedpriv.learning.clipping.persons import PersonGroups
 
 _NUMBERS = 1 << 21  # losses at a time
-_TOTALS = 1 << 24  # of persons at points, at a time: a server chooses how many points there are
+_TOTALS = 1 << 24  # persons × points at a time: a server chooses the number of points
 
 
 def clipped_loss_sums(

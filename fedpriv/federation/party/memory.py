@@ -1,7 +1,7 @@
 """Memory of a party between two messages of the protocol, and the store that keeps it.
 
-A deployed ClientApp is a fresh process for every message, so all of it has a binary form. It holds
-secrets: it stays where the records are, and no longer than it must.
+A deployed ClientApp is a fresh process for every message, so the memory has a binary form. It holds
+secrets: it stays where the records are, and is erased as soon as possible.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Memory:
     Attributes:
         run: The 32 bytes that name the run; empty before it is joined.
         channel: The party's X25519 key for this run. **Secret.**
-        terms: SHA-256 of what it joined, where it is held to that; empty elsewhere.
-        name: The run as queries call it; empty before the first one.
-        plan: The plan that it joined, where one was stated; empty elsewhere.
-        rounds: The latest rounds: as announced, and how far the party has come.
-        replies: The latest replies, by the digest of what they answer. What is asked again gets
-            the same bytes again: two answers under the same masks would show their difference.
+        terms: SHA-256 of the terms that it joined under, where these are binding; else empty.
+        name: The run's name in queries; empty before the first query.
+        plan: The plan that it joined, where one was stated; else empty.
+        rounds: The latest rounds: the announcement and the party's state in each.
+        replies: The latest replies, by the digest of the request. A repeated request gets the same
+            bytes: two answers under the same masks would reveal their difference.
     """
 
     run: bytes = b""
@@ -66,13 +66,13 @@ class Memory:
     replies: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
 
     def state(self, number: int) -> tuple[Announce, PartyState]:
-        """Where the party stands in a round that it joined."""
+        """The party's state in a round that it joined."""
         if number not in self.rounds:
             raise OutOfOrder(f"Round {number} was not joined, or is over.")
         return self.rounds[number]
 
     def last(self, party: int) -> PartyState:
-        """The state of the latest round joined, which the next one must come after."""
+        """The state of the latest round joined; the next round must be later."""
         if not self.rounds:
             return Enrolled(run=self.run, round=0, party=party)
         return self.rounds[max(self.rounds)][1]
@@ -103,7 +103,7 @@ class Memory:
         """Read back what `to_bytes` wrote; `MalformedMessage` for anything else."""
         parts = unpack(data)
         if len(parts) == 6:
-            parts.append(b"")  # written before there were plans
+            parts.append(b"")  # a file from before plans existed
         if len(parts) != 7:
             raise MalformedMessage("A party's memory has seven parts.")
         run, channel, terms, name, rounds, replies, plan = parts
@@ -125,14 +125,14 @@ class Memory:
 
 
 class Store(Answers, Protocol):
-    """Where a party keeps what it must not forget: its places in runs, and its answers."""
+    """A party's persistent state: its places in runs, and its answers."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Keep everybody else out: a message is handled alone, from first to last byte."""
+        """Lock the store: one message is handled at a time, from start to end."""
         ...
 
     def memory(self, run: bytes) -> Memory:
-        """The place in a run, or a new one to join it with; `WrongRound` if it may not be."""
+        """The place in a run, or a new one; `WrongRound` if the party may not join it."""
         ...
 
     def keep(self, memory: Memory) -> None:
@@ -141,7 +141,7 @@ class Store(Answers, Protocol):
 
 
 class MemoryStore(LatestAnswers):
-    """`Store` in memory, of one run of a simulation: no other is joined."""
+    """`Store` in memory, for one run of a simulation: no other run is joined."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class MemoryStore(LatestAnswers):
         self._memory = memory
 
     def to_bytes(self) -> bytes:
-        """All of it; `read` inverts it."""
+        """The whole store as bytes; `read` inverts it."""
         answers = [
             part
             for name, given in self._given.items()

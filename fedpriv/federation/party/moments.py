@@ -29,8 +29,8 @@ def second_moments(
 ) -> NDArray[np.float64]:
     """The answer of every party, (m, width): each number follows from exact sums of integers.
 
-    What a record adds follows from that record and the query alone, and of persons from how many
-    records that person has there. A label that is no number counts as zero, a weight as well.
+    A record's contribution depends on that record and the query alone and, for persons, on how many
+    records that person has there. A NaN label counts as zero, and so does a NaN weight.
     """
     last = None
     if query.label_scale is not None and query.label_bound is not None:
@@ -54,10 +54,10 @@ def second_moments(
 
 
 def _weights(theta: NDArray[np.float64], batch: RecordBatch) -> NDArray[np.float64]:
-    """p(1 − p) of every record, by the same instructions wherever it stands."""
+    """p(1 − p) of every record, by the same instructions whatever its position."""
     from fedpriv.learning.row_scores import row_scores  # it loads a compiler
 
-    with np.errstate(over="ignore"):  # a score that is no number has no weight
+    with np.errstate(over="ignore"):  # a NaN score has no weight
         point = theta.astype(batch.features.numpy().dtype)
     scores = row_scores(batch.features, torch.from_numpy(point)[None])[:, 0].double()
     weights = np.zeros(len(scores))

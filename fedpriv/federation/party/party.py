@@ -38,7 +38,7 @@ class Respondent(Protocol):
     def answer(self, query: Query, answers: Answers | None = None) -> Ring:
         """The answer in fixed point; `QueryRefused` if it breaks a rule.
 
-        It is answered once, by what ``answers`` has of the run: the party's own, if not given.
+        Each release is answered once, according to ``answers`` (by default the party's own).
         """
         ...
 
@@ -48,25 +48,24 @@ class Party:
 
     Guarantee. An answer is finite, of the dimension of the model and within the bound that the
     query implies, in the ring of the query's grid; or there is none. Nothing about a record is in
-    an error. PyTorch computes it on one thread: it cuts records for several threads by how many
-    there are, and where a share ends, the last digits are others.
+    an error. PyTorch computes it on one thread: with several, the number of records decides where
+    their shares end, and so changes last digits.
 
     Args:
         records: Its own.
         task: The public facts; checked against the records.
-        size: n_j, the public number that the task states for it, whatever the number of its
-            records. None if it has as many: where that is public.
+        size: n_j, the public number that the task states for it, whatever its number of records.
+            None for its number of records, where that is public.
         sampling: The stream that it draws its sample from in a round.
         coin: The stream of its coin, where whole parties are sampled; that of the sample, if not
             given.
-        number: Which of the task's parties it is: its part of a sum by party, the order in which it
-            goes through its records in local training, and whether it is in a public cohort, follow
-            from it.
-        noise: The stream of the noise that it adds itself; what is left of that of the sample, if
-            not given.
+        number: The party's index in the task. It determines its part of a sum by party, the order
+            of its records in local training, and whether it is in a public cohort.
+        noise: The stream of the noise that it adds itself; if not given, the rest of the stream of
+            the sample.
         policy: What it is willing to answer.
-        coin_hidden: Whether the time that an answer takes must not tell its coin, which whoever
-            watches the network could see: it then trains whatever the coin says.
+        coin_hidden: Whether to hide the coin from anyone who times answers on the network: the
+            party then trains whatever the coin shows.
     """
 
     def __init__(
@@ -108,9 +107,9 @@ class Party:
     def answer(self, query: Query, answers: Answers | None = None) -> Ring:
         """The answer to ``query``, in fixed point; what secure aggregation then masks.
 
-        A release is answered once, by what ``answers`` has of the run: the same query again gets
-        the same integers, and another one for that release none. A party that is asked without
-        ``answers`` has some of its own, for answers with noise of its own in them.
+        A release is answered once, according to ``answers``: a repeated query gets the same
+        integers, and another query for that release is refused. Without ``answers``, the party
+        keeps its own, for answers that contain its own noise.
 
         Raises:
             QueryRefused: The query breaks a rule of this party. Nothing was computed.
@@ -124,7 +123,7 @@ class Party:
         return answered_once(query, kept, partial(self.compute, query))
 
     def _remembering(self, query: Query, answers: Answers) -> Ring:
-        """The answer, with what the party keeps of earlier rounds where its answers are kept."""
+        """The answer; the party's memory of earlier rounds is kept with its answers."""
         if not isinstance(answers, LatestAnswers):
             raise QueryRefused("this party keeps nothing of earlier rounds.")
         if answers.remembered or answers is not self._answers:
@@ -135,16 +134,16 @@ class Party:
 
     @property
     def remembered(self) -> bytes:
-        """What it keeps of the rounds that it computed, **private**; empty if there is nothing."""
+        """The memory of the rounds that it computed, **private**; empty if there is none."""
         kept = self._trainees.variates
         return b"" if kept is None else kept.to_bytes()
 
     def remember(self, kept: bytes) -> None:
-        """Go on from what was `remembered`; from nothing, if it is empty."""
+        """Continue from what was `remembered`; from scratch, if it is empty."""
         self._trainees.variates = Variates.from_bytes(kept) if kept else None
 
     def compute(self, query: Query) -> Ring:
-        """The answer to a query that was checked, with noise drawn now: for who keeps it."""
+        """The answer to a checked query, with fresh noise: for a caller that stores the answer."""
         task, grid = self._task, query.grid
         stream = (self._noise or self._sampling)(query.round)
         with one_thread():
@@ -155,7 +154,7 @@ class Party:
         return answer
 
     def _exact(self, query: Query, stream: RandomStream) -> Ring:
-        """The answer before any noise; what is drawn for it comes from ``stream``, or apart."""
+        """The answer before any noise; its draws come from ``stream`` or a stream of their own."""
         task = self._task
         if isinstance(query, LocalTrainingQuery):
             joins = coins(query, 1, self._coin_stream(query, stream))
@@ -177,7 +176,7 @@ class Party:
         return query.grid.encode_sum(vectors, bound=query.answer_bound(task, self.size))
 
     def _coin_stream(self, query: Query, stream: RandomStream) -> RandomStream:
-        """What the coin is drawn from: never what the noise is drawn from once more."""
+        """The stream of the coin: never one from which noise is drawn again."""
         if self._coin is not None:
             return self._coin(query.round)
         return stream if self._noise is None else self._sampling(query.round)

@@ -26,7 +26,7 @@ def stack(records: Records, offsets: NDArray[np.int64], task: Task) -> RecordBat
     """Records of one or many parties, sharing the data's memory.
 
     Raises:
-        ValueError: If a record breaks a promise of the task. Which one is not said.
+        ValueError: If a record breaks a promise of the task; the error does not say which record.
     """
     features, labels = from_dlpack(records.X), from_dlpack(records.y)
     if features.shape[1] != task.model.features:
@@ -46,13 +46,13 @@ def stack(records: Records, offsets: NDArray[np.int64], task: Task) -> RecordBat
 def stack_persons(
     records: Records, offsets: NDArray[np.int64], task: Task
 ) -> tuple[RecordBatch, PersonGroups | None]:
-    """`stack`, and for the person unit whose records these are, each person's side by side.
+    """`stack`, and for the person unit the owners of the records, each person's side by side.
 
     This is where a party enforces the declared bound on a person's records: those beyond it are
     dropped, whatever the server says, by `fedpriv.data.persons.at_most`.
 
     Raises:
-        ValueError: As `stack`; or the unit is a person, and whose records these are is not known.
+        ValueError: As `stack`; or the unit is a person, but the records do not name persons.
     """
     if task.persons is None:
         return stack(records, offsets, task), None
@@ -73,7 +73,7 @@ def stack_persons(
 
 
 def unit_counts(data: PartitionedDataset, task: Task) -> NDArray[np.int64]:
-    """What each party draws its Poisson samples from: how many records, or persons. Private."""
+    """The number of records, or persons, from which each party draws its samples. Private."""
     if task.persons is None:
         return data.sizes
     if data.persons is None:

@@ -1,9 +1,9 @@
 """A party's sums for a `StatisticsQuery`: exact integers, then the weights of the design.
 
-Numbers are rounded to 2⁻¹⁶ of half their range before anything else, and where a person's m records
-are averaged each counts floor(2¹²/m)/2¹², so that together they count 1 at most. From there on all
-is counted in integers, exactly, in any order: what one record adds follows from that record alone.
-Records are read once, some thousands at a time and column by column; no Python loop is over them.
+First, numbers are rounded to 2⁻¹⁶ of half their range. Where a person's m records are averaged,
+each counts floor(2¹²/m)/2¹², so that together they count at most 1. From there on all arithmetic is
+in integers, exact in any order: a record's contribution depends on that record alone. Records are
+read once, some thousands at a time and column by column; there is no Python loop over them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOW = 53  # bits of the lower part of a sum
 
 
 def shares_of_records(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """In units of 2⁻¹²: how much each record counts, for persons with so many records, in order."""
+    """The weight of each record in units of 2⁻¹², for persons with these numbers of records."""
     return np.repeat((1 << _SHARE) // np.maximum(sizes, 1), sizes)
 
 
@@ -111,7 +111,7 @@ def party_statistics(
 
 
 class _Total:
-    """Sums of integers below 2⁵³, of any number of them: squares of many records pass 2⁶³."""
+    """Sums of any number of integers below 2⁵³: squares of many records can exceed 2⁶³."""
 
     def __init__(self, width: int) -> None:
         self._low, self._high = np.zeros(width, np.int64), np.zeros(width, np.int64)
@@ -183,7 +183,7 @@ class _Counter:
     ) -> Numbers:
         x = self._rounded(columns[0])
         weighted = x if share is None else x * share
-        # Not by BLAS, whose threads cost more than so few numbers.
+        # Not by BLAS, whose threads cost more than they save on so few numbers.
         return np.array([weighted.sum(), np.einsum("i,i->", weighted, x)])
 
     def _rounded(self, column: NDArray[np.float32]) -> Numbers:
@@ -193,7 +193,7 @@ class _Counter:
         return np.asarray(scaled, np.float64)
 
     def _cells(self, index: NDArray[np.integer], cells: int, share: Numbers | None) -> Numbers:
-        """How often each cell occurs; one more takes what is in none of them."""
+        """How often each cell occurs; an extra cell takes values outside all others."""
         return np.bincount(index, share, minlength=cells + 1)[:cells].astype(np.float64)
 
     def _histogram(

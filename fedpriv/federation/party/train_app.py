@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def train_app(open_party: Callable[[Context], Party]) -> ClientApp:
     """A ClientApp whose node is the party that ``open_party`` finds for a context.
 
-    The party checks every query against its task and its policy. Of an error the server learns the
-    kind, and nothing else: its text may have met a record.
+    The party checks every query against its task and its policy. The server learns only the type of
+    an error, because its text may reveal a record.
     """
     app = ClientApp()
 

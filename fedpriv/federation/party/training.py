@@ -1,8 +1,8 @@
 """Local training at parties, and the sum of their updates: the answers to `LocalTrainingQuery`.
 
 The same code serves one party alone and thousands in one process. Updates are clipped, rounded to
-the grid and added party by party, as integers, which add up exactly in any order; those of all
-parties are never in memory at once, but for control variates, which are such rows themselves.
+the grid and added party by party, as integers, which add up exactly in any order; the updates of
+all parties are never in memory at once, except with control variates, which have the same size.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Variates:
 
     Attributes:
         run: The run that they belong to.
-        round: The latest round in which they were asked.
-        before: c_j before that round, float64 (m, d): asked again, a party trains the same again.
+        round: The latest round in which the parties were asked.
+        before: c_j before that round, float64 (m, d): a repeated query repeats the same training.
         after: c_j after it.
     """
 
@@ -56,7 +56,7 @@ class Variates:
     after: Vectors
 
     def to_bytes(self) -> bytes:
-        """Those of one party, where every message may have a process of its own."""
+        """The variates of one party, for a deployment with a process per message."""
         number = self.round.to_bytes(8, "big")
         return pack([self.run.encode(), number, self.before.tobytes(), self.after.tobytes()])
 
@@ -79,7 +79,7 @@ class Variates:
 
 
 def coins(query: LocalTrainingQuery, parties: int, stream: RandomStream) -> Mask:
-    """Which of so many parties train by their coins, one each; drawn only if there is a rate."""
+    """Which parties train, by one coin each; drawn only if the query has a rate."""
     tossed = np.ones(parties, dtype=bool)
     if query.party_rate < 1:
         tossed[:] = False
@@ -94,11 +94,11 @@ class Trainees:
         task: The public facts.
         batch: The records, checked against the task.
         sizes: The public n_j of these parties.
-        first: The number of their first party: the order of its records follows from it.
-        apart: Whether each of them is trained alone, where that matters (`place_free`). Together
-            they are faster, and matrix products may then round the update of one by how many
-            records the others have: a few units in the last place, which a release has no noise
-            for.
+        first: The number of the first party, which determines the order of its records.
+        apart: Whether each is trained alone, where that matters (`place_free`). Training them
+            together is faster, but matrix products may then round one party's update depending on
+            the others' numbers of records: by a few units in the last place, which the noise of a
+            release does not cover.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class Trainees:
 
         Args:
             query: What is asked.
-            joining: Who of these parties takes part by their coins, and answers at all; None for
-                all of them. Nothing is computed for the others.
+            joining: The parties whose coins let them take part, and that answer at all; None for
+                all. Nothing is computed for the others.
         """
         if self._apart and not self._trainer_for(query.training).place_free:
             return self._one_by_one(query, joining)
@@ -145,7 +145,7 @@ class Trainees:
         return ring, {"units": trained, "clipped": trained - kept}
 
     def stay_out(self) -> None:
-        """Have the round that was answered last leave no trace: its coin kept the parties out."""
+        """Undo the effects of the latest round, because the coin kept the parties out."""
         if self.variates is not None:
             self.variates = replace(self.variates, after=self.variates.before)
 
@@ -155,7 +155,7 @@ class Trainees:
 
     @cached_property
     def _holding(self) -> Mask:
-        """Who has records. **Private.** Without, a party is as good as none: it is not counted."""
+        """The parties that have records. **Private.** A party without records is not counted."""
         holding: Mask = (self._batch.segments.offsets.diff() > 0).numpy()
         return holding
 
@@ -221,9 +221,9 @@ class Trainees:
     ) -> Vectors:
         """(u, c_j⁺ - c_j) of every party, (m, 2d), and zeros of who does not train.
 
-        c_j⁺ = c_j - c + (θ - w)/(K·η), the mean of the gradients along the way. A party that has no
-        variate of its own, in its first round or because it lost it, begins with the server's, and
-        so without a shift. Whose numbers would leave the range of floats does not move at all.
+        c_j⁺ = c_j - c + (θ - w)/(K·η), the mean of the gradients along the way. A party without a
+        variate (in its first round, or because it lost it) starts from the server's, hence without
+        a shift. A party whose numbers would overflow does not move at all.
         """
         control = query.control
         if control is None:
@@ -257,7 +257,7 @@ class Trainees:
         return kept.before if kept.round == query.round else kept.after
 
     def _trainer_for(self, settings: LocalSgd) -> LocalTrainer:
-        """The trainer of these settings; what it prepares, it prepares once."""
+        """The trainer of these settings, prepared once and cached."""
         if self._trainer is None or self._trainer[0] != settings:
             trainer = LocalTrainer(
                 model=self._task.model,

@@ -61,8 +61,8 @@ def sum_replies(replies: Iterable[Message], query: Query, task: Task) -> Sum | N
     Replies with an error are parties that dropped out.
 
     Raises:
-        ValueError: A node answered twice, with another shape, or with a size that the task does
-            not state: the sum would not be the one that the noise is calibrated to.
+        ValueError: A node answered twice, with a wrong shape, or with a size that the task does not
+            state: the noise would not be calibrated to that sum.
     """
     total = np.zeros(query.answer_width(task), query.grid.dtype)
     sizes: list[int] = []

@@ -1,7 +1,7 @@
 """Errands of a deployment: attest a statement, hand over the model, cancel a run.
 
-They travel as every other message does, and belong to no seat: a party that missed a run, or comes
-back when it is over, carries them out as well. Each can be repeated.
+They travel like every other message but need no seat: a party that missed a run, or returns after
+its end, carries them out as well. Each can be repeated safely.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Attested(Bound):
     Attributes:
         head: Of its ledger.
         rows: Of its ledger.
-        releases: How many of the run's releases it paid for.
+        releases: The number of the run's releases that it paid for.
         signature: See `fedpriv.privacy.statement.signed`.
     """
 
@@ -62,7 +62,7 @@ class HandOver(Bound):
     """Server to party: the released model, and the statement that names its digest.
 
     Attributes:
-        statement: As in `Attest`, with the signatures that it has.
+        statement: As in `Attest`, with its signatures.
         model: The bytes of model.npz.
     """
 
@@ -77,7 +77,7 @@ class HandedOver(Bound):
     """Party to server: it has the model.
 
     Attributes:
-        model: The SHA-256 of what it keeps.
+        model: The SHA-256 of the model that it stored.
     """
 
     kind: ClassVar[int] = Kind.HANDED_OVER
@@ -90,7 +90,7 @@ class Cancel(Bound):
     """Server to party: leave a run for good. The budget that it spent stays spent.
 
     Attributes:
-        name: The run, as its queries call it.
+        name: The run's name in its queries.
         seats: The runs of the protocol that served it, 32 bytes each, one after the other.
     """
 

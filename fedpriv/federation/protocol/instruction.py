@@ -1,20 +1,21 @@
 """Signed instructions: what the server asks of a party and what it replies, proved end to end.
 
-Flower carries messages, and whoever gets it to carry one could speak for somebody else. So in a
-deployment nothing that it says about a sender counts. The server's Ed25519 identity, which every
-party pins, signs every instruction; the party's identity, which the roster pins, signs the reply.
+Flower carries the messages, and anyone who can inject one could impersonate somebody else. So a
+deployment trusts nothing that Flower says about a sender. The server's Ed25519 identity, which
+every party pins, signs every instruction; the party's identity, which the roster pins, signs the
+reply.
 
-Guarantee. A body that a party acts on was signed by the server for the roster, the Flower run, the
-run of secure aggregation, the experiment, the node and the party that the receiver itself knows of;
-no earlier one is acted on afterwards, and none after its time. A reply that the server reads was
-signed by the party that it asked, for the instruction that it answers. What is left to whoever
-carries messages is to delay them, within their time, and to withhold them.
+Guarantee. A party acts on a body only if the server signed it for the roster, the Flower run, the
+run of secure aggregation, the experiment, the node and the party that the receiver itself knows. It
+never acts on an instruction older than one that it has acted on, nor on one past its deadline. A
+reply that the server reads was signed by the party that it asked, for the instruction that it
+answers. The carrier of messages can only delay them, until their deadline, or withhold them.
 
 Assumptions. Both private keys are secret, Ed25519 is unforgeable and SHA-256 resists collisions;
 the two clocks differ by less than the time that the server allows. *Why numbers.* A signature alone
-can be sent twice. Numbers increase within a run of secure aggregation, which the server names with
-32 fresh random bytes whenever it starts, so that a server which was restarted needs no memory of
-them. The party's is on its disk, and moves for what is signed only.
+does not prevent replay. Numbers increase within a run of secure aggregation, which the server names
+with 32 fresh random bytes whenever it starts, so a restarted server need not remember them. The
+party keeps its latest number on disk and advances it only for signed instructions.
 
 There is no I/O here and no clock: `fedpriv.federation.engines.seals` signs at the server,
 `fedpriv.federation.deployed.signed` verifies at the party.
@@ -43,22 +44,22 @@ _MILLISECONDS = 1000
 
 
 class Misdirected(SecureAggregationError):
-    """An instruction of the server's that is for another party, run, experiment or roster."""
+    """An instruction from the server for another party, run, experiment or roster."""
 
 
 class TooLate(SecureAggregationError):
-    """An instruction of the server's whose time is over."""
+    """An instruction from the server past its deadline."""
 
 
 class Replayed(SecureAggregationError):
-    """An instruction that comes after a later one, or another one under the same number."""
+    """An instruction older than the latest one, or a different one with the same number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place(Packed):
-    """Where an instruction is for: one party at one node, in one run under one roster.
+    """The destination of an instruction: one party at one node, in one run under one roster.
 
-    Server and party each know all of it by themselves.
+    Server and party each know all of it independently.
 
     Attributes:
         roster: The digest of the roster, which has its epoch and the server's identity in it.
@@ -104,7 +105,7 @@ class Instruction(Place):
     Attributes:
         run: The run of secure aggregation.
         number: Increases from instruction to instruction of the run.
-        until: Not to be acted on later: milliseconds since 1970.
+        until: The deadline for acting on it, in milliseconds since 1970.
         body: SHA-256 of the request.
     """
 
@@ -122,12 +123,12 @@ class Instruction(Place):
 
     @property
     def digest(self) -> bytes:
-        """What a reply is bound to."""
+        """The digest to which a reply is bound."""
         return sha256(self.to_bytes()).digest()
 
     @property
     def heard(self) -> Heard:
-        """What a party remembers of it."""
+        """The record of it that a party keeps."""
         return Heard(number=self.number, digest=self.digest)
 
     def signed(self, body: bytes, key: Ed25519PrivateKey) -> bytes:
@@ -140,16 +141,16 @@ class Instruction(Place):
         wrong = [name for name in Place.wires() if getattr(self, name) != getattr(place, name)]
         if wrong:
             raise Misdirected(
-                f"The instruction is of the server's, and its {_listed(wrong)} not what this party "
-                "has: compare roster and run."
+                f"The server signed this instruction, but its {_listed(wrong)} not this party's: "
+                "compare roster and run."
             )
 
     def deadline(self, *, received: int, most: float) -> int:
-        """When it must be done with: its time, or ``most`` seconds after it was received."""
+        """The earlier of its own deadline and ``most`` seconds after it was received."""
         return min(self.until, received + milliseconds(most))
 
     def require_next(self, last: Heard | None) -> None:
-        """Refuse an instruction unless it is later than the ``last``, or the very same."""
+        """Refuse an instruction unless it is later than ``last``, or identical to it."""
         if last is None or self.number > last.number or self.heard == last:
             return
         raise Replayed(
@@ -160,21 +161,22 @@ class Instruction(Place):
 
 
 def require_in_time(now: int, *, deadline: int) -> None:
-    """Refuse an instruction whose time is over; both in milliseconds since 1970."""
+    """Refuse an instruction past its deadline; both times in milliseconds since 1970."""
     if now > deadline:
         late = (now - deadline) / _MILLISECONDS
         raise TooLate(
-            f"The time of the instruction was over {late:.1f} s ago by this party's clock: compare "
-            "the clocks."
+            f"The deadline of the instruction passed {late:.1f} s ago by this party's clock: "
+            "compare the clocks."
         )
 
 
 def opened(data: bytes, *, server: bytes) -> tuple[Instruction, bytes]:
-    """An instruction and its body, which is not looked into, if the server has signed them.
+    """An instruction and its unparsed body, if the server has signed them.
 
     Raises:
-        MalformedMessage: These bytes are no instruction.
-        BadSignature: It is not signed by the identity ``server``, or the body is another one.
+        MalformedMessage: These bytes are not an instruction.
+        BadSignature: It is not signed by the identity ``server``, or it was signed with another
+            body.
     """
     head, signature, body = _parts(data, 3)
     instruction = Instruction.from_bytes(head)
@@ -188,21 +190,21 @@ def opened(data: bytes, *, server: bytes) -> tuple[Instruction, bytes]:
 def signed_reply(body: bytes, *, to: bytes, key: Ed25519PrivateKey) -> bytes:
     """A reply to the instruction with the digest ``to``; ``key`` is the party's identity.
 
-    The same reply to the same instruction is the same bytes: Ed25519 draws nothing.
+    Equal replies to the same instruction have equal bytes: Ed25519 signatures are deterministic.
     """
     return pack([key.sign(_replied(to, body)), body])
 
 
 def opened_reply(data: bytes, *, to: bytes, party: bytes) -> bytes:
-    """The body of a reply, which is not looked into, if the party has signed it.
+    """The unparsed body of a reply, if the party has signed it.
 
     Args:
-        data: As it came.
+        data: The reply as received.
         to: The digest of the instruction that it must answer.
         party: The identity that the roster has for the party that was asked.
 
     Raises:
-        BadSignature: It is not that, whatever it is.
+        BadSignature: The bytes are not such a reply.
     """
     try:
         signature, body = _parts(data, 2)

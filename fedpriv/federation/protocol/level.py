@@ -16,20 +16,20 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """Secure aggregation, as one participant insists on it.
+    """The secure aggregation that one participant requires.
 
-    Server and parties each hold one of their own. If they differ, no signature of one verifies at
-    the other: a server cannot lower what a party asks for.
+    Server and parties each hold their own. If they differ, neither verifies the other's signatures:
+    a server cannot lower a party's protection.
 
     Attributes:
         level: "off": answers travel in the clear, and the server is trusted with each of them;
             "semi-honest" and "active" are the modes of docs/secure-aggregation.md.
-        corrupt: The largest fraction of the roster that colludes with the server. Of three or more
-            parties one does at least, unless this is 0.
-        dropout: The largest fraction of the roster that is missing, at any steps together; one
-            party at least, where colluders leave room for it. The key set-up of a round counts,
-            which happens during the round before.
-        least: The least number of answers in a sum, if that is more than masks need.
+        corrupt: The largest fraction of the roster that colludes with the server. Unless this is 0,
+            at least one of three or more parties is assumed to.
+        dropout: The largest fraction of the roster that is missing, over all steps together; at
+            least one party, where colluders leave room for it. This includes the key set-up of a
+            round, which happens during the round before.
+        least: The least number of answers in a sum, if that is more than the masks require.
     """
 
     level: Level = "semi-honest"
@@ -54,9 +54,9 @@ class Protection:
 
         Args:
             parties: How many are invited.
-            roster: Of how many; all of them, if not given. The server chooses whom to invite, so
-                that all corrupt parties of the roster may be among them.
-            minimum: What the query asks for.
+            roster: The size of the roster; if not given, all are invited. The server chooses whom
+                to invite, so all corrupt parties of the roster may be among them.
+            minimum: The minimum that the query requires.
 
         Raises:
             ValueError: No threshold is secure and live, or fewer parties are there than must be in
@@ -72,7 +72,7 @@ class Protection:
 def _planned(
     level: Level, parties: int, roster: int | None, corrupt: float, dropout: float
 ) -> Parameters:
-    """For many parties the plan is a search, and every message of a party needs it."""
+    """Cached: for many parties the plan is a search, and every message of a party needs it."""
     return Parameters.plan(
         mode=level, parties=parties, roster=roster, corrupt=corrupt, dropout=dropout
     )

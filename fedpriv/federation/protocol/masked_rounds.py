@@ -5,17 +5,17 @@ Exchanges of a round, in the steady state (what rides along for the next round i
     semi-honest  answer [advertise]   reveal [share]
     active       answer               confirm [advertise]   reveal [share]
 
-The first round, and one whose set-up failed, has `advertise` and `share` as exchanges of their own.
-Mask keys and seeds are fresh in every round. The cohort of a round is fixed one round ahead: who
-misses a step of a set-up sits out the round that it is for.
+The first round, and one whose set-up failed, has `advertise` and `share` as separate exchanges.
+Mask keys and seeds are fresh in every round. The cohort of a round is fixed one round ahead: a
+party that misses a step of its set-up sits out that round.
 
-Who shares a secret so that nobody can open it spoils the sum that it is in: shares are sealed, and
-what they are worth shows when they are revealed. It is left out of later rounds, as long as those
-are possible without it. If somebody else was missing, or so many may collude that their lies could
-not be found, perhaps it did nothing, and holders lied: then it is left out of the next round only.
-Nobody can have an honest party left out for good, nor hold up a run. Where the parties bring the
-noise, whoever revealed is bound to the set (`openings`): if that party is in it, it stays in, and
-the release is lost unless it mends.
+A party that shares a secret so that nobody can open it spoils its sum: shares are sealed, and their
+validity shows only when they are revealed. That party is excluded from later rounds, as long as
+those are possible without it. If another party was missing, or so many may collude that their lies
+could not be found, the party may be innocent and its holders may have lied: then it is excluded
+from the next round only. So nobody can have an honest party excluded for good, nor block a run.
+Where the parties contribute the noise, every party that revealed is bound to the set (`openings`):
+if the faulty party is in it, it stays in, and the release is lost unless it behaves.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Line(Protocol):
         ...
 
     def exchange(self, step: str, requests: Mapping[int, Request]) -> Iterator[Bound]:
-        """What the parties reply, as it comes, each message from the party that it names."""
+        """The parties' replies as they arrive, each message from the party that it names."""
         ...
 
 
@@ -81,13 +81,13 @@ class MaskedRounds:
     """One masked sum after another.
 
     Args:
-        line: To the parties.
+        line: The line to the parties.
         run: 32 random bytes that name the run.
         roster: Every party's identity key.
-        protection: What the parties insist on, too.
+        protection: The same protection that the parties require.
         tally: Counts what is rejected.
         pipelined: Whether to set up the next round during this one.
-        openings: Over which parties a release was to be opened, if an earlier server began it.
+        openings: The sets over which an earlier server began to open the release, if any.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class MaskedRounds:
     def sum(self, query: bytes, *, dimension: int, bits: int, minimum: int) -> Total:
         """The sum of the answers to ``query`` over at least ``minimum`` parties.
 
-        ``minimum`` is 0 where the parties bring no noise.
+        ``minimum`` is 0 where the parties contribute no noise.
 
         Raises:
             SecureAggregationError: Too few parties are left. Nothing was revealed.
         """
-        # Whatever becomes of this round, no part of it is used again.
+        # Whether or not this round succeeds, no part of it is reused.
         ready, self._ahead = self._ahead, None
         if ready is None or ready.server.announced.parameters.minimum < minimum:
             ready = self._set_up(minimum)
@@ -151,7 +151,7 @@ class MaskedRounds:
             consents = self._sorted_out(sent, Confirm, advertised)
             end, opening = server.collect_consent(state, consents)
             if len(opening) < (least := server.announced.parameters.threshold):
-                # Nobody would reveal: the set is none that anybody could be bound to.
+                # Nobody would reveal, so nobody can be bound to this set.
                 raise TooFewParties(f"{len(opening)} parties signed the set, of {least} required.")
         keyed = self._ahead_keyed(following, advertised)
         if minimum:
@@ -188,7 +188,7 @@ class MaskedRounds:
         )
         return state, survivors, advertised
 
-    # The set-up of a round, in exchanges of its own or on the way.
+    # The set-up of a round, in separate exchanges or piggybacked.
 
     def _set_up(self, minimum: int) -> _Ready:
         server = self._announced(minimum)
@@ -234,7 +234,7 @@ class MaskedRounds:
         return _Ready(server=keyed.server, state=state, deliveries=deliveries)
 
     def _following(self, ready: _Ready) -> Server | None:
-        """The next round, among those who are there; None if there is none to prepare."""
+        """The next round, among the parties present; None if there is none to prepare."""
         if not self._pipelined:
             return None
         try:
@@ -243,7 +243,7 @@ class MaskedRounds:
             return None
 
     def _ahead_keyed(self, following: Server | None, sent: list[Message]) -> _Keyed | None:
-        """Keys that came on the way; if they are too few, the next round begins afresh."""
+        """Keys that were piggybacked; if they are too few, the next round starts afresh."""
         try:
             return None if following is None else self._keyed(following, sent)
         except SecureAggregationError:
@@ -258,7 +258,7 @@ class MaskedRounds:
             return None
 
     def _messages(self, sent: Iterator[Bound]) -> Iterator[Message]:
-        """The messages of the protocol; nothing else is of use here."""
+        """The messages of the protocol; all others are ignored."""
         for message in sent:
             if isinstance(message, Message):
                 yield message
@@ -268,7 +268,7 @@ class MaskedRounds:
     def _sorted_out(
         self, sent: Iterator[Bound], kind: type[Message], rest: list[Message]
     ) -> Iterator[Message]:
-        """The messages of ``kind`` as they come, and the others, which rode along, aside."""
+        """Yield messages of ``kind`` as they arrive; set the piggybacked ones aside."""
         for message in self._messages(sent):
             if isinstance(message, kind):
                 yield message
@@ -276,7 +276,7 @@ class MaskedRounds:
                 rest.append(message)
 
     def _count(self, rejected: Iterable[Rejection]) -> None:
-        """By the kind of the refusal."""
+        """Count rejections by their reason."""
         for rejection in rejected:
             self._tally.reject(rejection.reason.partition(":")[0])
 
@@ -298,7 +298,7 @@ def _invitations(server: Server) -> dict[int, Announce]:
 def _requests(*boxes: Mapping[int, Bound], query: bytes = b"") -> dict[int, Request]:
     """One request per party, with its message from each of the boxes, in their order.
 
-    The query goes to those only who have a message in the first one.
+    The query goes only to parties that have a message in the first box.
     """
     parties = sorted(set().union(*boxes))
     return {

@@ -1,13 +1,13 @@
 """Openings of a release: over which parties a server has asked for its sum to be opened.
 
-Where the parties bring the noise, a party helps to open a release over one set of parties only
-(`fedpriv.federation.party.answered`). If a sum fails while it is being opened, some may have bound
-themselves to its set already; a sum over any other set, be it all parties, then fails for ever. So
-the server remembers the set, and asks for the same one again as soon as its parties are there.
+Where the parties contribute the noise, a party helps to open a release over one set of parties only
+(`fedpriv.federation.party.answered`). If opening a sum fails midway, some parties may already be
+bound to its set; a sum over any other set, even all parties, then always fails. So the server
+remembers the set and asks for it again as soon as its parties are present.
 
-Nor does it ask for the same one for ever. Perhaps nobody is bound, and one of its parties refuses
-to answer, or is up to no good: then the others are enough. Perhaps two sets were asked for, one
-after the other, and the earlier one is what most are bound to. So attempts take turns.
+But it does not ask for the same set for ever. Perhaps nobody is bound, and one of its parties
+refuses to answer or misbehaves: then the others are enough. Perhaps two sets were asked for in
+turn, and most parties are bound to the earlier one. So attempts alternate.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Openings:
 
     Args:
         release: The digest of its query.
-        sets: Each a tuple of increasing numbers, the latest one last.
-        attempts: How often one was asked for again.
+        sets: Tuples of increasing party numbers, the latest set last.
+        attempts: How often a set was asked for again.
     """
 
     def __init__(self, release: str = "", sets: Iterable[Set] = (), attempts: int = 0) -> None:
@@ -43,16 +43,17 @@ class Openings:
             self.keep(self._release, self._sets, self._attempts)
 
     def to_repeat(self, query: bytes, there: Collection[int], *, others: bool) -> Set | None:
-        """The set to ask for again, if its parties are all there; None to ask whoever is there.
+        """The set to ask for again, if all its parties are present; None to ask everybody.
 
-        The latest one first, then the earlier ones, then everybody, and from the beginning.
-        Without a party of a set nobody knows who is bound. Others may be asked: who is, refuses.
+        Attempts cycle through the sets, latest first, then everybody. While a party of a set is
+        absent, nobody knows who is bound to it. Other sets may still be tried: a bound party
+        refuses.
 
         Args:
-            query: Of the release.
-            there: The parties that can be asked.
-            others: Whether to ask everybody in turn with sets that are there. It binds nobody to a
-                set that is not opened if all sign it before one reveals, and else may.
+            query: The query of the release.
+            there: The parties that are present.
+            others: Whether to alternate between complete sets and everybody. If all sign a set
+                before any reveals, this binds nobody to a set that is not opened; otherwise it may.
         """
         if sha256(query).hexdigest() != self._release:
             return None
@@ -67,4 +68,4 @@ class Openings:
         return turn
 
     def keep(self, release: str, sets: list[Set], attempts: int) -> None:
-        """Write them down, where a server may be started again."""
+        """Persist them, where a server may be restarted."""

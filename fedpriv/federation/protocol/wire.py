@@ -1,9 +1,8 @@
 """Wire messages of server and parties: those of the protocol, and what goes beside them, as bytes.
 
 A `Request` goes to one party and has one `Reply`. Both carry messages in the strict binary form of
-`fedpriv.secagg.primitives.codec`: reading refuses everything that writing cannot produce. Several
-steps can ride in one request, so that the key set-up of the next round needs no exchange of its
-own.
+`fedpriv.secagg.primitives.codec`: reading refuses everything that writing cannot produce. One
+request can carry several steps, so the key set-up of the next round needs no separate exchange.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _LENGTH_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Join(Bound):
-    """Server to node, once: which party are you? ``round`` and ``party`` are 0.
+    """Server to node, once: ask which party it is. ``round`` and ``party`` are 0.
 
     Attributes:
-        plan: All releases of the run, where they are fixed beforehand; empty elsewhere. See
+        plan: All releases of the run, where they are fixed in advance; else empty. See
             `fedpriv.federation.deployed.stated_plan`.
     """
 
@@ -46,11 +45,11 @@ class Join(Bound):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Joined(Bound):
-    """Party to server: its number, how many records it has, and how it wants to be protected.
+    """Party to server: its number, its public size, and the protection that it requires.
 
     Attributes:
         size: n_j; public.
-        level: The place of its protection in `fedpriv.federation.protocol.level.LEVELS`.
+        level: The index of its protection in `fedpriv.federation.protocol.level.LEVELS`.
     """
 
     kind: ClassVar[int] = Kind.JOINED
@@ -95,7 +94,7 @@ class Request:
 
     Attributes:
         messages: One or more steps.
-        query: The query that an answer is asked for, encoded; empty if none is.
+        query: The encoded query to answer; empty if there is none.
     """
 
     messages: tuple[Bound, ...]
@@ -147,7 +146,7 @@ class Reply:
 
 
 def pack(parts: Iterable[bytes]) -> bytes:
-    """Byte strings as one: each after its length."""
+    """Byte strings as one, each prefixed by its length."""
     return b"".join(
         piece for part in parts for piece in (len(part).to_bytes(_LENGTH_BYTES, "big"), part)
     )
@@ -159,7 +158,7 @@ def packed_width(first: float, *messages: float) -> float:
 
 
 def unpack(data: bytes) -> list[bytes]:
-    """What `pack` was given; `MalformedMessage` for anything that it cannot have written."""
+    """The inverse of `pack`; `MalformedMessage` for anything that it cannot have written."""
     reader, parts, left = Reader(data), [], len(data)
     while left:
         size = reader.number(_LENGTH_BYTES)
@@ -169,7 +168,7 @@ def unpack(data: bytes) -> list[bytes]:
 
 
 def read(data: bytes) -> Bound:
-    """One message, of the protocol or of those above."""
+    """One message, of the protocol or of the kinds above."""
     kind = _KINDS.get(data[1]) if len(data) > 1 else None
     return protocol.read(data) if kind is None else kind.from_bytes(data)
 

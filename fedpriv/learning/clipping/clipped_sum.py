@@ -1,24 +1,24 @@
 """Sums of clipped per-record gradients: Σ gᵢ·min(1, C/‖gᵢ‖), party by party.
 
 **What a record contributes.** Every record adds a vector vᵢ with ‖vᵢ‖₂ ≤ C, where vᵢ is the exact
-product of the floating-point numbers that enter the sum. Rounding does not break it: computed norms
-are low by a factor 1 + 2⁻¹⁴ at most (`fedpriv.learning.clipping.norms`), and the threshold is C(1 -
-2⁻¹³), which leaves room for the roundings of weights to the precision of the data (2⁻²² relative,
-2⁻¹⁴⁹ absolute, on rows of norm at most 2¹⁰⁰). A record whose gradient is not finite, or too long to
-be clipped with that precision (beyond 2¹⁰⁰), contributes zero and is counted; it neither stops the
-computation nor touches other records.
+product of the floating-point numbers that enter the sum. Rounding does not break this bound:
+computed norms are too low by a factor of at most 1 + 2⁻¹⁴ (`fedpriv.learning.clipping.norms`), and
+the threshold is C(1 - 2⁻¹³), which leaves room for the roundings of weights to the precision of the
+data (2⁻²² relative, 2⁻¹⁴⁹ absolute, on rows of norm at most 2¹⁰⁰). A record whose gradient is not
+finite, or too long to be clipped with that precision (beyond 2¹⁰⁰), contributes zero and is
+counted; it neither stops the computation nor touches other records.
 
-**What a sum shows of a record.** The returned numbers are Σ vᵢ up to rounding. In exact arithmetic
-adding or removing a record moves the sum by at most C, replacing one by at most 2C. What rounding
-adds to that, `fedpriv.learning.rounding_error` bounds from public numbers, *if* the other records
-have the same gradients in both computations. Under replace-one adjacency they do: they keep their
-places, hence their instructions. Under add-remove adjacency, and where a hash decides who is in the
-sum, later records move by one place. Scores of a linear model are computed alike in every place; so
-are dense layers and modules, as far as that was tried (`fedpriv.learning.clipping.dense`,
-`fedpriv.learning.network`). Elsewhere a matrix product may round a row differently, by 10⁻⁷ of a
-gradient in float32, and near a kink of the model (ReLU, max-pooling) the last bit can decide a
-gradient. All other gradient clipping in floating point shares this assumption; float64 data make
-its failures 10⁹ times smaller.
+**What a sum reveals of a record.** The returned numbers are Σ vᵢ up to rounding. In exact
+arithmetic, adding or removing a record moves the sum by at most C; replacing one moves it by at
+most 2C. `fedpriv.learning.rounding_error` bounds what rounding adds to that, from public numbers,
+*if* the other records have the same gradients in both computations. Under replace-one adjacency
+they do: they keep their positions, and so are computed by the same instructions. Under add-remove
+adjacency, and where a hash decides who is in the sum, later records move by one position. The
+scores of a linear model do not depend on the position; nor do dense layers and modules, as far as
+tests show (`fedpriv.learning.clipping.dense`, `fedpriv.learning.network`). Elsewhere a matrix
+product may round a row differently, by 10⁻⁷ of a gradient in float32, and near a kink of the model
+(ReLU, max-pooling) the last bit can decide a gradient. All other gradient clipping in floating
+point shares this assumption; with float64 data its failures are 10⁹ times smaller.
 
 Not covered: running time, which may depend on whether a record was rejected.
 """
@@ -67,8 +67,8 @@ class Clipping:
         clip_norm: C, from 2⁻²⁰ to 2³⁰: the range in which the guarantee above is proved.
         centre: a, (d,); None means zero.
         scale: b > 0, (d,); None means one.
-        norm: In which C bounds a record's vector: "l2"; or "l1", where ‖vᵢ‖₁ ≤ C, for float64 data,
-            in which a sum of absolute values is as good as exact.
+        norm: The norm that C bounds: "l2"; or "l1", ‖vᵢ‖₁ ≤ C, for float64 data, in which a sum of
+            absolute values is practically exact.
     """
 
     clip_norm: float
@@ -93,7 +93,7 @@ class Clipping:
 
     @property
     def vectors(self) -> tuple[tuple[str, Tensor], ...]:
-        """The centre and the scale, if they are there, by name."""
+        """The centre and the scale, where given, by name."""
         named = (("centre", self.centre), ("scale", self.scale))
         return tuple((name, vector) for name, vector in named if vector is not None)
 
@@ -152,9 +152,10 @@ class ClippedSums:
 class ClippedGradient:
     """The clipped gradient sums of fixed records, as a function of the parameters.
 
-    Checked and cut into parts once, to be called in every round. Computed in the precision of the
-    features. The regulariser is not part of it: the server adds that, unclipped. Repeatable to the
-    bit on the same machine with the same number of threads.
+    Records are checked and cut into parts once; call the object in every round. Sums are computed
+    in the precision of the features. They do not include the regulariser, which the server adds
+    unclipped. Results are reproducible to the bit on the same machine with the same number of
+    threads.
 
     Attributes:
         model: Any `Model`.
@@ -218,7 +219,7 @@ class ClippedGradient:
         return value, tuple(torch.cat(column) for column in zip(*gathered, strict=True))
 
     def _clip(self, theta: Tensor, part: RecordBatch) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The clipped sums of a part, and what measures its gradients."""
+        """The clipped sums of a part, and the measures of its gradients."""
         threshold = (1 - CLIP_MARGIN) * self.clipping.clip_norm
         if self._closed_form:
             sums, slopes = clipped_linear_sums(theta, part, self.loss, threshold, self._crew)
@@ -271,7 +272,7 @@ def _clip_factors(
 
 
 def _doubtful(squares: Tensor, batch: RecordBatch) -> bool:
-    """Whether a record may have no gradient of a finite length."""
+    """Whether the gradient of some record may not have a finite norm."""
     return not (batch.all_usable and float(squares.max()) <= LARGEST_SQUARE)
 
 
@@ -298,7 +299,7 @@ def _total(squares: list[Tensor]) -> Tensor:
 
 
 def check_records(model: Model, loss: Loss, batch: RecordBatch) -> None:
-    """Refuse records that the model does not take, or a loss that does not take its scores."""
+    """Refuse records that do not fit the model, or a loss that does not fit its scores."""
     if loss.outputs != model.outputs:
         raise ValueError(
             f"model must have one output per score of the loss, {loss.outputs}; got "
@@ -314,7 +315,7 @@ def check_records(model: Model, loss: Loss, batch: RecordBatch) -> None:
 
 
 def check_vector(name: str, vector: Tensor, model: Model) -> None:
-    """Refuse a vector that has not one entry per parameter."""
+    """Refuse a vector that does not have one entry per parameter."""
     if vector.ndim != 1 or len(vector) != model.dimension:
         raise ValueError(
             f"{name} must have shape {(model.dimension,)}, one entry per parameter, "

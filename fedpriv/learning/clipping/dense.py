@@ -86,8 +86,8 @@ def dense_factors(
 def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
     """dℓ/dscore as (n, k); not a number where a class index is out of range.
 
-    The record is then rejected like any other without a finite gradient; looking its class up
-    would stop the whole computation.
+    Such a record is then rejected like any other without a finite gradient; an index error would
+    stop the whole computation.
     """
     if loss.outputs == 1:
         return loss.slope(scores.squeeze(1), labels).unsqueeze(1)
@@ -97,17 +97,18 @@ def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def filled_slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
-    """`slopes`, of each record by the same instructions, wherever it stands."""
+    """`slopes`, computed for each record by the same instructions, whatever its position."""
     return filled(partial(slopes, loss), scores, labels)
 
 
 def filled(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, labels: Tensor) -> Tensor:
-    """``function`` of scores and labels, of each record by the same instructions.
+    """``function`` of scores and labels, computed for each record by the same instructions.
 
-    Elementwise functions have other instructions for the numbers that their vectors leave over: the
-    last digit of a sigmoid, which may decide whether a gradient is short, would follow from the
-    number of records. So the first record fills them up to a multiple of `ROWS`; and they are
-    copied if there is nothing to fill, so that they are always stored alike.
+    Elementwise kernels use other instructions for the numbers left over when the length is not a
+    multiple of the vector width. The last digit of a sigmoid, which may decide whether a gradient
+    is clipped, would then depend on the number of records. So the inputs are padded with copies of
+    the first record to a multiple of `ROWS`; if no padding is needed they are copied, so that the
+    memory layout is always the same.
     """
     count, missing = len(scores), -len(scores) % ROWS
     scores, labels = (
@@ -119,7 +120,8 @@ def filled(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, labels:
 def _forward(layers: Sequence[Layer], activation: Activation, features: Tensor) -> list[Tensor]:
     """The input of every layer, and the output of the last.
 
-    Filled up with zeros on the way: activations have instructions for whole vectors, as well.
+    Padded with zeros on the way, because activations, too, have special instructions for whole
+    vectors.
     """
     values, rows = [features], features
     for depth, layer in enumerate(layers):
@@ -134,14 +136,14 @@ def _forward(layers: Sequence[Layer], activation: Activation, features: Tensor) 
 
 
 def _products(weights: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
-    """rows·weightsᵀ, (N, k), N ≥ n: each row by the same instructions, wherever it stands.
+    """rows·weightsᵀ, (N, k), N ≥ n: each row by the same instructions, whatever its position.
 
-    A matrix product has other instructions for the rows that its tiles leave over, for few rows,
-    and for numbers stored in another order or askew: a record that leaves would change the last
-    digits of others, which decide where a network bends. So rows are multiplied by multiples of
-    `ROWS`, the last of them zeros, and always stored alike: coordinate by coordinate if
-    ``turned``, as the layers before left them, else record by record. The products of these zeros
-    are still there.
+    A matrix product uses other instructions for rows left over by its tiles, for few rows, and for
+    other memory layouts or alignments. Removing one record would then change the last digits of
+    others, and near a kink of the network these decide a gradient. So rows are padded with zeros to
+    a multiple of `ROWS` and always stored in the same layout: coordinate by coordinate if
+    ``turned``, as the previous layers leave them, else record by record. The result includes the
+    padding rows.
 
     (W·aᵀ)ᵀ rather than a·Wᵀ: a third faster where layers are narrow.
     """
@@ -156,7 +158,7 @@ def _products(weights: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
 
 
 def _stored(rows: Tensor, *, turned: bool) -> Tensor:
-    """The transpose, (p, n), of which either the rows or the columns are contiguous."""
+    """The transpose, (p, n), with contiguous rows or contiguous columns."""
     if turned:
         return rows.T.contiguous()
     return (rows.clone() if rows.data_ptr() % _ALIGNED else rows.contiguous()).T

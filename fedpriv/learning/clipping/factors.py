@@ -26,7 +26,7 @@ class Factor(Protocol):
     """Gradients of n records with respect to d consecutive parameters."""
 
     def squares(self) -> Tensor:
-        """‖gᵢ‖², (n,); as norms never low by more than `NORM_SLACK`; maybe not finite."""
+        """‖gᵢ‖², (n,): norms too low by at most `NORM_SLACK`; possibly not finite."""
 
     def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
         """Σ wᵢ·gᵢ over the records of each of m parties, in pieces that make up (m, d)."""
@@ -35,7 +35,7 @@ class Factor(Protocol):
         """The gradients themselves, (n, d)."""
 
     def lengths(self) -> Tensor:
-        """‖gᵢ‖₁, float64 (n,); maybe not finite."""
+        """‖gᵢ‖₁, float64 (n,); possibly not finite."""
 
     def careful_squares(self) -> Tensor:
         """``squares`` in float64 throughout; infinite where a part of a gradient is too long."""
@@ -72,7 +72,7 @@ class Dense:
         return squared_norms(self.errors).mul(squares)
 
     def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
-        """A product of two matrices a block of records."""
+        """One matrix product per block of records."""
         errors = weights.unsqueeze(1) * self.errors
         sums = [segments.outer_sums(errors, self.inputs)]
         return [*sums, segments.sums(errors)] if self.bias else sums
@@ -97,7 +97,7 @@ class Dense:
         return Dense(_zeroed(self.inputs, rejected), _zeroed(self.errors, rejected), self.bias)
 
     def first(self, count: int) -> Dense:
-        """Those of their inputs and errors."""
+        """The factors of the first records' inputs and errors."""
         squares = None if self.input_squares is None else self.input_squares[:count]
         return Dense(self.inputs[:count], self.errors[:count], self.bias, squares)
 

@@ -1,9 +1,9 @@
 """Per-record gradients of a module, layer by layer, from one ordinary forward and backward pass.
 
 Forward hooks keep the input of every layer that has parameters; autograd gives the error at its
-output, once for the whole batch, since scores of different records do not interact. Input and error
-of a record determine its gradient, by one rule per kind of layer. Unlike vectorised autograd this
-runs PyTorch's batched kernels, and dense layers never write their gradients out.
+output, once for the whole batch, since scores of different records do not interact. The input and
+the error of a record determine its gradient, by one rule per kind of layer. Unlike vectorised
+autograd this runs PyTorch's batched kernels, and dense layers never write their gradients out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LayerPlan:
 def layer_plans(module: nn.Module) -> list[LayerPlan]:
     """Plans to try, fastest first; none if a layer with trainable parameters has no rule.
 
-    That each layer is used once, and that nothing else uses its parameters, only a run can show.
+    Only a run can show that each layer is used once and that nothing else uses its parameters.
     """
     layers = [layer for layer in module.modules() if _trains(layer)]  # frozen ones need no rule
     owned = [id(parameter) for layer in layers for parameter in layer.parameters(recurse=False)]
@@ -64,8 +64,8 @@ def layer_factors(
     """The gradient of every record, in the order of the parameters of the plan's layers.
 
     Args:
-        module: The network. It carries hooks and parameters of the call while it lasts: nobody
-            else may use it meanwhile.
+        module: The network. During the call it carries the call's hooks and parameters, so nothing
+            else may use it.
         plan: One of `layer_plans`.
         state: All parameters and buffers; the trainable ones require gradients.
         inputs: The records, in the shape that the module takes.

@@ -1,7 +1,7 @@
 """Clipped gradient sums of a linear model with one score, in closed form: one pass, or two.
 
-The gradient of a record is slope·x, of norm |slope|·‖x‖. Clipping it to a length t is therefore to
-clamp the slope to ±t/‖x‖: no gradient is formed, and no norm but that of the features is needed.
+The gradient of a record is slope·x, of norm |slope|·‖x‖. Clipping it to norm t therefore means
+clamping the slope to ±t/‖x‖: no gradient is formed, and only the norms of the features are needed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def clipped_linear_sums(
 ) -> tuple[Tensor, Tensor]:
     """The clipped sum of every party, (m, d), and the slopes before clipping, (n,).
 
-    A slope follows from its record alone: in a matrix product its place would decide about the last
-    bit, and where a loss bends sharply the last bit decides about the slope. One that is not finite
-    counts as zero. The crew shares the parties of one pass; the result does not depend on its size.
+    A slope depends on its record alone. In a matrix product its position would affect the last bit,
+    which decides the slope where a loss bends sharply. A slope that is not finite counts as zero.
+    The crew shares the parties of one pass; the result does not depend on its size.
     """
     caps = batch.slope_caps(threshold)
     if in_one_pass(loss):
@@ -44,7 +44,7 @@ def clipped_linear_sums(
 
 
 def in_one_pass(loss: Loss) -> bool:
-    """Whether this loss reads its records in one pass: then small parts gain nothing."""
+    """Whether this loss needs a single pass over the records: small parts then gain nothing."""
     return type(loss) is Logistic
 
 

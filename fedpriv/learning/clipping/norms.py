@@ -11,7 +11,7 @@ LARGEST_SQUARE = 2.0**200
 """Gradients and features longer than 2¹⁰⁰ count as not finite: float32 weights end there."""
 
 NORM_SLACK = 2.0**-14
-"""A product of two norms is never more than 1 + NORM_SLACK times what is computed here."""
+"""A product of two norms is at most 1 + NORM_SLACK times the product computed here."""
 
 SMALLEST_CLIP, LARGEST_CLIP = 2.0**-20, 2.0**30
 """The ends of the range of C in which clipping is proved to keep its bound."""
@@ -20,7 +20,7 @@ _NARROW, _PIECE = 64, 1000  # columns
 
 
 def require_clip(clip_norm: float) -> None:
-    """Refuse a C to which gradients are not clipped with precision."""
+    """Refuse a C outside the range in which clipping is proved accurate."""
     require_positive(clip_norm=clip_norm)
     if not SMALLEST_CLIP <= clip_norm <= LARGEST_CLIP:
         raise ValueError(
@@ -32,13 +32,13 @@ def require_clip(clip_norm: float) -> None:
 def squared_norms(rows: Tensor, *, extra: float = 0.0) -> Tensor:
     """‖rowᵢ‖₂² + extra, (n,): float64 for wide rows, in the precision of the rows for narrow ones.
 
-    Row by row in memory: sums along columns would add up the last rows in another order, and which
-    gradients are counted as short would follow from the number of records.
+    Rows are contiguous in memory: sums along columns would add up the last rows in another order,
+    and the number of records would decide which gradients need clipping.
 
     Guarantee. Whatever the order in which the hardware adds, p squares and p - 1 sums give ‖row‖²
     within a factor 1 ± pu to first order (Higham 2002, §3.1), hence the norm within pu/2. At most
-    p = 1000 columns are added in the precision of the rows, u ≤ 2⁻²⁴; what follows until a weight
-    is known are fewer than 10 roundings: a product of two norms is within (p + 10)u < `NORM_SLACK`.
+    p = 1000 columns are added in the precision of the rows, u ≤ 2⁻²⁴; fewer than 10 roundings
+    follow until a weight is known: a product of two norms is within (p + 10)u < `NORM_SLACK`.
     Squares that underflow hide at most p·2⁻¹²⁶ (in float32), which is added: it shows only next to
     factors beyond 2⁵⁰.
 
@@ -57,7 +57,7 @@ def squared_norms(rows: Tensor, *, extra: float = 0.0) -> Tensor:
 
 
 def absolute_norms(rows: Tensor) -> Tensor:
-    """‖rowᵢ‖₁ in float64, (n,): within p·2⁻⁵³ of it, far less than `NORM_SLACK`."""
+    """‖rowᵢ‖₁ in float64, (n,): relative error at most p·2⁻⁵³, far less than `NORM_SLACK`."""
     return rows.contiguous().abs().to(torch.float64).sum(1)
 
 

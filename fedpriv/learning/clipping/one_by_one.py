@@ -1,11 +1,11 @@
 """Sums of clipped gradients one by one: any number of records at the rounding of a few.
 
-Blocks of records are summed in the precision of the features, whose error grows with their number,
-and a party may have more records than its declared number allows for. Then each gradient is formed
-and rounded as if it were alone, and they are added up in float64. Every number follows from its own
-record: what is clipped, and on which side of a kink a record lies, is as it would be in a block. To
-compute gradients in float64 instead would be no remedy: one record more would change the precision
-of all others, and with it what they are at a kink or at the bound.
+Blocks of records are summed in the precision of the features. The error grows with the number of
+blocks, and a party may have more records than its declared number allows for. In that case each
+gradient is formed and rounded on its own, and the gradients are added up in float64. Every number
+depends only on its own record: the clipping, and the side of a kink on which a record lies, are the
+same as in a block. Computing the gradients in float64 instead would not help: one more record would
+change the precision of all others, and so their values at a kink or at the clipping norm.
 """
 
 from __future__ import annotations

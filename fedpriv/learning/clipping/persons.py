@@ -4,15 +4,17 @@ The person unit of privacy. A person's gradients are summed first and the sum is
 party's sum then moves by at most C when all records of a person join or leave, however many there
 are. Clipped one by one and then summed, k records would move it by k·C.
 
-**What a person contributes.** A vector v_i with ‖v_i‖₂ ≤ C that follows from that person's records
-alone, to the bit: gradients are added in float64 in the order of the records, the norm is that of
-the float64 vector, and the threshold is C(1 − 2⁻¹³), far below C beside the rounding of a norm and
-a product in float64 (d + 10 units of 2⁻⁵³). A person whose sum is not finite, or longer than 2¹⁰⁰,
-contributes zero and is counted. That gradients of single records are computed alike wherever they
-stand is the assumption of `fedpriv.learning.clipping.clipped_sum`, under add-remove.
+**What a person contributes.** A vector v_i with ‖v_i‖₂ ≤ C that depends, to the bit, on that
+person's records alone: gradients are added in float64 in the order of the records, the norm is that
+of the float64 vector, and the threshold is C(1 − 2⁻¹³), a margin far larger than the rounding of a
+norm and a product in float64 (d + 10 units of 2⁻⁵³). A person whose sum is not finite, or longer
+than 2¹⁰⁰, contributes zero and is counted. Under add-remove, this assumes as
+`fedpriv.learning.clipping.clipped_sum` does: the gradient of a record does not depend on its
+position.
 
-**What a sum shows of a person.** The v_i of a party are added in float64: what rounding adds to the
-sensitivity, `fedpriv.learning.rounding_error` bounds as for records in float64.
+**What a sum reveals of a person.** The v_i of a party are added in float64;
+`fedpriv.learning.rounding_error` bounds what rounding adds to the sensitivity, as for records in
+float64.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ class PersonGroups:
         return np.diff(self.bounds)
 
     def select(self, persons: NDArray[np.int64]) -> tuple[PersonGroups, NDArray[np.int64]]:
-        """Some of the persons, increasing, and the places of their records."""
+        """A subset of the persons, in increasing order, and the positions of their records."""
         sizes = self.sizes[persons]
         bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         shifts = np.repeat(self.bounds[persons] - bounds[:-1], sizes)
@@ -151,9 +153,9 @@ def mean_gradient_sums(
 ) -> Tensor:
     """Σ over every party's persons of the *mean* of their exact gradients, in float64, (m, d).
 
-    A person adds a vector no longer than one record's gradient. Nothing is clipped: it is for
-    minimisers, whose gradients are bounded by G. Records are added in their order, each divided by
-    its person's number of them, ``size`` records at a time.
+    A person adds a vector no longer than one record's gradient. Nothing is clipped: this is for
+    minimisers, whose gradients are bounded by G. Records are added in order, ``size`` at a time,
+    each divided by its person's number of records.
     """
     weights = torch.from_numpy(np.repeat(1 / persons.sizes, persons.sizes))
     owners = torch.arange(batch.parties).repeat_interleave(batch.segments.offsets.diff())
@@ -174,7 +176,7 @@ def _gradients(
 ) -> Iterator[tuple[int, Floats, Floats]]:
     """Gradients as weight·row, some records at a time: the first of them, rows and weights.
 
-    Of a linear model with one score the rows are the features: nothing is written out.
+    For a linear model with one score, the rows are the features and nothing is written out.
     """
     linear = isinstance(model, LinearModel) and model.classes == 1
     size = _SLOPES
@@ -209,7 +211,7 @@ def _add_persons(
     sums: NDArray[np.float64],
     squares: NDArray[np.float64],
 ) -> None:
-    """Add the persons that end among these records, and keep the sum of one that goes on.
+    """Add the persons whose records end here, and keep the partial sum of one who continues.
 
     Args:
         rows: (n, d).

@@ -54,6 +54,6 @@ def vmap_rows(
         return result
 
     with warnings.catch_warnings():
-        # Layers such as LSTM are then computed record by record: slower, and just as right.
+        # Layers such as LSTM are then computed record by record: slower, but equally correct.
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
         return vmap(gradient)(features, labels)

@@ -1,8 +1,8 @@
 """Certificates of minimisers: a bound on ‖∇J‖₂ that counts its own rounding errors.
 
-The privacy of output perturbation rests on ‖∇J(θ)‖ ≤ tolerance for the θ that is answered with. So
-the norm is evaluated afresh at θ, in float64, and a bound on everything that float64 can have
-done to it is added: the certificate holds in exact arithmetic for the records as they are given.
+The privacy of output perturbation relies on ‖∇J(θ)‖ ≤ tolerance for the θ that is returned. So the
+norm is evaluated afresh at θ in float64, and a bound on all float64 rounding is added: the
+certificate holds in exact arithmetic for the records as given.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SINGLE = 10
 
 
 class ToleranceNotReachedError(RuntimeError):
-    """There is no certified minimiser, and so no answer, not even an approximate one.
+    """No minimiser could be certified, so nothing is returned, not even an approximation.
 
     Attributes:
         parties: The indices of the parties concerned; empty for a joint problem.
@@ -107,12 +107,12 @@ def certain_tolerance(
     linear: float = 0.0,
     headroom: float = 1.0,
 ) -> float:
-    """A tolerance that is certified whatever the records; below it, they decide whether it is.
+    """A tolerance that is certified for all records; below it, success depends on the records.
 
     Four times the largest error that `gradient_norm_bound` adds, at ‖θ‖ = (rG + ‖b‖/n)/Λ, which no
-    minimiser of r·n records exceeds, and the steepest slopes: a computed gradient norm of half the
-    tolerance, which is what the solver stops at, is then above the errors of its own computation,
-    and the certificate below the tolerance. There Λ‖θ‖ + ‖b‖/n, whose rounding counts too, is at
+    minimiser of r·n records exceeds, and at the steepest slopes. The solver stops at a computed
+    gradient norm of half the tolerance; that is then above the errors of its own computation, and
+    the certificate is below the tolerance. There Λ‖θ‖ + ‖b‖/n, whose rounding counts too, is at
     most rG + 2‖b‖/n.
 
     Args:
@@ -124,8 +124,9 @@ def certain_tolerance(
         linear: A bound on ‖b‖/n, of the linear term of the objective.
         headroom: r ≥ 1: there are at most r·n records.
 
-    Assumes that the solver gets there before its limit of iterations, which no theorem promises: it
-    needs a few for smooth losses, hundreds for a loss with a sharp bend and ill-chosen records.
+    Assumes that the solver gets there within its iteration limit, which no theorem promises: it
+    needs a few iterations for smooth losses, hundreds for a loss with a sharp bend and unfavourable
+    records.
     """
     reach = headroom * loss.lipschitz_for(feature_bound)
     slope = reach / feature_bound

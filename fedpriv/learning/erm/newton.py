@@ -6,10 +6,10 @@ smallest gradient norm seen so far; that can happen only finitely often before t
 Otherwise the length is searched along φ(t) = J(θ + tp), using φ′ alone, until
 -|φ′(0)|/100 ≤ φ′(t) ≤ 0, or t = 1 if φ′(1) ≤ 0. As φ is convex, φ′ ≤ 0 all the way from 0 to t, and
 as ∇J is M-Lipschitz, J falls by at least a fixed multiple of φ′(0)²/(M‖p‖²): linear convergence
-with Λ ≤ ∇²J ≤ M. M is not used, so records beyond the n of the objective, which add to it, need no
-care. Near the minimum of a twice differentiable loss the full step wins and convergence is
-quadratic; for Huber losses it ends after finitely many steps. Function values are never compared:
-at gradient norms near 1e-8 they no longer differ in float64.
+with Λ ≤ ∇²J ≤ M. M is not used, so records beyond the n of the objective, which increase it, need
+no special treatment. Near the minimum of a twice differentiable loss the full step wins and
+convergence is quadratic; for Huber losses it ends after finitely many steps. Function values are
+never compared: at gradient norms near 1e-8 they no longer differ in float64.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedpriv.learning.erm.batch import ErmBatch
 
 _BISECTIONS = 60
-# What may be left of φ′(0). Where losses bend sharply, stopping halfway costs ten times the steps.
+# Allowed remainder of φ′(0). Where losses bend sharply, stopping halfway costs ten times the steps.
 _SLOPE_LEFT = 0.01
 
 
@@ -74,12 +74,13 @@ def newton(space: Space, *, target: float, max_iterations: int) -> tuple[Tensor,
     """Drive every ‖∇J_j‖ to ``target``; returns the coordinates and the iterations used.
 
     A party that meets the target is done: its point is kept while the others go on. The batch does
-    not shrink to those others: a matrix product rounds a party's numbers differently in another
-    place of another batch, and when that happens would depend on the records of the others. A last
-    digit can decide about one step more or less: a difference of as much as the target.
+    not shrink to those others: a matrix product rounds a party's numbers differently at another
+    position of another batch, and the time of that change would depend on the records of the
+    others. A last digit can decide whether a party takes one more step: a difference of as much as
+    the target.
 
-    A party that does not meet the target in ``max_iterations`` steps keeps its last point: it is
-    the certificate, computed afresh elsewhere, that decides about every answer.
+    A party that does not meet the target in ``max_iterations`` steps keeps its last point. The
+    certificate, computed afresh elsewhere, decides whether an answer is returned.
     """
     state = space.origin()
     smallest = state.gradient_norm

@@ -5,9 +5,9 @@ Party j holds records (x, y) and wants the minimiser of
     J_j(θ) = (1/n_j) Σ f(θ; x, y) + (λ/2)‖θ‖² [+ bⱼᵀθ/n_j + (Δ_j/2)‖θ‖²],
 
 where the bracket serves objective perturbation. J_j is Λ_j-strongly convex, Λ_j = λ + Δ_j. The
-divisor n_j is a *public constant*: as many as there are records where their number is public, and
-otherwise a declared number, with more records in the sum, or fewer, or none. J_j is then
-(r_j·c + Λ_j)-smooth, where r_j is the true number over n_j.
+divisor n_j is a *public constant*: the number of records where that is public, and otherwise a
+declared number, while the sum may have more records, fewer, or none. J_j is then (r_j·c +
+Λ_j)-smooth, where r_j is the true number over n_j.
 
 Where records come in groups, those of one person each, a group counts as one: f is then the *mean*
 over its records, the sum runs over groups, and n_j and r_j count them. A group's gradient is no

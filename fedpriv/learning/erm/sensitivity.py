@@ -1,6 +1,6 @@
 """Sensitivity of a minimiser, 2G/(nλ): how far one record can move it, and for which losses.
 
-One home for the theorem on which output perturbation stands; who minimises is in `solver`.
+The theorem behind output perturbation, stated once; `solver` computes the minimisers.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def minimiser_sensitivity(
 ) -> Number:
     """How far ``changes`` members of a sum move a minimiser known to a norm of ``tolerance``.
 
-    A record, or a person whose records count as their mean. One that is replaced is two changes, it
-    leaves and another joins: 2G/(nΛ) + 2·tolerance/Λ in L2. The gradients of the two objectives
-    differ by at most 2G/n at either minimiser, so by strong convexity these lie within 2G/(nΛ) of
-    one another, and each computed point within tolerance/Λ of its own (Chaudhuri, Monteleoni and
-    Sarwate 2011, and the triangle inequality). Each change moves the gradients by G/n, hence
-    G/(nΛ) + 2·tolerance/Λ for one that joins or leaves.
+    A member is a record, or a person whose records count as their mean. A replacement is two
+    changes (one member leaves, another joins): 2G/(nΛ) + 2·tolerance/Λ in L2. The gradients of the
+    two objectives differ by at most 2G/n at either minimiser, so by strong convexity these lie
+    within 2G/(nΛ) of one another, and each computed point within tolerance/Λ of its own (Chaudhuri,
+    Monteleoni and Sarwate 2011, and the triangle inequality). Each change moves the gradients by
+    G/n, hence G/(nΛ) + 2·tolerance/Λ for a member that joins or leaves.
 
     Assumes the same n and the same linear term on both sides, so that n is a declared number where
     records join and leave; and at most ``headroom``·n records, which matters where G holds inside a
@@ -64,7 +64,7 @@ def minimiser_sensitivity(
     """
     require_non_negative(tolerance=tolerance)
     for name, value in (("records", records), ("strong_convexity", strong_convexity)):
-        # In float64: by itself a float becomes a float32 here, and 0.01 less than it is.
+        # In float64: by default a float becomes a float32 here, and 0.01 less than its value.
         if not bool(torch.all(torch.as_tensor(value, dtype=torch.float64) > 0)):
             raise ValueError(f"{name} must be positive, got {value!r}.")
     least = float(torch.as_tensor(strong_convexity, dtype=torch.float64).min())

@@ -8,9 +8,9 @@ coordinates that pay for its n, d and k. Guarantees:
 - *Deterministic*: no randomness; the same input on the same machine, build and number of threads
   gives the same bits. In every other setting, other groups or threads included, two certified
   answers to one problem lie within 2·tolerance/Λ of one another, by strong convexity.
-- *Apart*: which parties are solved together, and how, follows from their numbers of records. If
-  these are the same, no record moves the answer of another party by a bit. Where they are not, it
-  moves by at most 2·tolerance/Λ.
+- *Isolated*: the grouping of parties and the method depend only on their numbers of records. If
+  these are unchanged, no record changes a bit of another party's answer. If they change, that
+  answer moves by at most 2·tolerance/Λ.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def solve(
     theta = torch.empty(shape, dtype=torch.float64)
     norm = torch.empty(problem.parties, dtype=torch.float64)
     iterations = torch.empty(problem.parties, dtype=torch.int64)
-    # Half of the tolerance is left to rounding errors; below an ulp of G, nothing is to be gained.
+    # Half of the tolerance is left to rounding errors; a target below an ulp of G gains nothing.
     target = max(tolerance / 2, 2.0**-52 * problem.lipschitz)
     for parties, form in _groups(problem, tolerance, memory_limit):
         batch = ErmBatch.of(problem, parties, whole=form is DualSpace)
@@ -117,7 +117,7 @@ def _groups(
     for group in _runs(need, memory_limit):
         yield chosen[group], form
     chosen = dual.nonzero().squeeze(1)
-    chosen = chosen[sizes[chosen].argsort(stable=True)]  # alike sizes together: little filling
+    chosen = chosen[sizes[chosen].argsort(stable=True)]  # similar sizes together: little padding
     need = 16 * sizes[chosen] * d + 32 * sizes[chosen] ** 2
     size_class = (sizes[chosen].clamp(min=1).log() / log(_SIZE_SPREAD)).floor()
     for group in _runs(need, memory_limit, size_class):

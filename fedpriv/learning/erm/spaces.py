@@ -5,11 +5,11 @@ the public divisor of the objective; the number of rows of X may be another:
 
 - `PrimalSpace`: coordinates θ, a d × d Cholesky factor per party. For n ≥ d.
 - `DualSpace`: θ = Xᵀα - b/(nΛ), coordinates α, n × n systems in the Gram matrix K = XXᵀ. For n < d.
-  Once there is K, no iteration touches the records.
+  Once K is computed, no iteration touches the records.
 - `KrylovSpace`: coordinates θ, conjugate gradients on Hp = -g. For many coordinates or classes.
 
-Which way a party is solved follows from public numbers and from how many records it has: it must
-not depend on another party's records.
+The method for a party depends on public numbers and on its own number of records; it must not
+depend on another party's records.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Loss(ABC):
     @property
     @abstractmethod
     def domain_radius(self) -> float:
-        """G holds for all ‖θ‖₂ up to this, and infinity says that the loss is Lipschitz."""
+        """G holds for all ‖θ‖₂ up to this; infinity means that the loss is Lipschitz everywhere."""
 
     @property
     @abstractmethod
@@ -42,8 +42,8 @@ class Loss(ABC):
     def one_sided(self) -> bool:
         """Whether the slope of a record has one sign, whatever its score is: it may be zero.
 
-        So it is for a loss of the margin y·score that only falls. Objective perturbation then needs
-        less noise. False, which is always right, unless a loss says otherwise.
+        True for a decreasing loss of the margin y·score; objective perturbation then needs less
+        noise. The default is False, which is always safe.
         """
         return False
 
@@ -68,7 +68,7 @@ class Loss(ABC):
     def minimiser_radius(self, strong_convexity: float) -> float:
         """A bound on ‖θ*‖₂, θ* the minimiser of a mean of at most n losses, plus (Λ/2)‖θ‖².
 
-        Infinite where none is known without G, which must not be presumed here. A linear term
+        Infinite where no bound is known without assuming G, which would be circular. A linear term
         moves the minimiser further.
         """
         require_positive(strong_convexity=strong_convexity)

@@ -63,13 +63,13 @@ class Card:
             raise ValueError("horizons must hold at least one budget, got none.")
 
     def horizon(self, noise: float) -> int:
-        """The horizon of the budget of the training that is nearest to ``noise``."""
+        """The horizon of the training budget nearest to ``noise``."""
         require_positive(noise=noise)
         return min(self.horizons, key=lambda known: abs(log(known.noise / noise))).rounds
 
     @property
     def least_noise(self) -> float:
-        """That of the largest budget of the training."""
+        """The noise of the largest training budget."""
         return min(known.noise for known in self.horizons)
 
     def to_dict(self) -> dict[str, Any]:

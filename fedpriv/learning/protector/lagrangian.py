@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def tent(spent: Tensor, budget: Tensor) -> Tensor:
     """The weight of each step: 1 where the budget is just spent, 0 at nothing and at twice it.
 
-    The model that a run ends with is the one after the last step that it can pay for. Which step
-    that is depends on the noise, by a jump; the tent is a soft stand-in with a derivative.
+    A run ends with the model after the last step that it can pay for. Which step that is depends
+    discontinuously on the noise; the tent is a differentiable stand-in.
 
     Args:
         spent: After each step of a batch, (steps, runs).
@@ -50,7 +50,7 @@ class AugmentedLagrangian:
         require_positive(penalty=self.penalty)
 
     def term(self, excess: Tensor) -> Tensor:
-        """What is added to the objective."""
+        """The term added to the objective."""
         pushed = (self.multiplier + self.penalty * excess).clamp(min=0)
         return (pushed.square() - self.multiplier**2) / (2 * self.penalty)
 

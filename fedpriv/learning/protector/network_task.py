@@ -1,8 +1,8 @@
 """Auxiliary tasks of a perceptron: public records for a network with one score.
 
-A protector treats coordinates alike and in units of their own, so that one which has seen only
-convex problems runs on a network, too; but the steps that it learned there are none for layers
-whose gradients differ by orders of magnitude.
+A protector treats all coordinates alike and in units of their own, so one trained only on convex
+problems runs on a network, too. But the steps that it learned there do not suit layers whose
+gradients differ by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NetworkTask(AuxiliaryTask):
         return self.model.dimension
 
     def start(self, runs: int, generator: torch.Generator) -> Tensor:
-        """Random weights, others for every run."""
+        """Random weights, different for every run."""
         seeds = torch.randint(2**62, (runs,), generator=generator).tolist()
         weights = [self.model.initial(np.random.default_rng(seed)) for seed in seeds]
         return torch.stack(weights).to(self.features.dtype)

@@ -24,7 +24,7 @@ LEAST_NOISE, MOST_NOISE = 0.25, 2.0
 """The range of a scheduler, relative to the reference."""
 
 OUTPUT_SCALE = 0.05
-"""What an answer of one moves a parameter by."""
+"""How far a projector output of 1 moves a parameter."""
 
 FIRST_GATE = 1.0
 """The factor on a gradient, over its root mean square, that a gated projector starts with."""

@@ -123,8 +123,8 @@ class Recipe:
     def budgets(self, epoch: int) -> tuple[tuple[float, ...], float]:
         """The budgets of an epoch, and how often the newest of them is drawn on purpose.
 
-        In the first half of the training, one budget joins after the other, from the smallest on,
-        each starting from what was learned for those before it; then all are drawn alike.
+        In the first half of the training, budgets join one by one, smallest first, each starting
+        from what was learned for those before it; then all are drawn with equal probability.
         """
         half = max(1, self.epochs // 2)
         if epoch >= half:
@@ -214,8 +214,8 @@ class MetaTraining:
         generator: torch.Generator,
     ) -> tuple[Position, float, float]:
         steps = min(self.recipe.steps, allowance.horizon - position.step)
-        # What is left, shared evenly among the steps that are left; never less than half of that
-        # at the start, so that one batch cannot leave the next without anything.
+        # The rest, shared evenly among the remaining steps; never less than half of the initial
+        # share, so that one batch cannot leave the next without anything.
         left = (allowance.horizon - position.spent) / (allowance.horizon - position.step)
         budget = left.clamp(min=0.5) * steps
         after, trace = unroll(

@@ -25,8 +25,8 @@ class Allowance:
     ``norm_share`` pays for the norm, define the reference noise.
 
     Attributes:
-        noise: Standard deviation of a release that takes everything: for Gaussian noise and
-            μ-GDP the influence of one record on the mean, over C and μ.
+        noise: Standard deviation of a release that takes the whole budget: for Gaussian noise and
+            μ-GDP, the influence of one record on the mean, divided by C and μ.
         horizon: T.
         norm_share: Of a round.
     """
@@ -50,7 +50,7 @@ class Allowance:
         )
 
     def cost(self, noise: Tensor) -> Tensor:
-        """Of a round with gradient noise of ``noise`` times the reference; T of 1 are everything.
+        """Cost of a round with gradient noise of ``noise`` times the reference; the budget is T.
 
         In rounds of the reference: 1 for ``noise`` = 1.
         """
@@ -113,8 +113,8 @@ def unroll(
 ) -> tuple[Position, Trace]:
     """Unroll ``steps`` steps of learning, on all records of the task or on minibatches.
 
-    With ``minibatch``, every step sees so many records, drawn anew, and its loss is that on the
-    records of the next step, which did not move it.
+    With ``minibatch``, every step sees that many records, drawn anew, and its loss is measured on
+    the records of the next step, which did not influence it.
 
     Derivatives reach the protector through its own answers and through the noise that it chose.
     The gradient of the problem is taken as a constant: its own derivative, a second derivative of

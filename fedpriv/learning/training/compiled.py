@@ -91,7 +91,7 @@ class CompiledTraining(ABC):
 
 
 def _aligned(rows: int, width: int, number: np.dtype[Any]) -> NDArray[Any]:
-    """An empty matrix, at least so wide, every row of which begins a line of the cache.
+    """An empty matrix of at least this width, with every row at the start of a cache line.
 
     Vector instructions that write across the end of a line take twice as long.
     """

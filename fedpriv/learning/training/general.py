@@ -1,8 +1,8 @@
 """Local training of any model: parties beside each other, by vectorised autograd.
 
 Parties that are trained together have a row of parameters each; a step is one gradient of all rows.
-Few are trained together, so that parameters and activations stay near the processor. Sums of a
-party may be rounded by where it stands among the others, so groups follow from the batch alone.
+Few are trained together, so that parameters and activations stay in the cache. The rounding of a
+party's sums may depend on its position in the group, so groups depend on the batch alone.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class Parties:
     def usable(self) -> Tensor:
         """(n,): whether a record has a gradient at all; one that has none counts as zero.
 
-        Unusable records of the batch (see `RecordBatch`) have none, nor those whose class is not
-        one of the loss.
+        Unusable records of the batch (see `RecordBatch`) have no gradient, nor do records whose
+        class the loss does not have.
         """
         usable = self.batch.squares.isfinite()
         if self.loss.outputs > 1:

@@ -71,7 +71,7 @@ def sequence_of(model: Model, *, records: int) -> Sequence | None:
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module | None]:
-    """The layers of nested sequences, in order; None for one that may do more than it seems to."""
+    """The layers of nested sequences, in order; None for one whose behaviour may be customised."""
     hooked = any(
         getattr(module, name)
         for name in (

@@ -1,13 +1,12 @@
 """Sums of clipped updates in fixed point: every party's update is bounded, rounded and added.
 
 **What a party contributes.** An update u becomes w·u·min(1, C/‖u‖), rounded to the nearest point of
-the grid. Before rounding its norm is at most w·C, whatever training made of it and whatever
-floating point did: the norm is that of the very numbers which are added, in float64, and is taken
-for a little longer than it was computed. For d coordinates a sum of squares in any order is within
-a factor 1 ± d·2⁻⁵³ (Higham 2002, §3.1); a root, a quotient and two products add fewer than eight
-roundings; so norms are raised by a factor 1 + (d + 16)·2⁻⁵². Squares that vanish hide less than
-√d·2⁻⁵³⁷, nothing beside C ≥ 2⁻⁴⁰⁰. An update that is not finite, or too long for its square to be,
-counts as zero.
+the grid. Before rounding its norm is at most w·C, whatever training and floating point produced:
+the norm is computed in float64 from the very numbers that are added, and is then raised slightly.
+For d coordinates a sum of squares in any order is within a factor 1 ± d·2⁻⁵³ (Higham 2002, §3.1); a
+root, a quotient and two products add fewer than eight roundings; so norms are raised by a factor 1
++ (d + 16)·2⁻⁵². Squares that vanish hide less than √d·2⁻⁵³⁷, nothing beside C ≥ 2⁻⁴⁰⁰. An update
+that is not finite, or too long for its square to be, counts as zero.
 
 Integers add up exactly, in any order: the sum does not depend on who computes which part of it.
 """
@@ -37,8 +36,8 @@ class RoundedSum:
             clipping.
         weights: (m,), at most 1.
         step: The distance of grid points.
-        bound: The largest coordinate of a weighted update: at least C, or, without clipping, such
-            that a larger one is an error.
+        bound: The largest coordinate of a weighted update: at least C. Without clipping, a larger
+            coordinate is an error.
     """
 
     def __init__(

@@ -44,9 +44,9 @@ class LocalTrainer:
     precision of the features. A record that is unusable (see `RecordBatch`), or whose class is not
     one of the loss, has gradient zero, but counts in the size of its batch.
 
-    On the calling thread; only vectorised autograd uses as many as PyTorch is told to. Repeatable
-    to the bit on the same machine, for the same batch and number of threads (see `place_free`).
-    Threads may share a trainer.
+    Runs on the calling thread; only vectorised autograd uses PyTorch's configured number of
+    threads. Repeatable to the bit on the same machine, for the same batch and number of threads
+    (see `place_free`). Threads may share a trainer.
 
     Attributes:
         model: Any `Model`.
@@ -75,10 +75,10 @@ class LocalTrainer:
 
     @property
     def place_free(self) -> bool:
-        """Whether a party's update does not depend on who is trained beside it, to the bit.
+        """Whether a party's update does not depend, to the bit, on parties trained with it.
 
-        So it is with compiled loops, which go through the parties one after another; vectorised
-        autograd multiplies matrices of several parties together.
+        True for compiled loops, which train the parties one after another; vectorised autograd
+        multiplies matrices of several parties together.
         """
         return isinstance(self._training, CompiledTraining)
 

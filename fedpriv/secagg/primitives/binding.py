@@ -47,16 +47,16 @@ def self_mask(announced: Round, party: int, seed: bytes) -> bytes:
 
 
 def question(about: bytes) -> bytes:
-    """SHA-256 of what a party was told that its answer is about."""
+    """SHA-256 of the query that a party answers."""
     return sha256(about).digest()
 
 
 def pair_mask(announced: Round, one: int, other: int, secret: bytes, question: bytes) -> bytes:
     """The key of the mask that two parties share, from the secret that their mask keys agree on.
 
-    The party with the smaller number adds the mask, the other one subtracts it. ``question`` is
-    the `question` that each was asked: if they were asked different things, their masks do not
-    cancel, and the sum stays masked.
+    The party with the smaller number adds the mask, the other one subtracts it. ``question`` is the
+    `question` that each received: if they differ, the masks do not cancel, and the sum stays
+    masked.
     """
     label = _label("pair-mask", announced, min(one, other), max(one, other))
     return derive(secret, label + question)

@@ -67,7 +67,7 @@ class Wire(Protocol):
     def width(self, size: float) -> float:
         """Bytes of what `write` returns for ``size`` parties, or so many bytes of content.
 
-        It may be a mean number: then the width is a mean, too.
+        ``size`` may be a mean; the width is then a mean, too.
         """
 
 
@@ -129,7 +129,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes of any length up to ``most``: their number, and they themselves."""
+    """Bytes of any length up to ``most``: the count, then the bytes."""
 
     most: int
 
@@ -210,7 +210,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A vector of ring elements: their size in bytes, their number, and they themselves."""
+    """A vector of ring elements: element size in bytes, count, then the elements."""
 
     def checked(self, value: Ring) -> Ring:
         """Refuse what is not a one-dimensional array of uint32 or uint64; make it read-only."""
@@ -226,7 +226,7 @@ class Vector:
         return head + value.tobytes()
 
     def read(self, reader: Reader) -> Ring:
-        """A copy, aligned as arithmetic wants it."""
+        """A copy, aligned for arithmetic."""
         dtype = _RINGS.get(reader.number(1))
         if dtype is None:
             raise MalformedMessage("A vector's elements must have 4 or 8 bytes.")

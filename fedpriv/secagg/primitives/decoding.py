@@ -1,9 +1,9 @@
 """Reed-Solomon decoding over GF(65537): the shares that lie on one polynomial, others being wrong.
 
 The values of a polynomial of degree below t at n points are a code word. If at most (n - t)/2 of
-them are wrong there is one polynomial through all others, and Gao's algorithm finds it (Gao 2003,
-"A new algorithm for decoding Reed-Solomon codes"): the Euclidean algorithm on Π(x - x_i) and the
-polynomial through all values, stopped halfway. It takes O(n²) steps, however many are wrong.
+them are wrong, exactly one polynomial passes through all others, and Gao's algorithm finds it (Gao
+2003, "A new algorithm for decoding Reed-Solomon codes"): the Euclidean algorithm on Π(x - x_i) and
+the polynomial through all values, stopped halfway. It takes O(n²) steps, however many are wrong.
 """
 
 from __future__ import annotations

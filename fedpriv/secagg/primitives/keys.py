@@ -1,6 +1,6 @@
 """Primitives: X25519 agreement, HKDF-SHA256 derivation, Ed25519 signatures, AES-256-GCM channels.
 
-What they are applied to is in `fedpriv.secagg.primitives.binding`.
+`fedpriv.secagg.primitives.binding` defines the byte strings that they are applied to.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def agree(private: X25519PrivateKey, public: bytes) -> bytes:
     """The X25519 shared secret (RFC 7748).
 
     Raises:
-        BadKey: If ``public`` has low order, so that the secret is zero for every private key, or
-            is not the one canonical form of its point: keys are compared by their bytes.
+        BadKey: If ``public`` has low order, so that the secret is zero for every private key, or is
+            not the canonical encoding of its point: keys are compared by their bytes.
     """
     if int.from_bytes(public, "little") >= _FIELD:
         raise BadKey("A public key is not in its canonical form.")
@@ -52,8 +52,8 @@ def agree(private: X25519PrivateKey, public: bytes) -> bytes:
 def require_sound(public: bytes) -> None:
     """Refuse a public key of low order, which no honest party has.
 
-    Scalars are multiples of 8 and not of the large prime order, so that one of them sends a point
-    to zero if and only if all of them do.
+    Scalars are multiples of 8 but not of the large prime order, so one of them maps a point to zero
+    if and only if all of them do.
     """
     agree(_ANY_SCALAR, public)
 
@@ -74,12 +74,12 @@ def is_signed(content: bytes, signature: bytes, *, by: bytes) -> bool:
 
 
 def seal(key: bytes, plaintext: bytes, info: bytes) -> bytes:
-    """AES-256-GCM under a key of one use, with ``info`` authenticated as well."""
+    """AES-256-GCM under a single-use key, with ``info`` as associated data."""
     return AESGCM(key).encrypt(_NONCE, plaintext, info)
 
 
 def unseal(key: bytes, ciphertext: bytes, info: bytes) -> bytes | None:
-    """What `seal` encrypted, or None if it was not this, for this receiver, in this round."""
+    """The plaintext, or None if the ciphertext was not sealed for this receiver and round."""
     try:
         return AESGCM(key).decrypt(_NONCE, ciphertext, info)
     except InvalidTag:

@@ -1,7 +1,7 @@
 """Kinds of packed values: the one table of the numbers that their second byte may be.
 
 Messages travel between server and party, states and answers stay on the party's disk. A number is
-never used again for something else. `unique` refuses one that is taken.
+never reused for another kind; `unique` refuses duplicates.
 """
 
 from enum import IntEnum, unique
@@ -21,14 +21,14 @@ class Kind(IntEnum):
     CONFIRM = 7
     CONFIRMATIONS = 8
     REVEAL = 9
-    # Messages that go beside them. 37 was in use once.
+    # Messages outside the protocol. 37 was used in the past.
     JOIN = 32
     JOINED = 33
     ANNOUNCE = 34
     ASK = 35
     CLEAR_ANSWER = 36
     INSTRUCTION = 38
-    # Errands after a run, or instead of its end.
+    # Errands after a run, or to cancel it.
     ATTEST = 48
     ATTESTED = 49
     HAND_OVER = 50
@@ -42,7 +42,7 @@ class Kind(IntEnum):
     ANSWERED = 67
     CONFIRMED = 68
     REVEALED = 69
-    # What a party keeps of a run.
+    # A party's records of a run.
     GIVEN = 96
     LEDGER_MARK = 97
     HEARD = 98

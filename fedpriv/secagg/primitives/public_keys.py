@@ -1,8 +1,8 @@
 """Public-key operations of a party: key agreement and the verification of signatures.
 
-Nearly all of a party's processor time in a round goes into them. Of parties that are simulated in
-one process, all verify the same signatures, and the two ends of a pair agree on the same secret:
-there `SharedPublicKeys` does each operation once.
+Nearly all of a party's processor time in a round goes into them. Parties that are simulated in one
+process all verify the same signatures, and the two ends of a pair agree on the same secret: for
+them `SharedPublicKeys` does each operation once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_RESULTS = 1 << 18  # some 80 MB
 
 
 class PublicKeys:
-    """The operations of one party, each done when it is asked for."""
+    """The operations of one party, each computed on request."""
 
     def agree(self, private: X25519PrivateKey, public: bytes) -> bytes:
         """`fedpriv.secagg.primitives.keys.agree`."""
@@ -37,10 +37,10 @@ class PublicKeys:
 
 
 class SharedPublicKeys(PublicKeys):
-    """Those of many simulated parties: what one has computed, another does not compute again.
+    """The operations of many simulated parties, each computed once for all of them.
 
-    Results are those of `PublicKeys`, and what is refused is refused to everybody. It holds secrets
-    of all its parties, so that it is for simulations alone: see `LocalGrid`.
+    Results and refusals are the same as with `PublicKeys`. It holds secrets of all its parties, so
+    it is for simulations only: see `LocalGrid`.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class SharedPublicKeys(PublicKeys):
 
 
 def _once(results: OrderedDict[_Key, bytes], key: _Key, compute: Callable[[], bytes]) -> bytes:
-    """The result under ``key``, computed if it is not there; the oldest ones are forgotten."""
+    """The cached result for ``key``, computed if missing; the oldest results are evicted."""
     if key not in results:
         results[key] = compute()
         if len(results) > _MOST_RESULTS:

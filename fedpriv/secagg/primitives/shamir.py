@@ -2,8 +2,8 @@
 
 A 32-byte secret is 16 limbs of 16 bits; each is the constant term of its own polynomial of degree
 t - 1, and the holder with point x gets its value there. Any t shares determine the secret; t - 1
-are uniform whatever it is. Entries are below 2^17 and a product of matrices sums at most 2^16 of
-them, below 2^51, so that float64 products are exact.
+are uniform whatever the secret is. Entries are below 2^17 and a product of matrices sums at most
+2^16 of them, below 2^51, so that float64 products are exact.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def weights(points: NDArray[np.int64], at: NDArray[np.int64] | int = 0) -> NDArr
 
 
 def combine(weights: NDArray[np.int64], shares: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The polynomials' values where ``weights`` of shape (…, t) say, from shares (…, t, s)."""
+    """The polynomials' values at the point of ``weights`` (…, t), from shares (…, t, s)."""
     return _product(weights[..., np.newaxis, :], shares)[..., 0, :]
 
 
 def secret_bytes(values: NDArray[np.int64]) -> bytes | None:
-    """The 32 bytes that 16 field elements stand for; None if they are no secret at all."""
+    """The 32 bytes that 16 field elements encode; None if they encode no secret."""
     return None if (values >= 1 << 16).any() else values.astype("<u2").tobytes()
 
 

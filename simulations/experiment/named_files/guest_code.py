@@ -67,7 +67,7 @@ def require_name_in_file(key: str, reference: str, folder: Path) -> None:
 
 
 def require_complete(value: object, title: str) -> None:
-    """Refuse a class that lacks what its base leaves to it, with the name that is near it."""
+    """Refuse a class that lacks its base's abstract members, with the nearest name as a hint."""
     missing = sorted(getattr(value, "__abstractmethods__", ()))
     if not isinstance(value, type) or not missing:
         return
@@ -94,7 +94,7 @@ def _declared(owner: type, key: str) -> str:
 def blamed_while_it_runs(owner: object) -> Iterator[None]:
     """Name the file and its own line in an error out of a guest's object, such as a strategy.
 
-    What fedpriv refuses while the guest calls it says what is wrong by itself.
+    Errors that fedpriv raises while the guest calls it explain themselves.
     """
     try:
         yield

@@ -4,13 +4,13 @@ An experiment names a guest where it could name a built-in one: ``path/to/file.p
 to the experiment file, or the name of an entry point of an installed package. A name that fedpriv
 itself knows always means fedpriv's own.
 
-What was run must be known afterwards. So the SHA-256 of the code is taken when an experiment is
-read, stands in the experiment from then on (table ``guests``), and is compared again wherever the
-code is loaded: in a worker of a comparison, at a simulated party, when a run is resumed. The bytes
-that are hashed are the bytes that are executed.
+It must be known afterwards what was run. So the SHA-256 of the code is computed when an experiment
+is read, is stored in the experiment (table ``guests``), and is compared again wherever the code is
+loaded: in a worker of a comparison, at a simulated party, when a run is resumed. The bytes that are
+hashed are the bytes that are executed.
 
-A guest is code that runs with all rights of the user. Loading it is for experiments of one's own: a
-deployed party, whose experiment comes from elsewhere, refuses every guest before it looks for it.
+A guest is code that runs with all rights of the user. Load guests only from your own experiments: a
+deployed party, whose experiment comes from elsewhere, refuses every guest before looking for it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Guest:
     def blamed(self) -> Iterator[None]:
         """Name the guest and its own line in an error that its code raises.
 
-        An error that fedpriv raises while the guest calls it says what is wrong by itself.
+        Errors that fedpriv raises while the guest calls it explain themselves.
         """
         try:
             yield
@@ -126,7 +126,7 @@ def is_guest(kind: Kind, reference: object) -> bool:
 
 
 def references(values: Mapping[str, Any]) -> list[tuple[Kind, str]]:
-    """All guests that the values of an experiment file name; nothing of them is looked at."""
+    """All guests that the values of an experiment file name; none is opened."""
     named: list[tuple[Kind, Any]] = [
         (kind, section.get(key))
         for (table, key), kind in KEYS.items()
@@ -204,7 +204,7 @@ def load(kind: Kind, reference: str, pins: Mapping[str, str]) -> Guest:
 
     Raises:
         ValueError: The file or the name is missing, the code is not the one that the experiment
-            states, or it fails; then with its own line.
+            states, or it fails; the error then names the failing line.
     """
     sources = _read(kind, reference)
     digest, name = _digest(sources), title(reference)

@@ -1,9 +1,9 @@
 """The file of a protector: known by its hash from the moment an experiment is read.
 
-As with a pretrained start, the hash stands in the experiment from then on, and so in its hash and
-in the name of its runs, and is compared whenever the file is read again. It is the one that the
-file states of itself, by which statements name it; that it is right is checked when it is used. A
-deployed party, whose experiment comes from elsewhere, never reads it.
+As with a pretrained start, the hash is then part of the experiment, hence of its hash and the name
+of its runs, and is compared whenever the file is read again. It is the hash that the file states,
+by which statements name it; it is verified when the file is used. A deployed party, whose
+experiment comes from elsewhere, never reads it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def anchor_protector(values: dict[str, Any]) -> None:
 def pin_protector(values: dict[str, Any]) -> None:
     """State the hash of the file that the tables of an experiment name, unless they do already.
 
-    Of what is no protector there is none: whoever builds the strategy says what is wrong with it.
+    A file that is not a protector gets no hash; building the strategy reports the error.
     """
     strategy = values.get("strategy")
     if not isinstance(strategy, dict) or strategy.get("name") != _STRATEGY:

@@ -2,9 +2,9 @@
 
 Every step looks at one record at a time or at public facts: the scale of a feature comes from the
 schema, the side of the test split from the record's own mark or a public column, the party from the
-record. So neighbouring tables become neighbouring training sets: that is what a release rests on.
-Where persons are named, split and party follow from the record's person, and so what is said of a
-record holds of a person. Partitions that deal records out by their places are for simulations.
+record. So neighbouring tables become neighbouring training sets, as a release requires. Where
+persons are named, split and party depend on the record's person, so the same holds for persons.
+Partitions that deal records out by position are for simulations.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def party_records(
 
     Args:
         experiment: What to load.
-        keep: Remember the data set before its partition, for a process that has many runs on it:
-            twice the memory, and one load for all.
-        persons: For the person unit of privacy: at how many parties a person may be is enforced
-            here, where all records are in one place; how many records, by each party.
+        keep: Cache the data set before its partition, for a process with many runs on it: twice the
+            memory, but only one load.
+        persons: For the person unit of privacy: the bound on parties per person is enforced here,
+            where all records are in one place; the bound on records, by each party.
         stand_in: Records to use instead of those that the data section names.
     """
     section = experiment.data
@@ -95,13 +95,13 @@ def held(
     marked: Callable[[Dataset], Records] | None = None,
     sizes: Sequence[int] | None = None,
 ) -> Holding:
-    """Partition what a split has left for training.
+    """Partition the training records of a split.
 
     Args:
         experiment: How.
-        split: The records, or what stands for them.
+        split: The records, or placeholders for them.
         persons: See `party_records`.
-        marked: The training records of a data set that stands for them.
+        marked: The actual training records, if the data set holds placeholders.
         sizes: Public sizes of the parties, where they are not those of the records.
     """
     section = experiment.data

@@ -14,15 +14,15 @@ class Holding:
     """Who holds which records, and how many that is in public.
 
     Attributes:
-        data: The records, sorted by party. How many there are of each party is private: it follows
-            from which of them are tested on and, under add-remove adjacency, from who is there.
+        data: The records, sorted by party. The number at each party is private: it depends on the
+            test split and, under add-remove adjacency, on which records exist.
         sizes: n_j, the public number of training records of each party: the number that the
             experiment declares, or else that of the party's records, times the share that a split
             by hash leaves. Everything that is divided, weighted or calibrated uses these. For the
             person unit of privacy, of persons.
-        headroom: So many times its size a party's records may be.
-        in_place: Whether each record is at a place that no other record decides: no hash says which
-            of them are trained on, or at which of several parties.
+        headroom: The largest ratio of a party's number of records to its size.
+        in_place: Whether no other record affects a record's position: no hash decides which records
+            are trained on, or at which of several parties.
         own_test: Whether the test records were set apart by their source, not drawn by a hash.
     """
 

@@ -1,8 +1,8 @@
 """A data set of the user's own, from a function in a file: for simulations.
 
-What the function returns is what it says: no schema stands between the records and their public
-facts, so that scale, classes and parties may all follow from the records. A release refuses it, and
-takes a table with a schema instead.
+The function's result is taken as it is: no schema separates the records from their public facts, so
+scale, classes and parties may all depend on the records. A release refuses it and requires a table
+with a schema instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`fedpriv data shard`: the records of an experiment, split, bounded and partitioned, to a store.
 
-Records that fit the memory go the usual road, `party_records`. A table need not: it is spooled to
-files, and split and partitioned by `held`, as always, on records that stand for it, whose features
-are the numbers of their rows. What is written is the same to the byte.
+Records that fit in memory go through `party_records` as usual. A table need not fit: it is spooled
+to files, and `held` splits and partitions placeholder records whose features are their row numbers.
+The output is the same to the byte.
 """
 
 from __future__ import annotations

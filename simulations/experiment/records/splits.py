@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fedpriv.simulations.experiment.sections import DataSection
 
-# A data set's own split is what is asked for if it is this close to it.
+# A requested fraction this close to the data set's own split selects that split.
 _SAME_SPLIT = 0.01
 DEFAULT_FRACTION = 0.2
 
@@ -31,8 +31,8 @@ class Split:
     Attributes:
         dataset: With training and test records.
         by_hash: Whether a hash of every record decided which of them are for testing.
-        share: Of all records, how many such a split leaves for training, on average; 1 without one,
-            and, rounded, with one that takes next to nothing.
+        share: The mean share of records that such a split leaves for training; 1 without one, and,
+            by rounding, with one that takes next to nothing.
     """
 
     dataset: Dataset
@@ -42,7 +42,7 @@ class Split:
     def totals(self, *, persons: bool = False) -> NDArray[np.int64]:
         """How many records each natural party has, those that a hash draws for testing included.
 
-        Or persons, who count at every party with a record of theirs.
+        Or persons, counted at every party that has a record of theirs.
         """
         names = len(self.dataset.party_names)
         held_by = np.concatenate([holders(part) for part in self._parts])
@@ -77,7 +77,7 @@ def split_of(dataset: Dataset, section: DataSection, seed: int) -> Split:
 def hashed_fraction(dataset: Dataset, section: DataSection) -> float | None:
     """How much to hold out by hash; None for the split that the data set came with.
 
-    From public facts: of neighbours, both have the same kind of split.
+    Decided by public facts: neighbouring data sets have the same kind of split.
     """
     wanted = section.test_fraction
     if dataset.schema is not None and dataset.schema.test_column is not None:

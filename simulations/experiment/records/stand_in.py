@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class StandIn:
     """Records that an experiment is run on instead of its own; everything else stays as it is.
 
-    Split, bounds and parties are those of the experiment. Where its parties are dealt out by place,
-    which no release may do, the records say themselves whose they are.
+    Split, bounds and parties are those of the experiment. Where it deals records out by position,
+    which no release may do, the records name their parties themselves.
 
     Attributes:
         dataset: The records, with the public facts of the experiment's own data set.

@@ -1,8 +1,8 @@
 """A store in the place of a table: the keys of the data section, as its records were prepared.
 
-An experiment names a store as `data.path`. What it leaves out is filled in from the store; what it
-says otherwise is refused. So it is the same experiment, with the same hash and the same noise, as
-the one that the store was made of, wherever the records lie.
+An experiment names a store as `data.path`. Missing keys are filled in from the store; conflicting
+ones are refused. So it is the same experiment, with the same hash and the same noise, as the one
+that the store was made from, wherever the records are.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ CORPUS = (
             "kind": "gaussian", "noise_multiplier": 4.2246788893, "rounds": 100,
             "adjacency": "add-remove", "delta": 1e-6, "epsilon": 1.0,
         },
-        "false", 13.507003, "add up",
+        "false", 13.507003, "compose exactly",
     ),
     Case(
         "the classical Gaussian formula at ε = 10, by a modifier for local noise",
@@ -68,7 +68,7 @@ CORPUS = (
             "kind": "opacus", "noise_multiplier": 1.0, "sample_rate": 0.01, "steps": 1000,
             "poisson_sampling": False, "adjacency": "add-remove", "delta": 1e-5, "epsilon": 1.83,
         },
-        "not proved", 17.856586830, "no Poisson samples",
+        "not proved", 17.856586830, "Poisson samples only",
     ),
     Case(
         "DP-SGD on Poisson samples, by an accountant that bounds",
@@ -100,7 +100,7 @@ CORPUS = (
             "kind": "flower-fixed-clipping", "noise_multiplier": 1.0, "sampled_clients": 20,
             "rounds": 10, "adjacency": "zero-out", "delta": 1e-5, "epsilon": 17.9,
         },
-        "sound", 17.8566, "moves 1·C/20",
+        "sound", 17.8566, "move the average by 1·C/20",
     ),
     Case(
         "the same, stated for clients that come and go: an average over those who reply",

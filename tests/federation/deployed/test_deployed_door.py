@@ -124,4 +124,4 @@ def test_a_share_in_the_clear_is_refused(clear: Deployment) -> None:
     share = NoiseShare(law="skellam", parameter=1e16, minimum=3, colluders=1)
     asked = replace(noisy(clear), share=share)
     reply = ask(clear, Ask(run=RUN, round=1, party=0), asked=asked)
-    assert "count on 3 parties" in reply.refusal
+    assert "assume 3 parties" in reply.refusal

@@ -298,7 +298,7 @@ def test_shares_of_noise_that_count_on_more_parties_than_the_masks_are_refused(
     villain.joined()
     answered = villain.answered(villain.round(4), shared(villain, minimum=5))
     assert not answered.vectors
-    assert all("count on 5 parties" in refusal for refusal in villain.refusals)
+    assert all("assume 5 parties" in refusal for refusal in villain.refusals)
     assert not list(tmp_path.rglob("*.ledger"))
 
 
@@ -309,7 +309,7 @@ def test_shares_of_noise_for_fewer_colluders_than_the_masks_are_refused(tmp_path
     answered = villain.answered(villain.round(4), shared(villain))
     assert not answered.vectors
     assert len(villain.refusals) == 5
-    assert all("for 1 colluders, and the masks of this sum for 2" in r for r in villain.refusals)
+    assert all("for 1 colluders, but the masks of this sum for 2" in r for r in villain.refusals)
     assert not list(tmp_path.rglob("*.ledger"))
     two = NoiseShare(law="skellam", parameter=1e16, minimum=4, colluders=2)
     villain.run = bytes(32)

@@ -186,9 +186,9 @@ def test_an_instruction_for_somewhere_else_changes_nothing(line: Line, field: st
     reply = line.say(JOIN, **{field: OTHERS[field]})
     assert (reply.messages, reply.refusal.partition(",")[0]) == (
         (),
-        "Misdirected: The instruction is of the server's",
+        "Misdirected: The server signed this instruction",
     )
-    assert f"its {field} is not what this party has" in reply.refusal
+    assert f"its {field} is not this party's" in reply.refusal
     assert line.state == before
 
 
@@ -259,7 +259,7 @@ def test_numbers_are_kept_of_the_latest_runs(line: Line) -> None:
 def test_an_instruction_that_is_late_changes_nothing(line: Line) -> None:
     before = line.state
     reply = line.say(JOIN, until=milliseconds(time.time() - 30))
-    assert reply.refusal.startswith("TooLate: The time of the instruction was over 3")
+    assert reply.refusal.startswith("TooLate: The deadline of the instruction passed 3")
     assert line.state == before
 
 

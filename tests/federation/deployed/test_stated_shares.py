@@ -150,6 +150,6 @@ def test_no_party_adds_a_share_for_smaller_sums_than_its_experiment_says(tmp_pat
         )
         return len(parties.sum(asked).sizes)
 
-    with pytest.raises(RoundFailed, match="sized for sums of 4 parties, 1 of them colluding"):
+    with pytest.raises(RoundFailed, match="sized for sums of 4 parties with 1 colluders"):
         summed(smaller)
     assert summed(query) == 5

@@ -105,7 +105,7 @@ def test_what_is_no_instruction_is_refused_before_anything_else(parts: list[byte
 @pytest.mark.parametrize("field", OTHERS)
 def test_an_instruction_for_another_place_is_refused(field: str) -> None:
     INSTRUCTION.require_at(Place(**HERE))
-    with pytest.raises(Misdirected, match=f"its {field} is not what this party has"):
+    with pytest.raises(Misdirected, match=f"its {field} is not this party's"):
         INSTRUCTION.require_at(Place(**{**HERE, field: OTHERS[field]}))
 
 
@@ -122,7 +122,7 @@ def test_an_instruction_holds_until_its_time_is_over_and_no_longer() -> None:
     deadline = INSTRUCTION.deadline(received=until - 1000, most=900.0)
     assert deadline == until
     require_in_time(until, deadline=deadline)
-    with pytest.raises(TooLate, match=r"over 0\.5 s ago"):
+    with pytest.raises(TooLate, match=r"passed 0\.5 s ago"):
         require_in_time(until + 500, deadline=deadline)
 
 

@@ -191,7 +191,7 @@ def test_another_adjacency_is_another_event() -> None:
 @every_law
 def test_a_minimum_that_counts_on_more_parties_than_are_sure_is_refused(law: str) -> None:
     """Six of five; and four, where this party helps to open sums of three."""
-    with pytest.raises(QueryRefused, match="count on 6 parties"):
+    with pytest.raises(QueryRefused, match="assume 6 parties"):
         party().answer(paid(GRADIENT, replace(SHARES[law], minimum=6)))
     with pytest.raises(QueryRefused, match="helps to open sums of 3 of 5"):
         party(policy=Policy(minimum=3)).answer(SHARED[law])

@@ -49,9 +49,9 @@ def planes_size(sizes: NDArray[np.int64], count: int) -> int:
 def _split(
     image: NDArray[Any], sizes: NDArray[np.int64], count: int, planes: NDArray[Any], back: bool
 ) -> None:
-    """Sort the pixels of a padded channel into planes, by where they stand in a stride; or back.
+    """Sort the pixels of a padded channel into planes, by their position within a stride; or back.
 
-    What a kernel's weight sees along a line are then neighbours, whatever the stride.
+    The pixels that a kernel's weight sees along a line are then adjacent, whatever the stride.
     """
     high, wide, down, right = sizes[1], sizes[2], sizes[8], sizes[9]
     above, left = sizes[10], sizes[11]

@@ -2,8 +2,8 @@
 
 A party has a handful of records in a batch: too few for the product of a matrix library, which
 spends more on packing and on its call than on numbers. Tiles of rows are multiplied together, their
-columns in vector instructions; rows that a tile lacks are repeated, and not counted. So what is
-computed of a row does not depend on others, nor a party's update on the parties beside it.
+columns in vector instructions; an incomplete tile repeats a row, which is not counted. So the
+result of a row does not depend on other rows, nor a party's update on other parties.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def padded(count: int, multiple: int) -> int:
 
 @compiled()
 def largest(counts: NDArray[np.int64]) -> int:
-    """The largest of some counts, 0 of none: quicker to compile than what numpy has."""
+    """The largest of some counts, 0 if there are none: quicker to compile than numpy's."""
     most = 0
     for k in range(len(counts)):
         most = max(most, counts[k])

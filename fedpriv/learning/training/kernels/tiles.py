@@ -1,9 +1,9 @@
 """Tiles of matrix products: sums of four rows and some columns, kept in vector registers.
 
-The innermost loop of `add_products`, in the language of the compiler, LLVM. Of a loop in Python it
-makes vector instructions too, but reads and writes every sum again after a few rows, and looks for
-overlaps among all rows before it begins. Rows of a step of local training are so short that this
-takes longer than the sums.
+The innermost loop of `add_products`, written in LLVM's intermediate language. From a loop in Python
+the compiler makes vector instructions too, but it reads and writes every sum again after a few
+rows, and first checks all rows for overlaps. Rows of a step of local training are so short that
+this takes longer than the sums.
 
 Every sum goes through its rows in their order, each product fused with its addition where the
 processor can: its bits depend neither on the width of a tile nor on what else is in it.
