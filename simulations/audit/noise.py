@@ -40,7 +40,7 @@ class NoiseSeen:
     """The noise in the runs of one side.
 
     Args:
-        side: It.
+        side: The side of the audit whose runs are seen.
     """
 
     def __init__(self, side: Side) -> None:

@@ -6,10 +6,10 @@ directory itself. Beside them, for the owner alone:
 private/run.json         identity of the run: its id, config hash, whether it is real
 private/checkpoint.npz   the state to go on from; gone when the run is complete
 private/progress.json    how far it has come, while it goes on
-private/draw.secret source of all draws of a release that must draw only once; gone at its end
-private/costs.json seconds, bytes and exchanges, which depend on the records private/loading.json
-rows dropped, values filled or moved to their bounds, in reading a table private/failure.txt why
-there is no result
+private/draw.secret      source of all draws of a release that draws only once; gone at its end
+private/costs.json       seconds, bytes and exchanges, which depend on the records
+private/loading.json     rows dropped, values filled or moved to their bounds, in reading a table
+private/failure.txt      why there is no result
 
 ``result.json`` comes last: its presence means that the run is complete.
 """

@@ -85,15 +85,15 @@ def require_same_schema(schema: Schema | None, identity: Identity, directory: Pa
 def require_own_checkpoint(state: Mapping[str, Any], identity: Identity, directory: Path) -> None:
     """Refuse the checkpoint of another run: the ledger of this one has not paid for its rounds.
 
-    Of a release it has the mark of a ledger, which a simulation never has. One that an earlier
-    version wrote has no name in it.
+    A checkpoint names its run. That of a release has the mark of its ledger, too, which a
+    simulation's never has.
     """
     unpaid = identity.release and state.get("ledger_head") is None
-    if state.get("run", identity.run) != identity.run or unpaid:
+    if state.get("run") != identity.run or unpaid:
         raise ValueError(
             f"the checkpoint in {str(directory / 'private')!r} is that of another run, whose "
-            "rounds this one has not paid for. Nothing was spent now. Put the own one back, or "
-            "remove it: then the run begins with what its ledger holds of it."
+            "rounds this one has not paid for. Nothing was spent. Put this run's own checkpoint "
+            "back, or remove this one: the run then starts from what its ledger holds."
         )
 
 

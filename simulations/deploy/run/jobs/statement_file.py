@@ -39,7 +39,7 @@ def read_statement(path: Path) -> SignedStatement:
         ValueError: It cannot be read.
         NotCanonical: It can, and is none, or was changed.
     """
-    if (path / "result.json").exists() and not (path / SIGNED).exists():
+    if (path / RESULT).exists() and not (path / SIGNED).exists():
         raise ValueError(
             f"{str(path)!r} has no {SIGNED}: parties sign the statement of a deployed run, and no "
             "party signed this one. A release in one place, or a simulation, is signed as a whole: "
