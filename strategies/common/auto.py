@@ -27,8 +27,8 @@ known. But noise moves its scores about as it moves those of a linear model, and
 there too: r = 2·min(1, √(s/20)), clip norm 1, η at most 4, everything else the same.
 
 The form follows from the argument above; exponents and numbers were fitted on the tables named in
-docs/experiments.md, and judged on others. No guarantee rests on any of it: clip norm, steps and λ
-are public, whatever they are.
+docs/experiments.md, and judged on others, except that the tables that judge perceptrons had been
+looked at before. No guarantee rests on any of it: clip norm, steps and λ are public.
 """
 
 from __future__ import annotations
