@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _EXACT = 2.0**52  # float64 holds sums of integers up to here
+_BLOCK = 2048  # coordinates of all updates at a time: their sums stay in the nearest cache
 
 
 class RoundedSum:
@@ -121,28 +122,34 @@ def _add_clipped(
     norms: NDArray[np.float64],
 ) -> bool:
     """Add up rounded updates; false if a coordinate does not fit although nothing is clipped."""
-    d = len(partial)
+    d, n = len(partial), len(rows)
     slack = 1 + (d + 16) * 2.0**-52
-    fits = True
-    for i in range(len(rows)):
-        row, party = rows[i, :d], parties[i]
-        norm = np.sqrt(squared_norm(row))
+    factors = np.zeros(n)
+    for i in range(n):
+        party = parties[i]
+        norm = np.sqrt(squared_norm(rows[i, :d]))
         if not norm < inf:
             norms[party] = inf
             continue
         norms[party] = norm
-        factor = weights[party]
-        if clip < inf:
-            if norm * slack > clip:
-                factor *= clip / (norm * slack)
-            factor *= scale
-            for k in range(len(row)):
-                # No longer than w·C, so no coordinate is beyond the bound.
-                partial[k] += np.rint(factor * row[k])
-        else:
-            factor *= scale
-            for k in range(len(row)):
-                scaled = factor * row[k]
-                fits &= abs(scaled) <= limit
-                partial[k] += np.rint(scaled)
+        factors[i] = weights[party]
+        if norm * slack > clip:
+            factors[i] *= clip / (norm * slack)
+        factors[i] *= scale
+    fits = True
+    for start in range(0, d, _BLOCK):
+        total = partial[start : start + _BLOCK]
+        for i in range(n):
+            if not norms[parties[i]] < inf:
+                continue
+            factor, piece = factors[i], rows[i, start : start + len(total)]
+            if clip < inf:
+                for k in range(len(total)):
+                    # No longer than w·C, so no coordinate is beyond the bound.
+                    total[k] += np.rint(factor * piece[k])
+            else:
+                for k in range(len(total)):
+                    scaled = factor * piece[k]
+                    fits &= abs(scaled) <= limit
+                    total[k] += np.rint(scaled)
     return fits

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from llvmlite.binding import get_host_cpu_features
 
 from fedpriv._compiled import compiled
 from fedpriv.learning.training.kernels.tiles import tile_of
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 TILE = 4
 """Results of `fill_products` are padded to multiples of this, in both directions."""
 
-_TILE_32, _TILE_16, _TILE_8, _TILE_4, _TILE_1 = (tile_of(lanes) for lanes in (32, 16, 8, 4, 1))
+# Four rows of the widest tile fill half of the vector registers that the processor has.
+_WIDEST = 64 if get_host_cpu_features().get("avx512f") else 32
+_TILE_WIDEST, _TILE_32, _TILE_16, _TILE_8, _TILE_4, _TILE_1 = (
+    tile_of(lanes) for lanes in (_WIDEST, 32, 16, 8, 4, 1)
+)
 
 ADDED, FRESH = np.bool_(False), np.bool_(True)
 """Whether `add_products` overwrites; numpy's, as it is compiled anew for constants of Python."""
@@ -131,7 +136,10 @@ def add_products(
         return
     for j in range(0, len(out), TILE):
         k = 0
-        while k + 32 <= width:
+        while k + _WIDEST <= width:
+            _TILE_WIDEST(factors, picked, left, rows, out, j, k, fresh)
+            k += _WIDEST
+        if k + 32 <= width:
             _TILE_32(factors, picked, left, rows, out, j, k, fresh)
             k += 32
         if k + 16 <= width:
