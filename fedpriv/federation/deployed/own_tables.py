@@ -34,14 +34,26 @@ class OwnTable:
     dataset: Dataset
 
     @classmethod
-    def read(cls, path: Path, *, schema: Path, files: Files, as_columns: bool = False) -> OwnTable:
+    def read(
+        cls,
+        path: Path,
+        *,
+        schema: Path,
+        files: Files,
+        as_columns: bool = False,
+        magnitudes: tuple[str, ...] = (),
+    ) -> OwnTable:
         """Read a table by the rules of a deployment; `ValueError` if it cannot be used.
 
-        ``as_columns`` reads codes, to describe it, instead of features and labels.
+        ``as_columns`` reads codes, to describe it, instead of features and labels; ``magnitudes``
+        the codes of these columns alone, which need no bounds.
         """
         require_releasable(files.schema(schema), deployed=True)
         version = Version.of(path)
-        dataset = (files.columns if as_columns else files.table)(path, schema=schema)
+        if magnitudes:
+            dataset = files.magnitudes(path, schema=schema, names=magnitudes)
+        else:
+            dataset = (files.columns if as_columns else files.table)(path, schema=schema)
         if dataset.schema is not None:  # which may have changed since the first line
             require_releasable(dataset.schema, deployed=True)
         return cls(path=path, version=version, dataset=dataset)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fedpriv.data import Records
-    from fedpriv.federation.deployed.guard import Engagement
+    from fedpriv.federation.deployed.engagement import Engagement
     from fedpriv.federation.deployed.journal import Journal
     from fedpriv.federation.deployed.policy import PartyFile
     from fedpriv.federation.deployed.stated_plan import StatedPlan
@@ -234,8 +234,13 @@ class DeployedParty:
     def _read(self) -> OwnTable:
         file = self._file
         with _unusable(file.name):
-            codes = self._engagement.describes
-            return OwnTable.read(file.data, schema=file.schema, files=self._files, as_columns=codes)
+            return OwnTable.read(
+                file.data,
+                schema=file.schema,
+                files=self._files,
+                as_columns=self._engagement.describes,
+                magnitudes=self._engagement.magnitudes,
+            )
 
     @cached_property
     def _records(self) -> Records:
