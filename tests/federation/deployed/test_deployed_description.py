@@ -42,7 +42,10 @@ class Describing(Deployment):
     def config(self, **sections: Mapping[str, Any]) -> str:
         values = tomllib.loads(super().config(**sections))
         chosen = (self.experiment.get("strategy", {}), sections.get("strategy", {}))
-        return to_toml({**values, "strategy": {**DESCRIBE, **chosen[0], **chosen[1]}})
+        strategy = {**DESCRIBE, **chosen[0], **chosen[1]}
+        if strategy.get("magnitudes"):  # which are asked for alone
+            strategy = {key: strategy[key] for key in ("name", "magnitudes")}
+        return to_toml({**values, "strategy": strategy})
 
 
 @pytest.fixture

@@ -36,19 +36,9 @@ COSTLIER = GaussianEvent(relative_noise=3.0, adjacency=Adjacency.REPLACE_ONE)
 RICH: dict[str, Any] = {"epsilon": 100.0}
 
 
-class Suggesting(Describing):
-    """A deployment whose experiment asks for bounds and for nothing else."""
-
-    def config(self, **sections: Any) -> str:
-        values = tomllib.loads(super().config(**sections))
-        if "magnitudes" in values["strategy"]:
-            values["strategy"] = {key: values["strategy"][key] for key in ("name", "magnitudes")}
-        return to_toml(values)
-
-
-def with_income(folder: Path, *, values: list[str] | None = None, **more: Any) -> Suggesting:
+def with_income(folder: Path, *, values: list[str] | None = None, **more: Any) -> Describing:
     """Tables with a column that no schema describes: incomes from 100 to 1000, or ``values``."""
-    deployment = Suggesting(folder=folder, **{"budget": RICH, **more})
+    deployment = Describing(folder=folder, **{"budget": RICH, **more})
     for number, name in enumerate(deployment.names):
         path = deployment.home(name) / "records.csv"
         header, *rows = path.read_text().splitlines()
