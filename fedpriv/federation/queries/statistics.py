@@ -219,7 +219,7 @@ def statistics_sensitivity(
         unit=unit,
         records=records,
         parties=parties,
-        elsewhere=by_party and (task.persons is not None or not task.in_place),
+        elsewhere=by_party and not task.in_place,  # where no person is
     )
     answers = 1 if task.in_place else changes(task, adjacency)
     reach = room(task, task.largest) * records * design.largest

@@ -20,7 +20,7 @@ from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.statistics.statistics_blocks import Block
 from fedpriv.privacy.planning.statistics.statistics_design import weigh
 from fedpriv.secagg import FixedPoint
-from tests.federation.deployed.deployments import NAMES, SIZES
+from tests.federation.deployed.deployments import NAMES, SIZES, take_any_kind
 from tests.federation.deployed.test_deployed_description import (
     WILLING,
     Describing,
@@ -165,6 +165,16 @@ def test_an_unwilling_party_says_so_whatever_it_holds(records: str | None, tmp_p
         answered(federation, apart(federation))
     assert str(refused.value).count("party") < 4
     assert not (federation.home("north") / "north.ledger").exists()
+
+
+def test_the_policy_is_held_against_every_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where nobody knows which forms of query a run puts."""
+    take_any_kind(monkeypatch)
+    federation = describing(tmp_path, policy={**ALONE, "by_party": False})
+    with pytest.raises(QueryRefused, match=r"policy\.by_party of its own file is false"):
+        answered(federation, apart(federation))
 
 
 def test_nobody_has_paid_where_one_party_is_unwilling(tmp_path: Path) -> None:
