@@ -144,7 +144,7 @@ class Description(SumStrategy):
         if self.by_party and len(answer.sizes) != self.task.parties:
             raise RuntimeError(
                 f"a description by party needs all {self.task.parties} parties in its sum, got "
-                f"{len(answer.sizes)}: the others would be noise alone."
+                f"{len(answer.sizes)}: of the others it would tell nothing, or noise."
             )
         there = [sum(answer.sizes), len(answer.sizes)]
         if self._local is not None:  # it came with its noise

@@ -20,7 +20,7 @@ from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.statistics.statistics_blocks import Block
 from fedpriv.privacy.planning.statistics.statistics_design import weigh
 from fedpriv.secagg import FixedPoint
-from tests.federation.deployed.deployments import NAMES, SIZES, take_any_kind
+from tests.federation.deployed.deployments import FOUR, NAMES, SIZES, take_any_kind
 from tests.federation.deployed.test_deployed_description import (
     WILLING,
     Describing,
@@ -177,13 +177,14 @@ def test_the_policy_is_held_against_every_query(
         answered(federation, apart(federation))
 
 
-def test_nobody_has_paid_where_one_party_is_unwilling(tmp_path: Path) -> None:
-    """It does not join, and the run ends before any query."""
-    federation = describing(tmp_path)
+@pytest.mark.parametrize("names", [3, 4])
+def test_nobody_has_paid_where_one_party_is_unwilling(names: int, tmp_path: Path) -> None:
+    """It does not join, and the run ends before any query, even if four may miss one."""
+    federation = describing(tmp_path, **(FOUR if names == 4 else {}))
     federation.write_party("south", policy={"by_party": False})
     with pytest.raises(RoundFailed, match=r"policy\.by_party of its own file is false"):
         federation.run(tmp_path / "runs" / "one")
-    for name in NAMES:
+    for name in federation.names:
         assert not (federation.home(name) / f"{name}.ledger").exists()
 
 
