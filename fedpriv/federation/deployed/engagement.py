@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fedpriv.data import bound
 from fedpriv.federation.table_task import TableTask
 
 if TYPE_CHECKING:
-    from fedpriv.data import Bounds, Dataset, Records
+    from collections.abc import Callable
+
+    from fedpriv.data import Bounds, Dataset, Files, Records
     from fedpriv.federation.protocol.level import Protection
     from fedpriv.federation.task import Task
     from fedpriv.privacy.budget import Budget
@@ -51,6 +54,12 @@ class Engagement:
     def describes(self) -> bool:
         """Whether it describes tables, and learns nothing: parties then read columns of codes."""
         return isinstance(self.task, TableTask)
+
+    def reader(self, files: Files) -> Callable[..., Dataset]:
+        """Reads a party's table: features and labels, codes, or codes of numbers without bounds."""
+        if self.magnitudes:
+            return partial(files.magnitudes, names=self.magnitudes)
+        return files.columns if self.describes else files.table
 
     def records(self, dataset: Dataset) -> Records:
         """What a party has read, with features of bounded norm; codes are bounded already."""

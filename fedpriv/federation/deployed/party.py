@@ -232,15 +232,9 @@ class DeployedParty:
 
     @cached_property
     def _read(self) -> OwnTable:
-        file = self._file
+        file, run = self._file, self._engagement
         with _unusable(file.name):
-            return OwnTable.read(
-                file.data,
-                schema=file.schema,
-                files=self._files,
-                as_columns=self._engagement.describes,
-                magnitudes=self._engagement.magnitudes,
-            )
+            return OwnTable.read(file.data, schema=file.schema, files=self._files, run=run)
 
     @cached_property
     def _records(self) -> Records:
