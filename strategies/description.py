@@ -5,6 +5,9 @@
 
 By party, s has one such vector for every party, side by side, and totals follow from the parties'
 noisy sums: a record is in only one of them, so that each costs what the total alone would cost.
+With noise at the parties, each adds all of the noise to its own part, since nobody else is in it:
+
+    every party:  s_j ← Σ over its records + N(0, σ²)             (masked, and seen by the server)
 
 Not a learning algorithm, so not in the list of strategies: `fedpriv describe` runs it. Everything
 else is as in every strategy: reserve, ask, add noise, commit.
@@ -12,6 +15,7 @@ else is as in every strategy: reserve, ask, add noise, commit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,8 +23,10 @@ import numpy as np
 
 from fedpriv.federation.queries.bounds import finest_grid, grid_of
 from fedpriv.federation.queries.kinds import StatisticsQuery
+from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.queries.room import room
 from fedpriv.federation.queries.statistics import (
+    BY_PARTY,
     check_block,
     columns_digest,
     parts_of,
@@ -30,9 +36,16 @@ from fedpriv.federation.queries.statistics import (
 from fedpriv.federation.strategy.base import SumStrategy
 from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.planning.noise_free import NoiseFree
-from fedpriv.privacy.planning.statistics.statistics import statistics_plan, statistics_step
+from fedpriv.privacy.planning.statistics.statistics import (
+    RELEASED_BY_PARTY,
+    RELEASED_MAGNITUDES,
+    RELEASED_SUMS,
+    statistics_plan,
+    statistics_step,
+)
 from fedpriv.privacy.planning.statistics.statistics_design import weigh
 from fedpriv.privacy.unit import Unit, sizes_are_public
+from fedpriv.secagg.numbers.fixed_point import NOISE_DEVIATIONS
 from fedpriv.strategies.common.building import Setup, StrategyInfo
 from fedpriv.strategies.common.describing import DescribeOptions, items_of
 from fedpriv.strategies.common.plans.sharing import released, share_of, share_reach, with_shares
@@ -88,7 +101,11 @@ class Description(SumStrategy):
         self.party_sums: NDArray[np.float64] | None = None
         self.records, self.parties = task.records, task.parties
         self._step = step
-        self._mechanism = None if isinstance(plan, NoiseFree) else plan.mechanisms[0]
+        self._mechanism, self._local = None, None
+        if not isinstance(plan, NoiseFree):
+            self._mechanism = plan.mechanisms[0]
+            if by_party and plan.noise_at == "parties":
+                self._local = LocalNoise.like(self._mechanism)
 
     @property
     def noise_stddev(self) -> float:
@@ -108,6 +125,8 @@ class Description(SumStrategy):
     def _query(self) -> StatisticsQuery:
         bound = reach_of(self.design, self.task, self.per_person)
         bound += share_reach(self._mechanism, self.task)
+        if self._local is not None:
+            bound += NOISE_DEVIATIONS * sqrt(self.task.parties) * self.part_stddev
         return StatisticsQuery(
             run=self._run.name,
             round=self._round,
@@ -118,15 +137,18 @@ class Description(SumStrategy):
             per_person=self.per_person,
             by_party=self.by_party,
             columns=columns_digest(self.design, self.task.columns),
+            local=self._local,
         )
 
     def _release(self, answer: Sum) -> NDArray[np.float64]:
         if self.by_party and len(answer.sizes) != self.task.parties:
             raise RuntimeError(
                 f"a description by party needs all {self.task.parties} parties in its sum, got "
-                f"{len(answer.sizes)}: the others would be noise alone."
+                f"{len(answer.sizes)}: of the others it would tell nothing, or noise."
             )
         there = [sum(answer.sizes), len(answer.sizes)]
+        if self._local is not None:  # it came with its noise
+            return np.concatenate([there, answer.value])
         return np.concatenate([there, released(self._mechanism, answer, self._stream)])
 
     @property
@@ -154,7 +176,7 @@ INFO = StrategyInfo(
     name=DESCRIBE,
     summary="noisy counts, moments, quantiles and tables of a table's columns",
     noise_by="server",
-    asks=("statistics",),
+    asks=("statistics", BY_PARTY),
     convex_only=False,
     options=DescribeOptions,
     shares=True,
@@ -169,6 +191,13 @@ def reach_of(design: Design, task: TableTask, per_person: PerPerson) -> float:
         records = task.persons.records or 1
     units = sum(count * room(task, size) for size, count in task.size_counts.items())
     return units * records * design.largest * (1 + 2.0**-20)
+
+
+def released_words(options: DescribeOptions) -> str:
+    """What a description releases, in words."""
+    if options.magnitudes:
+        return RELEASED_MAGNITUDES
+    return RELEASED_BY_PARTY if options.by_party else RELEASED_SUMS
 
 
 def build(setup: Setup, options: DescribeOptions) -> Description:
@@ -213,9 +242,11 @@ def build(setup: Setup, options: DescribeOptions) -> Description:
             step=step,
             adjacency=setup.adjacency,
             unit=setup.unit,
-            by_party=options.by_party,
+            released=released_words(options),
         )
-        if setup.sharing is not None:
+        if setup.sharing is not None and options.by_party:
+            plan = replace(plan, query=f"{plan.query}, with noise of its own", noise_at="parties")
+        elif setup.sharing is not None:
             bound = reach_of(design, task, options.per_person)
             plan = with_shares(plan, setup.sharing, task, moved=moved, bound=bound, shape=(1.0,))
     return Description(

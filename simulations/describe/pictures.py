@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import accumulate
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,22 @@ _ACROSS = 3
 
 
 def picture(found: Mapping[str, Any]) -> Figure:
-    """One figure of everything that was released; the extra `report` brings matplotlib."""
+    """One figure of everything that was released; the extra `report` brings matplotlib.
+
+    Where every party is told of by itself, its panels follow in rows of their own.
+    """
+    parts = [("", found), *(found.get("by_party") or {}).items()]
+    drawn = [_panels(part, whose=name) for name, part in parts]
+    rows = [max(1, ceil(len(panels) / _ACROSS)) for panels in drawn]
+    figure = new_figure(width=4 * _ACROSS, height=2.8 * sum(rows))
+    for before, panels in zip(accumulate(rows, initial=0), drawn, strict=False):
+        for place, draw in enumerate(panels, start=1 + before * _ACROSS):
+            draw(figure.add_subplot(sum(rows), _ACROSS, place))
+    return figure
+
+
+def _panels(found: Mapping[str, Any], *, whose: str) -> list[Callable[[Axes], None]]:
+    """What there is to draw of all parties, or of the one that is named."""
     panels: list[Callable[[Axes], None]] = []
     for name, column in found["columns"].items():
         if column["kind"] == "category":
@@ -34,11 +50,13 @@ def picture(found: Mapping[str, Any]) -> Figure:
         panels.append(lambda axes: _correlation(axes, found["correlation"]))
     if found["survival"] is not None:
         panels.append(lambda axes: _survival(axes, found["survival"]))
-    rows = max(1, ceil(len(panels) / _ACROSS))
-    figure = new_figure(width=4 * _ACROSS, height=2.8 * rows)
-    for place, draw in enumerate(panels, start=1):
-        draw(figure.add_subplot(rows, _ACROSS, place))
-    return figure
+    return [partial(_titled, draw=draw, whose=whose) for draw in panels]
+
+
+def _titled(axes: Axes, *, draw: Callable[[Axes], None], whose: str) -> None:
+    draw(axes)
+    if whose:
+        axes.set_title(f"{whose}: {axes.get_title()}", fontsize=9)
 
 
 def write_pictures(directory: Path, found: Mapping[str, Any]) -> Path:

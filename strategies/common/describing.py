@@ -67,7 +67,8 @@ class DescribeOptions(Options):
             two, and nothing else, for ``--suggest-bounds``.
         by_party: Whether to release everything for every party as well: the parties' sums are
             released side by side, each with the noise that their total would have had, and the
-            total is the sum of the noisy sums.
+            total is the sum of the noisy sums. With noise at the parties, each adds that of its
+            own part by itself; a deployed party answers only so, and if its policy allows it.
         per_person: For the person unit: "mean" counts a person once at a party, by the average of
             that person's records; "records" counts each record, with noise scaled by the most
             records that a person may have.

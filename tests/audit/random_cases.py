@@ -124,7 +124,7 @@ def _strategy(rng: Random, unit: str, adjacency: str, kind: str) -> dict[str, An
     asked: dict[str, Any] = rng.choice(
         [{"correlation": ["age", "dose"]}, {"edges": {"dose": [-0.5, 0.5]}}, _counted(rng, kind)]
     )
-    if unit == "record" and rng.random() < 0.5:
+    if rng.random() < 0.5:
         asked["by_party"] = True
     return rng.choice(
         [

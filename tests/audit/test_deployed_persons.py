@@ -17,14 +17,19 @@ import pytest
 from fedpriv._toml import to_toml
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries.bounds import gradient_sensitivity
-from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery
+from fedpriv.federation.queries.kinds import ErmQuery, GradientQuery, StatisticsQuery
+from fedpriv.federation.queries.local_noise import LocalNoise
+from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent, PoissonPartsEvent
+from fedpriv.privacy.planning.statistics.statistics_design import weigh
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
+from fedpriv.strategies.common.describing import DescribeOptions, items_of
 from tests.audit.deployed_cases import SCHEMA
 from tests.audit.deployed_scene import Scene
 from tests.federation.deployed.deployments import Deployment, take_any_kind
+from tests.federation.deployed.test_deployed_description import WILLING, Describing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,6 +130,61 @@ def test_a_deployed_party_shows_a_person_through_its_minimiser_alone(
     assert 0.2 * limit < apart <= limit
     too_fine = replace(asked, tolerance=asked.tolerance / 2)
     assert not one.ask(ROWS, too_fine).answered
+
+
+@pytest.mark.parametrize("adjacency", [R, A])
+def test_a_part_has_noise_for_all_parties_that_a_person_may_be_at(
+    adjacency: Adjacency, tmp_path: Path
+) -> None:
+    """Its own part moves by 1/√2 of what the noise is for: the person may be at two parties.
+
+    Under replace-one by less: the other person may be at two others, 2·joining where an exchange
+    in place would be `exchanging`.
+    """
+    tmp_path.chmod(0o700)
+    person, off = {"unit": "person", "adjacency": adjacency.value}, {"secure_aggregation": "off"}
+    deployment = Describing(
+        folder=tmp_path,
+        policy={**WILLING, **off, "by_party": True, "person_parties": 2, "units": ["person"]},
+        budget={"epsilon": 20.0, **person},
+        experiment={
+            "run": off,
+            "privacy": {"noise_at": "parties", **person},
+            "persons": {"parties": 2, "records": 6},
+            "strategy": {"by_party": True},
+        },
+    )
+    for path in (deployment.server, deployment.home("north")):
+        (path / "schema.toml").write_text(PERSONS)
+    one = Scene(deployment, header="patient,age,dose,sick")
+    task = one.task
+    assert isinstance(task, TableTask)
+    items, shares = items_of(DescribeOptions(bins=8), task.columns, total=True)
+    design = weigh(items, shares, adjacency=adjacency, unit=Unit.PERSON)
+    local = LocalNoise(law="gaussian", relative_noise=10.0, adjacency=adjacency, unit=Unit.PERSON)
+    asked = StatisticsQuery(
+        run="audit",
+        round=0,
+        grid=GRID,
+        event=GaussianEvent(relative_noise=10.0, adjacency=adjacency, unit=Unit.PERSON),
+        design=design,
+        by_party=True,
+        local=local,
+    )
+    joint = asked.sensitivity(task, sizes=task.sizes, adjacency=adjacency)
+    mechanism = asked.local_mechanism(task, task.smallest)
+    assert joint is not None
+    assert mechanism is not None
+    assert mechanism.noise_stddev >= 10.0 * joint
+    whole = one.ask((*ROWS[:20], *BUSY, *ROWS[20:]), asked)
+    other = one.ask(ROWS if adjacency is A else (*ROWS, "other,0,-1,no", "other,0,-1,no"), asked)
+    assert whole.answered
+    assert (other.said, other.paid, other.kept) == (whole.said, whole.paid, whole.kept)
+    assert whole.exact is not None
+    assert other.exact is not None
+    moved = float(np.linalg.norm((whole.exact - other.exact).astype(np.float64)))
+    limit = joint / sqrt(2) / GRID.step + sqrt(design.width)
+    assert (0.9 if adjacency is A else 0.65) * limit < moved <= limit
 
 
 def test_a_sample_is_charged_for_every_party_that_a_person_may_be_at(tmp_path: Path) -> None:

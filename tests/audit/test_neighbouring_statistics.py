@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fedpriv.federation.queries.kinds import StatisticsQuery
+from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.events import GaussianEvent
 from fedpriv.privacy.planning.statistics.statistics_design import Design, weigh
 from fedpriv.strategies.common.describing import DescribeOptions, items_of
-from tests.audit.deployed_cases import GRID, NEIGHBOURS, A, R
+from tests.audit.deployed_cases import BASE, GRID, NEIGHBOURS, A, R
 from tests.audit.deployed_cases import SCHEMA as CLAMPED
 from tests.audit.deployed_scene import Scene
 from tests.audit.examination import difference, findings
 from tests.audit.laboratory import moved
 from tests.audit.neighbours import EXTREME, Case, table
-from tests.audit.test_deployed_neighbours import compare
+from tests.audit.test_deployed_neighbours import compare, draw_again
 from tests.audit.test_neighbouring_persons import PersonCase
 from tests.audit.test_neighbouring_persons import findings as person_findings
 from tests.federation.deployed.test_deployed_description import WILLING, Describing
@@ -88,6 +89,17 @@ PERSONS = [
         persons={"parties": 2},
     ),
     PersonCase(
+        name="by party, exchanged at two parties",
+        strategy={**MOMENTS, "by_party": True},
+        persons={"parties": 2},
+    ),
+    PersonCase(
+        name="records by party, at two parties, one more or less",
+        strategy={**MOMENTS, "by_party": True, "per_person": "records"},
+        adjacency="add-remove",
+        persons={"parties": 2, "records": 3},
+    ),
+    PersonCase(
         name="records, exchanged at two parties",
         strategy={**MOMENTS, "per_person": "records"},
         persons={"parties": 2, "records": 3},
@@ -146,35 +158,76 @@ def test_half_of_a_sensitivity_is_found(
     assert any("a sum moved" in found for found in findings(case, laboratory, tmp_path))
 
 
-@pytest.mark.parametrize("adjacency", [R, A])
-def test_a_deployed_party_shows_a_record_in_a_bounded_answer_alone(
-    adjacency: Adjacency, tmp_path: Path
-) -> None:
-    """As in `test_deployed_neighbours`: what it says, pays and keeps is the same."""
-    tmp_path.chmod(0o700)
+def deployed(folder: Path, adjacency: Adjacency, kind: str) -> tuple[Scene, StatisticsQuery, float]:
+    """A party, a query of one kind to it, and how far its answer may move, in steps of the grid."""
+    folder.chmod(0o700)
     off = {"secure_aggregation": "off"}
+    apart, bounds = kind == "by party", kind == "bounds"
     deployment = Describing(
-        folder=tmp_path,
-        policy={**WILLING, **off, "min_noise": 0.001},
+        folder=folder,
+        policy={
+            **WILLING,
+            **off,
+            "min_noise": 0.001,
+            "by_party": apart,
+            "suggest_bounds": ["age", "dose"] if bounds else [],
+        },
         budget={"epsilon": 20.0, "adjacency": adjacency.value},
-        experiment={"run": off, "privacy": {"adjacency": adjacency.value}},
+        experiment={
+            "run": off,
+            "privacy": {
+                "adjacency": adjacency.value,
+                "noise_at": "parties" if apart else "server",
+            },
+            "strategy": {"by_party": apart, "magnitudes": ["age", "dose"] if bounds else []},
+        },
     )
     for path in (deployment.server, deployment.home("north")):
         (path / "schema.toml").write_text(CLAMPED)
     scene = Scene(deployment)
     task = scene.task
     assert isinstance(task, TableTask)
+    options = DescribeOptions(bins=8, correlation=("age", "dose"), edges={"age": (50.0,)})
     items, shares = items_of(
-        DescribeOptions(bins=8, correlation=("age", "dose"), edges={"age": (50.0,)}),
+        DescribeOptions(magnitudes=("age", "dose")) if bounds else options,
         task.columns,
         total=adjacency is A,
     )
-    design = weigh(items, shares, adjacency=adjacency)
-    event = GaussianEvent(relative_noise=10.0, adjacency=adjacency)
-    query = StatisticsQuery(run="audit", round=0, grid=GRID, event=event, design=design)
+    local = LocalNoise(law="gaussian", relative_noise=10.0, adjacency=adjacency)
+    query = StatisticsQuery(
+        run="audit",
+        round=0,
+        grid=GRID,
+        event=GaussianEvent(relative_noise=10.0, adjacency=adjacency),
+        design=weigh(items, shares, adjacency=adjacency),
+        by_party=apart,
+        local=local if apart else None,
+    )
     stated = query.sensitivity(task, sizes=task.sizes, adjacency=adjacency)
     assert stated is not None
-    steps = GRID.l2_sensitivity(sensitivity=stated, dimension=design.width)
+    return scene, query, GRID.l2_sensitivity(sensitivity=stated, dimension=query.design.width)
+
+
+@pytest.mark.parametrize("kind", ["all together", "by party", "bounds"])
+@pytest.mark.parametrize("adjacency", [R, A])
+def test_a_deployed_party_shows_a_record_in_a_bounded_answer_alone(
+    adjacency: Adjacency, kind: str, tmp_path: Path
+) -> None:
+    """As in `test_deployed_neighbours`: what it says, pays and keeps is the same."""
+    scene, query, steps = deployed(tmp_path, adjacency, kind)
     tables = NEIGHBOURS[adjacency]
     moved = {pair: compare(scene, tables[pair], (query, steps)) for pair in tables}
     assert max(moved.values()) > 0.8, moved
+
+
+def test_a_part_that_fails_on_the_way_has_the_noise_that_was_drawn(tmp_path: Path) -> None:
+    scene, query, _ = deployed(tmp_path, R, "by party")
+    draw_again(scene, BASE, query, draws=3)
+
+
+def test_an_unwilling_party_shows_nothing_of_its_records(tmp_path: Path) -> None:
+    """Refused alike, and nothing paid or kept, for every two neighbours."""
+    scene, query, steps = deployed(tmp_path, R, "by party")
+    scene.deployment.write_party("north", policy={"by_party": False})
+    for tables in NEIGHBOURS[R].values():
+        assert compare(scene, tables, (query, steps), answered=False) == 0

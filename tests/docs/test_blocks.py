@@ -90,7 +90,7 @@ RUN_BY: dict[tuple[str, str], tuple[int, str]] = {
     ),
     ("statistics.md", "python"): (2, "tests/simulations/describe/test_statistics_docs.py"),
     ("statistics.md", "toml"): (3, "tests/simulations/describe/test_statistics_docs.py"),
-    ("statistics.md", "sh"): (2, COMMANDS),
+    ("statistics.md", "sh"): (3, COMMANDS),
 }
 
 

@@ -138,7 +138,11 @@ def test_statistics(fedpriv: Command) -> None:
         "ledger", "init", "clinic.ledger", "--data-name", "study", "--epsilon", 2, "--delta", 1e-6
     )
     assert told.code == 0, told.err
-    followed(fedpriv, fenced("statistics.md", "sh"))
+    *here, deployed = fenced("statistics.md", "sh")
+    followed(fedpriv, here)
+    for line in deployed.text.splitlines():  # followed in tests/simulations/deploy
+        asked = fedpriv(*line.partition("#")[0].split()[1:])
+        assert "'clinics/server' is no server's directory" in asked.message
 
 
 def test_the_protector_that_comes_with_fedpriv(fedpriv: Command) -> None:

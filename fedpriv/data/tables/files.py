@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.data.errors import DataError
 from fedpriv.data.tables.columns import read_columns
+from fedpriv.data.tables.magnitudes import read_magnitudes
 from fedpriv.data.tables.schema import read_schema
 from fedpriv.data.tables.table import read_table
 
@@ -90,6 +91,10 @@ class Files:
         Read anew on every call.
         """
         return read_columns(path, self.schema(schema), empty=True, tested=False)
+
+    def magnitudes(self, path: Path, *, schema: Path, names: tuple[str, ...]) -> Dataset:
+        """Columns of numbers without bounds as codes, of the same records. Read on every call."""
+        return read_magnitudes(path, self.schema(schema), names, empty=True, tested=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

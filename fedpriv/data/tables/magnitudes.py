@@ -32,9 +32,17 @@ def magnitude_facts(names: tuple[str, ...]) -> tuple[ColumnFacts, ...]:
 
 
 def read_magnitudes(
-    path: str | Path, schema: Schema, names: tuple[str, ...], *, empty: bool = False
+    path: str | Path,
+    schema: Schema,
+    names: tuple[str, ...],
+    *,
+    empty: bool = False,
+    tested: bool = True,
 ) -> Dataset:
-    """Read columns of numbers as cell indices; party and person come from the schema."""
+    """Read columns of numbers as cell indices; party and person come from the schema.
+
+    As in `read_columns`, ``tested=False`` leaves out records that are set apart for testing.
+    """
     path, columns = Path(path), magnitude_facts(names)
     others = {
         name: key for name, key in schema.named.items() if key in ("party", "person", "test_column")
@@ -52,4 +60,4 @@ def read_magnitudes(
         codes = np.searchsorted(EDGES, values, side="right")
         codes[np.isnan(values)] = columns[place].codes - 1
         X[:, place] = codes
-    return coded(path, schema, TableReader(schema, source), columns, X)
+    return coded(path, schema, TableReader(schema, source), columns, X, tested=tested)

@@ -16,27 +16,33 @@ from typing import TYPE_CHECKING
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.queries.accuracy import AccuracyQuery
 from fedpriv.federation.queries.kinds import HessianQuery, RiskGradientQuery
+from fedpriv.federation.queries.statistics import BY_PARTY
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from fedpriv.federation.deployed.guard import Engagement
+    from fedpriv.federation.deployed.engagement import Engagement
     from fedpriv.federation.queries.base import Query
 
 EVALUATION = "-evaluation-"
 """In the name of a private evaluation, after the name of the run whose model it is of."""
 
 
-def forms_of(asks: Collection[str], *, joint: bool, hessian: bool = False) -> frozenset[str]:
+def forms_of(
+    asks: Collection[str], *, joint: bool, hessian: bool = False, by_party: bool = False
+) -> frozenset[str]:
     """What a run of a strategy asks for, as `Query.form` says it.
 
     Args:
         asks: What the strategy says of itself.
         joint: Whether it fits one model to all records together: then it asks for exact gradients.
         hessian: Whether such a fit ends with a Hessian.
+        by_party: Whether it describes every party by itself; else it describes all together.
     """
+    if by_party:
+        return frozenset({BY_PARTY}) & frozenset(asks)
     if not joint:
-        return frozenset(asks)
+        return frozenset(asks) - {BY_PARTY}
     return frozenset({RiskGradientQuery.kind, *({HessianQuery.kind} if hessian else ())})
 
 

@@ -7,6 +7,10 @@ observer that its policy does not trust*:
   whoever looks: the server, all other parties, and the two together. The party computes the event
   from its own bounds, the grid and the noise that it is told to add, and the query must state the
   same one. Nothing is taken on trust.
+  That holds for a party's own statistics, too (``by_party``), whose sums nobody else is in: a query
+  that keeps the parties apart without noise of their own is refused, and one with it unless
+  ``by_party`` of the policy allows it. For persons the noise covers what all the parties show of
+  one (`fedpriv.federation.queries.statistics`).
 - Shares of noise (``share``). The observer is the server with the colluding parties of the policy.
   It sees the sum over at least ``share.minimum`` parties and subtracts the colluders' shares; what
   is left is the noise of n_min = minimum − colluders honest parties
@@ -38,12 +42,10 @@ costs one record anywhere in the sum (McSherry 2009), hence every party is charg
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
 
 from fedpriv._collusion import colluders_of
-from fedpriv.data import bound
 from fedpriv.federation.deployed.asked import require_asked
 from fedpriv.federation.deployed.stated_plan import rate_of
 from fedpriv.federation.party.guard import (
@@ -54,7 +56,7 @@ from fedpriv.federation.party.guard import (
     check_weighted,
 )
 from fedpriv.federation.protocol.level import LEVELS
-from fedpriv.federation.table_task import TableTask
+from fedpriv.federation.queries.statistics import BY_PARTY
 from fedpriv.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
@@ -68,62 +70,24 @@ from fedpriv.privacy.events import (
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from fedpriv.data import Bounds, Dataset, Records
+    from fedpriv.federation.deployed.engagement import Engagement
     from fedpriv.federation.deployed.policy import PartyPolicy
     from fedpriv.federation.deployed.stated_plan import StatedPlan
-    from fedpriv.federation.protocol.level import Protection
     from fedpriv.federation.queries.base import Query
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
-    from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.events import Event
-    from fedpriv.privacy.planning.shares import Sharing
 
 
+BY_ITSELF = (
+    "this party is not described by itself: policy.by_party of its own file is false, which it is "
+    "by default."
+)
 _EVENTS_OF_SHARES: tuple[type[Event], ...] = (
     SkellamEvent,
     PoissonSkellamEvent,
     DistributedGaussianEvent,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Engagement:
-    """A run, as it presents itself to a party. Nothing here is believed where it can be checked.
-
-    Attributes:
-        strategy: What the run says that it does; the queries that it may put are checked apart.
-        run: What the names of its queries' run begin with.
-        task: Model and loss as the run states them, with the sizes of the party's own roster.
-        bounds: How features become vectors of bounded norm.
-        protection: How answers are protected on the way to a sum.
-        roster: The digest of the party's own roster: runs and releases belong to one epoch of it.
-        budget: (ε, δ) that the run says it may cost.
-        shown: What the experiment is known by that the party was shown: all that it says, which is
-            more than the name of the run covers, but for where files lie.
-        sharing: Who brings shares of the noise, if the parties add it.
-        forms: Which forms of query it puts (`forms_of`); None if any.
-    """
-
-    strategy: str
-    run: str
-    task: Task
-    bounds: Bounds
-    protection: Protection
-    roster: bytes
-    budget: Budget
-    shown: bytes
-    sharing: Sharing | None = None
-    forms: frozenset[str] | None = None
-
-    @property
-    def describes(self) -> bool:
-        """Whether it describes tables, and learns nothing: parties then read columns of codes."""
-        return isinstance(self.task, TableTask)
-
-    def records(self, dataset: Dataset) -> Records:
-        """What a party has read, with features of bounded norm; codes are bounded already."""
-        return (dataset if self.describes else bound(dataset, self.bounds)).train
 
 
 def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:
@@ -151,10 +115,27 @@ def check_engagement(engagement: Engagement, policy: PartyPolicy) -> None:
             f"the run counts on persons with records at {persons.parties} parties at most, and "
             f"this party on {policy.person_parties}."
         )
+    _check_willing(engagement, policy)
     if policy.min_parties > parties:
         raise QueryRefused(
             f"the roster has {parties} parties, and this party answers in sums of at least "
             f"{policy.min_parties}."
+        )
+
+
+def _check_willing(engagement: Engagement, policy: PartyPolicy) -> None:
+    """What a description tells beside sums over all parties of columns with public bounds.
+
+    Decided by the experiment, before the run is joined, and so before anybody has paid.
+    """
+    if BY_PARTY in (engagement.forms or ()) and not policy.by_party:
+        raise QueryRefused(BY_ITSELF)
+    unlisted = sorted(set(engagement.magnitudes) - set(policy.suggest_bounds))
+    if unlisted:
+        raise QueryRefused(
+            f"the run asks for the magnitudes of {', '.join(map(repr, unlisted))}, and "
+            "policy.suggest_bounds of this party does not list them: it says nothing about columns "
+            "that have no bounds."
         )
 
 
@@ -305,7 +286,9 @@ def _check_sum(query: Query, engagement: Engagement, policy: PartyPolicy) -> Non
     Shares of noise are in every answer, and noise of a party's own is its own.
     """
     protection, parties = engagement.protection, engagement.task.parties
-    if query.shows_parties:
+    if query.shows_parties and not policy.by_party:
+        raise QueryRefused(BY_ITSELF)
+    if query.shows_parties and query.own_noise is None:
         raise QueryRefused(
             "the query keeps the answers of all parties apart, so that masks hide none of them and "
             "whoever opens the sum sees what each of them answered."

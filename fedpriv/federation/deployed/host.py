@@ -47,8 +47,8 @@ from fedpriv.secagg.errors import (
 )
 
 if TYPE_CHECKING:
+    from fedpriv.federation.deployed.engagement import Engagement
     from fedpriv.federation.deployed.errands import Errands
-    from fedpriv.federation.deployed.guard import Engagement
     from fedpriv.federation.deployed.journal import Journal
     from fedpriv.federation.deployed.party import DeployedParty
     from fedpriv.federation.deployed.policy import PartyPolicy

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fedpriv.data import Dataset, Files
+    from fedpriv.federation.deployed.engagement import Engagement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,14 +35,21 @@ class OwnTable:
     dataset: Dataset
 
     @classmethod
-    def read(cls, path: Path, *, schema: Path, files: Files, as_columns: bool = False) -> OwnTable:
+    def read(
+        cls,
+        path: Path,
+        *,
+        schema: Path,
+        files: Files,
+        run: Engagement | None = None,
+    ) -> OwnTable:
         """Read a table by the rules of a deployment; `ValueError` if it cannot be used.
 
-        ``as_columns`` reads codes, to describe it, instead of features and labels.
+        Features and labels, or what ``run`` reads.
         """
         require_releasable(files.schema(schema), deployed=True)
         version = Version.of(path)
-        dataset = (files.columns if as_columns else files.table)(path, schema=schema)
+        dataset = (files.table if run is None else run.reader(files))(path, schema=schema)
         if dataset.schema is not None:  # which may have changed since the first line
             require_releasable(dataset.schema, deployed=True)
         return cls(path=path, version=version, dataset=dataset)

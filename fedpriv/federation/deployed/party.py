@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fedpriv.data import Records
-    from fedpriv.federation.deployed.guard import Engagement
+    from fedpriv.federation.deployed.engagement import Engagement
     from fedpriv.federation.deployed.journal import Journal
     from fedpriv.federation.deployed.policy import PartyFile
     from fedpriv.federation.deployed.stated_plan import StatedPlan
@@ -232,10 +232,9 @@ class DeployedParty:
 
     @cached_property
     def _read(self) -> OwnTable:
-        file = self._file
+        file, run = self._file, self._engagement
         with _unusable(file.name):
-            codes = self._engagement.describes
-            return OwnTable.read(file.data, schema=file.schema, files=self._files, as_columns=codes)
+            return OwnTable.read(file.data, schema=file.schema, files=self._files, run=run)
 
     @cached_property
     def _records(self) -> Records:

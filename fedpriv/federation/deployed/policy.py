@@ -96,6 +96,10 @@ class PartyPolicy:
         units: Whose privacy a release may be planned for, so that this party answers.
         person_parties: Under the person unit, at how many parties a person of this one's may have
             records, for all that its owner knows: runs that count on fewer are refused.
+        by_party: Whether it answers a description of every party by itself, with noise of its own
+            that is enough for what it shows.
+        suggest_bounds: Columns of numbers without bounds, by name, of which it answers noisy counts
+            by powers of two.
     """
 
     strategies: tuple[str, ...]
@@ -113,6 +117,8 @@ class PartyPolicy:
     max_releases: int = MOST_RELEASES
     units: tuple[Unit, ...] = (DEFAULT_UNIT,)
     person_parties: int = 1
+    by_party: bool = False
+    suggest_bounds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("strategies", "queries", "units"):
@@ -126,6 +132,8 @@ class PartyPolicy:
                 f"min_parties must be at least {_LEAST_PARTIES}, got {self.min_parties}: the sum "
                 "over one party is its answer."
             )
+        if type(self.by_party) is not bool:
+            raise ValueError(f"by_party must be true or false, got {self.by_party!r}.")
         require_positive(max_clip=self.max_clip)
         require_non_negative(min_noise=self.min_noise)
         require_choice(NOISE_PLACES, noise_at=self.noise_at)
@@ -238,7 +246,8 @@ def parse_party(values: dict[str, Any], *, folder: Path) -> PartyFile:
             raise ValueError(f"party.{key} must be text, got {value!r}.")
     terms = parse_budget(budget)
     policy.setdefault("units", [terms.unit.value])
-    for key in ("strategies", "queries", "units"):
+    policy.setdefault("suggest_bounds", [])
+    for key in ("strategies", "queries", "units", "suggest_bounds"):
         if not _is_texts(policy[key]):
             raise ValueError(f"policy.{key} must be a list of names, got {policy[key]!r}.")
         policy[key] = tuple(policy[key])

@@ -155,6 +155,8 @@ class GridFederation:
             RoundFailed: Too few are left. Nothing was revealed.
         """
         minimum = 0 if query.share is None else query.share.minimum
+        if query.shows_parties:  # of who is missing it would say nothing
+            minimum = self._task.parties
         width = query.answer_width(self._task)
         data, grid = codec.to_bytes(query), query.grid
         self._members.gather()

@@ -82,7 +82,8 @@ class IdealFederation(ABC):
         stream = self._sampling(query.round)
         question = Question.drawn(query, task, stream, present=present, units=self._units)
         total, counts = self._add_up(question)
-        noise = draw_local_noise(query, task, sizes, stream)
+        numbers = None if present is None else present.nonzero()[0].tolist()
+        noise = draw_local_noise(query, task, sizes, stream, numbers)
         if noise is not None:
             total += noise.astype(grid.dtype)
         return Sum(

@@ -19,6 +19,8 @@ from fedpriv.privacy.mechanisms import GaussianMechanism
 from fedpriv.privacy.samplers import rounded_normals
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fedpriv.federation.queries.base import Query
@@ -93,9 +95,17 @@ def draw(
 
 
 def draw_local_noise(
-    query: Query, task: Task, sizes: tuple[int, ...], stream: RandomStream
+    query: Query,
+    task: Task,
+    sizes: tuple[int, ...],
+    stream: RandomStream,
+    numbers: Sequence[int] | None = None,
 ) -> NDArray[np.int64] | None:
-    """Σ of the integer noise that parties with ``sizes`` add to their answers, or None."""
+    """Σ of the integer noise that parties with ``sizes`` add to their answers, or None.
+
+    ``numbers`` says which parties of the task they are, where each adds it to its own part of the
+    sum; the first ones, if not given.
+    """
     d = query.answer_width(task)
     if query.share is not None:
         return query.share.draw_sum(len(sizes), dimension=d, stream=stream)
@@ -105,6 +115,11 @@ def draw_local_noise(
     mechanisms = [mechanism for size in sizes if (mechanism := members[size]) is not None]
     step = query.grid.step
     total = np.zeros(d, np.int64)
+    if query.shows_parties:
+        for number, mechanism in zip(numbers or range(len(sizes)), mechanisms, strict=True):
+            part = total[query.own_part(task, number)]
+            part += mechanism.noise(part.shape, step=step, stream=stream)
+        return total
     if all(isinstance(mechanism, GaussianMechanism) for mechanism in mechanisms):
         # One table for all standard deviations, instead of one for each.
         stddevs = np.array([mechanism.noise_stddev / step for mechanism in mechanisms])

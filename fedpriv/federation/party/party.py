@@ -59,8 +59,9 @@ class Party:
         sampling: The stream that it draws its sample from in a round.
         coin: The stream of its coin, where whole parties are sampled; that of the sample, if not
             given.
-        number: The party's index in the task. It determines its part of a sum by party, the order
-            of its records in local training, and whether it is in a public cohort.
+        number: The party's index in the task. It determines its part of a sum by party, and where
+            noise of its own goes in it, the order of its records in local training, and whether it
+            is in a public cohort.
         noise: The stream of the noise that it adds itself; if not given, the rest of the stream of
             the sample.
         policy: What it is willing to answer.
@@ -89,6 +90,7 @@ class Party:
         if self._size not in task.sizes:
             raise ValueError(f"size must be one that the task states: {task.sizes}, got {size}.")
         self._task = task
+        self._number = number
         self._sampling = sampling
         self._coin = coin
         self._coin_hidden = coin_hidden
@@ -148,7 +150,7 @@ class Party:
         stream = (self._noise or self._sampling)(query.round)
         with one_thread():
             answer = self._exact(query, stream)
-        noise = draw_local_noise(query, task, (self.size,), stream)
+        noise = draw_local_noise(query, task, (self.size,), stream, (self._number,))
         if noise is not None:
             answer += noise.astype(grid.dtype)
         return answer

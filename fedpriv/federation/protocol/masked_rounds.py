@@ -117,7 +117,7 @@ class MaskedRounds:
     def sum(self, query: bytes, *, dimension: int, bits: int, minimum: int) -> Total:
         """The sum of the answers to ``query`` over at least ``minimum`` parties.
 
-        ``minimum`` is 0 where the parties contribute no noise.
+        ``minimum`` is 0 where the parties contribute no noise, and where not all need to be there.
 
         Raises:
             SecureAggregationError: Too few parties are left. Nothing was revealed.

@@ -197,6 +197,10 @@ class Query(ABC):
         """How many of so many parties contribute; the others' answers are known to be zero."""
         return parties
 
+    def own_part(self, task: Task, party: int) -> slice:
+        """The coordinates of the sum to which a party adds noise of its own: all of them."""
+        return slice(0, self.answer_width(task))
+
     @property
     def wide(self) -> bool:
         """Whether gradients are summed in float64, whatever the precision of the records."""

@@ -14,8 +14,9 @@ from math import inf, nextafter, sqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedpriv._validate import require_choice
-from fedpriv.federation.queries.base import Query, read_by
+from fedpriv.federation.queries.base import LATER, Query, read_by, with_terms
 from fedpriv.federation.queries.bounds import changes
+from fedpriv.federation.queries.local_noise import LocalNoise
 from fedpriv.federation.queries.room import room
 from fedpriv.federation.table_task import TableTask
 from fedpriv.privacy.events import GaussianEvent, ZcdpEvent
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 PerPerson = Literal["mean", "records"]
 PER_PERSON: tuple[PerPerson, ...] = ("mean", "records")
+BY_PARTY = "statistics by party"
+"""The form of a query that keeps the parties' sums apart."""
+
 MOST_PARTS, MOST_PARTS_NUMBERS = 100, 1 << 20
 """The most parties side by side: everyone's answer is as long as all of them together."""
 
@@ -49,8 +53,11 @@ class StatisticsQuery(Query):
         design: The blocks.
         per_person: "mean" or "records"; only used for persons.
         by_party: Whether the parties' sums stay side by side in a vector of as many parts as there
-            are parties: each fills its own part, and all others with zeros. For the record unit,
-            and never for deployed parties, whose sums it would show to the server without noise.
+            are parties: each fills its own part, and all others with zeros. Deployed parties
+            answer only with ``local`` noise: else the server would see their sums without noise.
+        local: Noise that every party adds to its own part, by party only. It is as much as the
+            server would add to the parts: nothing of a part is anybody else's, so that no other
+            party can help to hide it, and masks do not.
         columns: `columns_digest` of the server's view of the columns: a party whose schema has
             other ranges or values for them, or another order, would count something else. Empty if
             it is not compared.
@@ -62,17 +69,38 @@ class StatisticsQuery(Query):
     sampling_rate: ClassVar[float] = 1.0
     weighted: ClassVar[bool] = False
     joint_fit: ClassVar[bool] = False
-    own_noise: ClassVar[None] = None
     design: Design = field(metadata=read_by(Design.read, optional=False))
     per_person: PerPerson = "mean"
     by_party: bool = False
     columns: str = ""
+    local: LocalNoise | None = field(default=None, metadata=LATER | read_by(with_terms(LocalNoise)))
 
     def __post_init__(self) -> None:
         Query.__post_init__(self)
         require_choice(PER_PERSON, per_person=self.per_person)
         if type(self.by_party) is not bool:
             raise ValueError(f"by_party must be true or false, got {self.by_party!r}.")
+        if self.local is not None and (self.share is not None or not self.by_party):
+            raise ValueError(
+                "local must be given by party only, and not with share: noise of a party's own is "
+                "on its part alone, and is all the noise that this part has."
+            )
+
+    @property
+    def form(self) -> str:
+        """Of all parties together, or of each by itself."""
+        return BY_PARTY if self.by_party else self.kind
+
+    @property
+    def own_noise(self) -> LocalNoise | None:
+        """Noise on the party's own part."""
+        return self.local
+
+    def own_part(self, task: Task, party: int) -> slice:
+        """By party the part of this one, and no other."""
+        if not self.by_party:
+            return Query.own_part(self, task, party)
+        return slice(party * self.design.width, (party + 1) * self.design.width)
 
     def record_bound(self, task: Task) -> float:
         """The largest norm of one record's vector."""
@@ -147,18 +175,9 @@ def parts_of(task: Task, *, by_party: bool) -> int:
 
 
 def require_parts(design: Design, task: Task, *, by_party: bool) -> None:
-    """Refuse parts by party for persons, and where they would be too many, or too long.
-
-    A person may have records at several parties, which fill several parts: how far one person moves
-    all of them together is not proved here.
-    """
+    """Refuse parts by party where they would be too many, or too long."""
     if not by_party:
         return
-    if task.persons is not None:
-        raise ValueError(
-            "describe.by_party must be false where privacy.unit is 'person': a person may have "
-            "records at several parties, and how far one moves all their sums is not proved here."
-        )
     if task.parties > MOST_PARTS or task.parties * design.width > MOST_PARTS_NUMBERS:
         raise ValueError(
             f"describe.by_party must be of at most {MOST_PARTS} parties and {MOST_PARTS_NUMBERS} "
@@ -186,7 +205,10 @@ def statistics_sensitivity(
     the wide room.
     Side by side (``by_party``) a record is in its party's part, which is as long as the sum of all
     would be: a record that joins, leaves, or is exchanged in place moves that part alone, and as
-    far. Two parts move only where an exchanged unit may change parties.
+    far. Two parts move only where an exchanged unit may change parties. A person moves up to p
+    parts, whose squares add up; the person who comes instead may have records at p others.
+    This is how far all parts move *together*. So with noise of the same relative size at every
+    party, each on its own part, the parts of all parties cost what is stated, whoever looks.
     The result includes all but one of the grid's √d·step, since whoever plans a release adds that
     of one answer.
     """
@@ -197,7 +219,7 @@ def statistics_sensitivity(
         unit=unit,
         records=records,
         parties=parties,
-        elsewhere=by_party and not task.in_place,
+        elsewhere=by_party and not task.in_place,  # where no person is
     )
     answers = 1 if task.in_place else changes(task, adjacency)
     reach = room(task, task.largest) * records * design.largest

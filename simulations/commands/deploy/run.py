@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -65,7 +65,7 @@ def run(
     if detach:
         typer.echo(f"run {submitted.run} started; follow it with: {_look(submitted, folder)}")
     else:
-        _follow(submitted, folder, as_json=as_json)
+        _tell(followed(submitted, folder), submitted.directory, as_json=as_json)
 
 
 def _prepared(experiment: Path | None, settings: list[str], folder: ServerFolder) -> Path:
@@ -75,8 +75,8 @@ def _prepared(experiment: Path | None, settings: list[str], folder: ServerFolder
     return new_run(read_experiment(str(experiment), settings), folder)
 
 
-def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> None:
-    from fedpriv.privacy.rounding import rounded_up
+def followed(submitted: Submitted, folder: ServerFolder) -> dict[str, Any]:
+    """Follow a run to its end, line by line; its result. Ctrl-C ends the following alone."""
     from fedpriv.simulations.deploy.run.submission import follow
     from fedpriv.simulations.server_app import FAILURE
 
@@ -94,8 +94,14 @@ def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> Non
             f"the run ended without a result: {why} Continue it with: fedpriv deploy run "
             f"--resume {submitted.directory} --server {folder.root}"
         )
+    return result
+
+
+def _tell(result: dict[str, Any], directory: Path, *, as_json: bool) -> None:
+    from fedpriv.privacy.rounding import rounded_up
+
     if as_json:
-        print_json({**result, "directory": str(submitted.directory)})
+        print_json({**result, "directory": str(directory)})
     else:
         typer.echo(
             f"{result['label']}: {result['parties']} parties, {result['rounds']} rounds, epsilon "
@@ -105,15 +111,20 @@ def _follow(submitted: Submitted, folder: ServerFolder, *, as_json: bool) -> Non
             from fedpriv.simulations.describe.files import read_statistics
             from fedpriv.simulations.describe.words import in_words
 
-            for line in in_words(result, read_statistics(submitted.directory)):
+            for line in in_words(result, read_statistics(directory)):
                 typer.echo(line)
-        statement = json.loads((submitted.directory / "statement.json").read_text())
-        if tolerates := statement["trust"].get("tolerates"):
-            typer.echo(tolerates)
-        typer.echo(f"results: {submitted.directory}")
+        tell_tolerance(directory)
+        typer.echo(f"results: {directory}")
     if result.get("cut_short"):
         typer.echo(f"The run ended early: {result['stopped']}", err=True)
         raise typer.Exit(CUT_SHORT)
+
+
+def tell_tolerance(directory: Path) -> None:
+    """How many parties may collude, or be missing, as the statement of a run says it."""
+    statement = json.loads((directory / "statement.json").read_text())
+    if tolerates := statement["trust"].get("tolerates"):
+        typer.echo(tolerates)
 
 
 def _look(submitted: Submitted, folder: ServerFolder) -> str:

@@ -18,8 +18,8 @@ from fedpriv._toml import parse_toml
 from fedpriv._validate import require_choice
 from fedpriv.data import Files, require_releasable
 from fedpriv.federation.deployed.asked import forms_of
+from fedpriv.federation.deployed.engagement import Engagement
 from fedpriv.federation.deployed.errands import Errands
-from fedpriv.federation.deployed.guard import Engagement
 from fedpriv.federation.deployed.host import DeployedHost
 from fedpriv.federation.deployed.journal import Journal
 from fedpriv.federation.deployed.party import DeployedParty
@@ -38,7 +38,12 @@ from fedpriv.simulations.deploy.keys import identity_public, read_identity, too_
 from fedpriv.simulations.deploy.members.epochs import accepted_roster
 from fedpriv.simulations.deploy.members.roster import identity_fingerprint
 from fedpriv.simulations.deploy.run.jobs.statement_file import members
-from fedpriv.simulations.deploy.run.public_facts import ENGINE, bounds_of, public_task
+from fedpriv.simulations.deploy.run.public_facts import (
+    ENGINE,
+    bounds_of,
+    magnitudes_of,
+    public_task,
+)
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.catalogue import (
     DESCRIBE,
@@ -51,6 +56,8 @@ from fedpriv.simulations.experiment.named_files.guests import require_no_guest
 from fedpriv.simulations.run.identity import experiment_digest
 from fedpriv.simulations.run.statement.statements import deployed_words
 from fedpriv.strategies import build
+from fedpriv.strategies.common.describing import DescribeOptions
+from fedpriv.strategies.description import released_words
 
 MODELS = "models"
 """The folder of models that a party was handed, beside its state."""
@@ -195,7 +202,8 @@ def _experiment(config: str) -> Experiment:
 
 def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engagement:
     privacy, sharing = experiment.privacy, None
-    if privacy.noise_at == "parties":
+    by_party = experiment.describing and bool(experiment.strategy.options.get("by_party"))
+    if privacy.noise_at == "parties" and not by_party:  # where each adds all of its own part
         sharing = Sharing(
             parties=len(roster.sizes),
             dropout=experiment.run.dropout,
@@ -207,7 +215,8 @@ def _engagement(experiment: Experiment, schema: Schema, roster: Roster) -> Engag
     info = strategy_info(experiment.strategy.name, experiment.guests)
     return Engagement(
         strategy=experiment.strategy.name,
-        forms=forms_of(info.asks, joint=joint, hessian=hessian),
+        forms=forms_of(info.asks, joint=joint, hessian=hessian, by_party=by_party),
+        magnitudes=magnitudes_of(experiment) if experiment.describing else (),
         run=experiment.run_name,
         task=task,
         bounds=bounds_of(experiment),
@@ -230,9 +239,16 @@ def _told(experiment: Experiment, engagement: Engagement) -> dict[str, dict[str,
             seen = JointStrategy.server_also_sees
     return {
         "run": deployed_words(experiment, info, loss=engagement.task.loss),
-        "plan": {"strategy": experiment.strategy.name},
+        "plan": {"strategy": experiment.strategy.name, **_released(experiment)},
         "trust": {"server_also_sees": seen},
     }
+
+
+def _released(experiment: Experiment) -> dict[str, str]:
+    """What a description releases, which its options decide: of whom, and with which bounds."""
+    if not experiment.describing:
+        return {}
+    return {"released": released_words(DescribeOptions(**experiment.strategy.options))}
 
 
 def _joint(experiment: Experiment, task: Task) -> tuple[bool, bool]:

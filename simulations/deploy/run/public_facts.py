@@ -24,6 +24,7 @@ from fedpriv.data import (
 )
 from fedpriv.data.dataset import no_records
 from fedpriv.data.tables.columns import codes_norm, described_columns
+from fedpriv.data.tables.magnitudes import magnitude_facts
 from fedpriv.data.tables.schema import CategoryColumn
 from fedpriv.federation.table_task import TableTask, table_task
 from fedpriv.federation.task import Task
@@ -46,13 +47,16 @@ if TYPE_CHECKING:
 ENGINE = "deployment"
 
 
-def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepared:
+def prepare_deployed(
+    experiment: Experiment, *, sizes: tuple[int, ...], names: tuple[str, ...] = ()
+) -> Prepared:
     """An experiment as its server prepares it: with a public test set, if there is one.
 
     Args:
         experiment: Of engine "deployment".
         sizes: The public number of records of every party, from the roster; of persons, where they
             are the unit.
+        names: Of every party, from the roster, by which a description may tell of each.
     """
     resolved = checked(experiment)
     section = resolved.data
@@ -69,7 +73,7 @@ def prepare_deployed(experiment: Experiment, *, sizes: tuple[int, ...]) -> Prepa
     schema = read_schema(section.schema_path)
     require_releasable(schema, deployed=True)  # every party would refuse it
     if resolved.describing:
-        return _description(resolved, schema, sizes)
+        return _description(resolved, schema, sizes, names)
     facts = _stand_in(schema, name=section.title)
     if section.path is not None:
         facts = replace(facts, test=read_table(section.path, schema)[0].train)
@@ -100,23 +104,28 @@ def public_task(experiment: Experiment, schema: Schema, *, sizes: tuple[int, ...
 
 
 def _table(experiment: Experiment, schema: Schema, sizes: tuple[int, ...]) -> TableTask:
-    """What a description is of: the columns that the schema describes, and no others."""
-    if experiment.strategy.options.get("magnitudes"):
+    """What a description is of: columns that the schema describes, or that have no bounds yet."""
+    privacy = experiment.privacy
+    if experiment.strategy.options.get("by_party") and privacy.noise_at != "parties":
         raise ValueError(
-            "describe.magnitudes must be empty in a deployment: parties release only columns "
-            "that their schema describes, with its bounds."
-        )
-    if experiment.strategy.options.get("by_party"):
-        raise ValueError(
-            "describe.by_party must be false in a deployment: masks hide every party's sums in the "
-            "total, and side by side the server would see each of them."
+            "privacy.noise_at must be 'parties' to describe every party of a deployment by itself "
+            f"(describe.by_party), got {privacy.noise_at!r}: side by side masks hide nothing, and "
+            "a server that added the noise would first see the exact sums of each."
         )
     persons = person_bounds(experiment, strategy_info(experiment.strategy.name, experiment.guests))
-    columns = described_columns(schema)
+    names = magnitudes_of(experiment)
+    columns = magnitude_facts(names) if names else described_columns(schema)
     return table_task(columns, sizes=sizes, in_place=persons is None, persons=persons)
 
 
-def _description(experiment: Experiment, schema: Schema, sizes: tuple[int, ...]) -> Prepared:
+def magnitudes_of(experiment: Experiment) -> tuple[str, ...]:
+    """The columns for which a description is to suggest bounds; none, if it is of others."""
+    return tuple(experiment.strategy.options.get("magnitudes", ()))
+
+
+def _description(
+    experiment: Experiment, schema: Schema, sizes: tuple[int, ...], names: tuple[str, ...]
+) -> Prepared:
     """A description as its server prepares it."""
     if experiment.data.path is not None:
         raise ValueError(
@@ -128,10 +137,15 @@ def _description(experiment: Experiment, schema: Schema, sizes: tuple[int, ...])
     dataset = Dataset(
         name=experiment.data.title,
         task="regression",
-        train=Records(X=np.zeros((1, width), np.float32), y=np.zeros(1, np.float32)),
+        train=Records(
+            X=np.zeros((1, width), np.float32),
+            y=np.zeros(1, np.float32),
+            party=np.zeros(1, np.int64) if names else None,
+        ),
         test=no_records(width, "regression"),
         feature_names=tuple(column.name for column in task.columns),
         max_norm=codes_norm(task.columns),
+        party_names=names,
         schema=schema,
     )
     return Prepared(

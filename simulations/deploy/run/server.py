@@ -100,7 +100,7 @@ def _opened(run_config: Mapping[str, Any], place: Path) -> tuple[Session, Roster
     roster, output = read_roster(place), Path(str(run_config["output"]))
     experiment = parse_experiment(parse_toml(str(run_config["config"]), "experiment"))
     folder = ServerFolder(place.parent)
-    preparing = partial(prepare_deployed, sizes=roster.sizes)
+    preparing = partial(prepare_deployed, sizes=roster.sizes, names=roster.names)
     kept = output / PRIVATE / place.name
     require_open(output)
     if sessions.started(output):

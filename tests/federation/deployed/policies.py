@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from fedpriv.data import Bounds
-from fedpriv.federation.deployed.guard import Engagement, check_terms
+from fedpriv.federation.deployed.engagement import Engagement
+from fedpriv.federation.deployed.guard import check_terms
 from fedpriv.federation.deployed.policy import PartyPolicy
 from fedpriv.federation.party.guard import QueryRefused
 from fedpriv.federation.protocol.level import Protection

@@ -23,6 +23,7 @@ from fedpriv.federation.queries.kinds import (
     MomentsQuery,
     RiskGradientQuery,
 )
+from fedpriv.federation.queries.statistics import BY_PARTY
 from fedpriv.learning.training.settings import LocalSgd
 from fedpriv.privacy.unit import Unit
 from fedpriv.secagg import FixedPoint
@@ -164,8 +165,9 @@ def test_every_strategy_that_promises_something_asks_for_something() -> None:
     for info in (*(info for info in STRATEGIES.values() if info.private), DESCRIPTION):
         assert info.asks, info.name
         assert all(form.split()[0] in QUERIES for form in info.asks), info.name
-        assert forms_of(info.asks, joint=False) == {*info.asks}
+        assert forms_of(info.asks, joint=False) == {*info.asks} - {BY_PARTY}
         assert forms_of(info.asks, joint=True) == {"risk-gradient"}
+    assert forms_of(DESCRIPTION.asks, joint=False, by_party=True) == {BY_PARTY}
     assert forms_of((), joint=True, hessian=True) == {"risk-gradient", "hessian"}
     assert not StrategyInfo(
         name="own", summary="", noise_by="server", convex_only=False, options=BaseModel

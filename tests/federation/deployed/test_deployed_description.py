@@ -41,7 +41,11 @@ class Describing(Deployment):
 
     def config(self, **sections: Mapping[str, Any]) -> str:
         values = tomllib.loads(super().config(**sections))
-        return to_toml({**values, "strategy": {**DESCRIBE, **sections.get("strategy", {})}})
+        chosen = (self.experiment.get("strategy", {}), sections.get("strategy", {}))
+        strategy = {**DESCRIBE, **chosen[0], **chosen[1]}
+        if strategy.get("magnitudes"):  # which are asked for alone
+            strategy = {key: strategy[key] for key in ("name", "magnitudes")}
+        return to_toml({**values, "strategy": strategy})
 
 
 @pytest.fixture
@@ -134,7 +138,7 @@ def test_the_answer_is_of_the_columns_in_the_partys_file(federation: Describing)
         ({"design": Design(blocks=(Block(kind="tree", columns=(1,), cells=(8,)),))}, "at most 1"),
         ({"event": GaussianEvent(relative_noise=0.1, adjacency=Adjacency.REPLACE_ONE)}, "insists"),
         ({"event": None}, "no privacy event"),
-        ({"by_party": True}, "keeps the answers of all parties apart"),
+        ({"by_party": True}, "asks for statistics, and this query is for statistics by party"),
         ({"grid": FixedPoint(step=2.0**-60, bits=64)}, "wrap around"),
     ],
 )
@@ -191,17 +195,3 @@ def test_a_model_is_not_asked_for_statistics(tmp_path: Path) -> None:
     assert isinstance(party, DeployedParty)
     with party._journal.held(), pytest.raises(QueryRefused, match="asks for gradient"):
         party.answer(StatisticsQuery(run=f"{host.engagement.run}-1", **values))
-
-
-def test_columns_without_bounds_stay_at_the_party(federation: Describing) -> None:
-    values = tomllib.loads(federation.config())
-    values["strategy"] = {"name": "describe", "magnitudes": ["age"]}
-    with pytest.raises(ValueError, match="magnitudes"):
-        federation.host("north", to_toml(values))
-
-
-def test_parties_are_not_told_apart(federation: Describing, tmp_path: Path) -> None:
-    """With noise of the server it would see every party's exact sums, whatever the masks."""
-    config = federation.config(strategy={"by_party": True})
-    with pytest.raises(ValueError, match=r"describe\.by_party must be false in a deployment"):
-        federation.run(tmp_path / "runs" / "one", config=config)

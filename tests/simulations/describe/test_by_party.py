@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 
 import fedpriv
+from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.federation.queries.kinds import StatisticsQuery
 from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.randomness import RandomStream
 from fedpriv.simulations.describe.experiment import read_description
 from fedpriv.simulations.run.prepare import build_federation, build_strategy, prepare
 from fedpriv.simulations.run.release_outcome import DESCRIBED_FILES
@@ -115,14 +119,63 @@ def test_a_release_is_one_and_says_what_it_is(
 
 
 @pytest.mark.parametrize(
-    ("tables", "message"),
-    [
-        ({"run": {"dropout": 0.3}}, "run.dropout must be 0 with describe.by_party"),
-        ({"privacy": {"unit": "person"}}, "must be false where privacy.unit is 'person'"),
-    ],
+    "noise_at",
+    ["server", "parties"],
 )
-def test_what_would_tell_nothing_or_too_much_is_refused(
-    tables: dict[str, Any], message: str, tmp_path: Path
+def test_a_party_that_is_missing_would_be_told_of_by_noise_alone(
+    noise_at: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    tables = {"run": {"dropout": 0.3}, "privacy": {"noise_at": noise_at}}
+    with pytest.raises(ValueError, match=r"run\.dropout must be 0 with describe\.by_party"):
         fedpriv.describe(written(tmp_path, study(200), **tables), describe=BY_PARTY)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("noise_at", ["server", "parties"])
+def test_persons_at_two_parties_are_counted_with_the_noise_for_both(
+    adjacency: str, noise_at: str, tmp_path: Path
+) -> None:
+    """√2 times that of a person at one party, where their total would need twice as much."""
+    stddevs = {}
+    for parties, by_party in itertools.product((1, 2), (False, True)):
+        tables: dict[str, Any] = {
+            "privacy": {"unit": "person", "adjacency": adjacency, "noise_at": noise_at},
+            "persons": {"parties": parties},
+            "data": {"records": 100},
+        }
+        experiment = written(tmp_path, study(200), **tables)
+        settings = [f"describe.by_party={str(by_party).lower()}", "describe.bins=8"]
+        strategy = build_strategy(prepare(read_description(experiment, settings)), run="noise")
+        assert isinstance(strategy, Description)
+        stddevs[parties, by_party] = strategy.part_stddev
+    assert stddevs[2, True] / stddevs[1, True] == pytest.approx(sqrt(2), rel=2e-3)
+    assert stddevs[2, False] / stddevs[1, False] == pytest.approx(2, rel=2e-3)
+
+
+@pytest.mark.parametrize("engine", ["local", "vectorized"])
+def test_noise_of_the_parties_is_on_every_part_as_planned(engine: str, tmp_path: Path) -> None:
+    """Of n numbers |mean of squares − 1| < 5·√(2/n) but for 6e-7, in each part; half is caught."""
+    tables = {"privacy": {"noise_at": "parties"}, "run": {"engine": engine}}
+    experiment = written(tmp_path, study(200), **tables)
+    settings = ["describe.by_party=true", "describe.bins=128"]
+    prepared = prepare(read_description(experiment, settings))
+    strategy = build_strategy(prepared, run="noise")
+    assert isinstance(strategy, Description)
+    query = strategy.ask()
+    assert isinstance(query, StatisticsQuery)
+    assert query.share is None
+    assert query.local is not None
+    noisy = build_federation(prepared, run="noise").sum(query)
+    exact = VectorizedFederation(
+        prepared.data, task=prepared.task, sampling=lambda _: RandomStream.seeded(0)
+    ).sum(replace(query, local=None))
+    strategy.learn(noisy)
+    assert strategy.party_sums == pytest.approx(noisy.value.reshape(3, -1))  # none on top of it
+    for part in (noisy.value - exact.value).reshape(3, -1):
+        noise = part / strategy.part_stddev
+        assert abs(np.mean(noise**2) - 1) < 5 * sqrt(2 / len(noise))
+        assert abs(np.mean((noise / 2) ** 2) - 1) > 5 * sqrt(2 / len(noise))
+    server = prepare(read_description({**experiment, "privacy": {}}, settings))
+    planned = build_strategy(server, run="noise")
+    assert isinstance(planned, Description)
+    assert strategy.part_stddev == pytest.approx(planned.part_stddev)  # no more, and no less

@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.federation.deployed.statements.stated_epsilon import Unsound
 from fedpriv.federation.strategy.joint import HESSIANS_SEEN, JointStrategy
 from fedpriv.privacy.planning.plan import sampler_of
+from fedpriv.privacy.planning.statistics.statistics import (
+    RELEASED_BY_PARTY,
+    RELEASED_MAGNITUDES,
+    RELEASED_SUMS,
+)
 from fedpriv.privacy.planning.written_plan import least_rate_of, releases_of
 
 if TYPE_CHECKING:
@@ -44,7 +49,7 @@ _RELEASED: dict[str, tuple[str, ...]] = {
     ),
     "output-perturbation": (_AVERAGE, _JOINT[0]),
     "inference": ("the second moments of features and label over all parties, with noise", _FIT),
-    "describe": ("the sums over all parties, with noise",),
+    "describe": (RELEASED_SUMS, RELEASED_BY_PARTY, RELEASED_MAGNITUDES),
     "pathak": (_AVERAGE,),
     "objective-perturbation": (_JOINT[1],),
     "local-output-perturbation": ("the average of the parties' noisy minimisers",),
@@ -101,7 +106,11 @@ def require_accounted_by(method: str, said: str) -> None:
 def _require_noise_of_a_party(plan: Mapping[str, Any]) -> None:
     """Refuse noise of the parties that is not told of as shares, and is not enough by itself."""
     shared = any("share" in written for written, _ in releases_of(plan))
-    if plan["noise_at"] == "parties" and not shared and not plan["strategy"].startswith(_LOCAL):
+    apart = plan["released"] == RELEASED_BY_PARTY
+    if apart and (plan["noise_at"] != "parties" or shared):
+        raise Unsound("it tells of every party by itself, whose noise no party added alone.")
+    alone = apart or plan["strategy"].startswith(_LOCAL)
+    if plan["noise_at"] == "parties" and not shared and not alone:
         raise Unsound("the parties added the noise, and it does not say in what shares.")
 
 

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from fedpriv.privacy.budget import Budget
     from fedpriv.privacy.planning.fixed_plan import FixedPlan
 
+RELEASED_SUMS = "the sums over all parties, with noise"
+RELEASED_BY_PARTY = "the sums over every party by itself, with noise"
+RELEASED_MAGNITUDES = "the counts of magnitudes over all parties, by powers of two, with noise"
+"""What a description releases, as its statement says it."""
+
 _INFLATION = 1e-3  # of the sensitivity, for rounding to the grid
 
 
@@ -32,7 +37,7 @@ def statistics_plan(
     step: float,
     adjacency: Adjacency | str,
     unit: Unit | str = DEFAULT_UNIT,
-    by_party: bool = False,
+    released: str = RELEASED_SUMS,
 ) -> FixedPlan:
     """One release of a vector of statistics, with Gaussian noise.
 
@@ -47,16 +52,14 @@ def statistics_plan(
         step: grid width.
         adjacency: which data sets are compared.
         unit: whose privacy ``sensitivity`` is stated for.
-        by_party: whether the vector has the sums of every party, side by side.
+        released: what is released, in words.
     """
     if budget.delta == 0:
         raise ValueError("delta must be positive for statistics, got 0: their noise is Gaussian.")
     return single_plan(
         strategy="describe",
         query="sums over its records of counts, moments and cells whose bounds are declared",
-        released="the sums over "
-        + ("every party by itself" if by_party else "all parties")
-        + ", with noise",
+        released=released,
         budget=budget,
         sensitivity=sensitivity,
         width=width,

@@ -122,9 +122,11 @@ class Design:
         hull of single vectors, and of 0, over which a distance is largest at the corners. A person
         who is exchanged for another may have fewer records than that one, or more.
 
-        ``elsewhere``: whether there are several such vectors, side by side, and a record may leave
+        ``elsewhere``: whether there are several such vectors, side by side, and a unit may leave
         one while its replacement joins another. They do not overlap: the squares of both add up,
-        where 2·joining may be more or less than ``exchanging``.
+        where 2·joining may be more or less than ``exchanging``. So do those of a person's
+        ``parties``: of one at S for another at T, c of them common, they are at most
+        c·max(exchanging, joining) + 2(p − c)·joining ≤ p·max(exchanging, 2·joining).
         """
         square = self.joining
         if adjacency is Adjacency.REPLACE_ONE:
@@ -133,7 +135,8 @@ class Design:
                 square = max(square, self.joining)
             if elsewhere:
                 square = max(square, 2 * self.joining)
-        return nextafter(records * parties * sqrt(square) * (1 + 2.0**-40), inf)
+        together = sqrt(parties) if elsewhere else parties
+        return nextafter(records * together * sqrt(square) * (1 + 2.0**-40), inf)
 
 
 def weigh(
