@@ -9,7 +9,7 @@ from time import sleep
 import pytest
 import torch
 
-from fedpriv.learning.crew import Crew, processors
+from fedpriv.learning.crew import Crew, keep_to_own_processors, processors
 
 
 def test_results_come_in_the_order_of_the_parts_and_the_caller_takes_the_first() -> None:
@@ -111,6 +111,24 @@ def test_helpers_are_kept_off_the_processor_of_the_caller_and_the_caller_stays_f
     assert caller == allowed
     assert helper < allowed if len(allowed) > 1 else helper == allowed
     assert len(helper) == max(1, len(allowed) - 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "own"),
+    [(1, [{2, 3, 5, 7}]), (2, [{2, 5}, {3, 7}]), (3, [{2, 7}, {3}, {5}]), (5, [None] * 5)],
+)
+def test_processes_of_one_machine_have_processors_of_their_own_if_there_are_enough(
+    count: int, own: list[set[int] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _thread: {2, 3, 5, 7}, raising=False)
+    monkeypatch.setattr(
+        os, "sched_setaffinity", lambda _thread, chosen: kept.append(set(chosen)), raising=False
+    )
+    for index, expected in enumerate(own):
+        kept.clear()
+        keep_to_own_processors(index, count)
+        assert kept == ([] if expected is None else [expected])
 
 
 def test_processors_are_those_that_the_process_may_use() -> None:

@@ -7,6 +7,7 @@ import from there first. They end with the session.
 
 from __future__ import annotations
 
+import pickle
 import secrets
 import signal
 import warnings
@@ -20,10 +21,11 @@ from fedpriv._environment import environment
 from fedpriv.learning.crew import processors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
 _OBJECT_BYTES = 1 << 28  # for queries and samples in transit; anything beyond goes to disk
+_INLINED_BYTES = 1 << 16  # Ray sends up to 100 kB with a call; more goes through shared memory
 _TOKEN = secrets.token_hex(32)  # one per process: Ray reads it once
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _HERE_ALONE = {
@@ -32,6 +34,9 @@ _HERE_ALONE = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": _TOKEN,
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too, this means: loopback only
+    # Ray's 15 yields to every other program; with 0, the first worker that is asked interrupts this
+    # process before it has asked the next one.
+    "RAY_worker_niceness": "5",
 }
 
 
@@ -75,8 +80,13 @@ class RaySession:
         return getattr(worker, method).remote(*arguments)
 
     def share(self, value: Any) -> Any:
-        """A reference to a value, which is sent to every machine once."""
-        return self._ray.put(value)
+        """What to give to `ask` in the place of a value that several actors get.
+
+        A small value is pickled once and sent with every call: reading it from Ray's shared memory
+        would take milliseconds. A large one goes there, and to every machine once.
+        """
+        pickled = self._ray.cloudpickle.dumps(value)
+        return _Pickled(pickled) if len(pickled) <= _INLINED_BYTES else self._ray.put(value)
 
     def first_of(self, references: Sequence[Any]) -> Any:
         """The first reference whose result is available, or never will be."""
@@ -150,6 +160,16 @@ class RaySession:
                 f"run.workers must be at most {there}, the processors that Ray has, got {wanted}."
             )
         return wanted
+
+
+class _Pickled:
+    """A value that is already pickled: whoever receives it has the value itself."""
+
+    def __init__(self, pickled: bytes) -> None:
+        self._pickled = pickled
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return pickle.loads, (self._pickled,)
 
 
 def _imported(*, local: bool) -> ModuleType:

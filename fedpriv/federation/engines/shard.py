@@ -19,7 +19,7 @@ import numpy as np
 from fedpriv.federation.engines import chunks
 from fedpriv.federation.engines.chunks import Chunks, Extent, extents, fits_in_memory, place_free
 from fedpriv.federation.engines.question import Question
-from fedpriv.learning.crew import Crew
+from fedpriv.learning.crew import Crew, keep_to_own_processors
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -79,6 +79,8 @@ class Shard:
     def __init__(self, opening: Opening, place: Place, *, apart: bool) -> None:
         self._opening, self._place, self._apart = opening, place, apart
         self._crew = Crew(1)
+        if 1 < place.workers == place.beside:  # all of them on one machine
+            keep_to_own_processors(place.index, place.workers)
 
     def ready(self) -> tuple[str, int]:
         """Open the records; returns the machine and the process that have them."""

@@ -62,7 +62,7 @@ class Workforce(Protocol):
         ...
 
     def share(self, value: Any) -> Any:
-        """A reference to a value that is sent to several workers."""
+        """What to give to `ask` in the place of a value that several workers get."""
         ...
 
     def first_of(self, references: Sequence[Any]) -> Any:
@@ -152,7 +152,7 @@ class ShardedFederation(IdealFederation):
         return total, counts
 
     def _ask(self, index: int, question: Question, shared: Any) -> Any:
-        """Ask one worker for its part; ``shared`` is the query, sent to each machine once."""
+        """Ask one worker for its part; ``shared`` stands for the query, the same for all."""
         extents = self._parts(question.query)[index]
         parties = slice(extents[0].parties.start, extents[-1].parties.stop)
         units = slice(extents[0].units.start, extents[-1].units.stop)

@@ -1,10 +1,11 @@
 """A program that trains on real workers of Ray, and compares with one process, to the bit.
 
-    python -m tests.simulations.engines.on_workers [--kill] [--two-nodes] WORKERS,… CASE …
+    python -m tests.simulations.engines.on_workers [--kill] [--two-nodes] [--large] WORKERS,… CASE …
 
 Prints one JSON object: of every case and number of workers whether the models are equal, how many
-machines the workers were on, and how many of them were lost. In a process of its own: Ray leaves
-threads and warnings behind.
+machines the workers were on, and how many of them were lost. With ``--large``, queries are sent
+like those that are too large to go with a call. In a process of its own: Ray leaves threads and
+warnings behind.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv._environment import environment
+from fedpriv.federation.engines import ray_session
 from fedpriv.federation.engines.ray_session import _HERE_ALONE, RaySession
 from fedpriv.federation.engines.sharded import ShardedFederation
 from tests.simulations.engines.shards import study, trained
@@ -74,6 +76,8 @@ def compared(case: str, workers: int, *, kill: bool) -> dict[str, Any]:
 def main(arguments: list[str]) -> None:
     """Run the cases, and print what came of them."""
     kill = "--kill" in arguments
+    if "--large" in arguments:
+        ray_session._INLINED_BYTES = 0
     numbers, *cases = [each for each in arguments if not each.startswith("--")]
     count = 2 if "--two-nodes" in arguments else 1
     workers = [int(number) for number in numbers.split(",")]

@@ -6,19 +6,22 @@ Most of it with workers in this process, whose messages are pickled. One test st
 
 from __future__ import annotations
 
+import pickle
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from fedpriv.federation.engines import chunks
-from fedpriv.federation.engines.shard import parts
+from fedpriv.federation.engines import chunks, shard
+from fedpriv.federation.engines.ray_session import RaySession
+from fedpriv.federation.engines.shard import Place, parts
 from fedpriv.federation.engines.sharded import ShardedFederation
 from fedpriv.simulations.engines import sharded
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.experiment.records import stores
 from fedpriv.simulations.run.prepare import build_federation, prepare
-from tests.federation.engines.workforces import Workers
+from tests.federation.engines.workforces import Workers, through
 from tests.federation.worlds import linear_task, random_data
 from tests.simulations.engines.shards import CASES, study, trained
 
@@ -93,6 +96,32 @@ def test_models_with_matrix_products_agree_to_the_bit(model: dict[str, Any], hir
     hire(3)
     found = trained({**tables, "run": {"engine": "sharded"}})
     np.testing.assert_array_equal(found, expected)
+
+
+def test_workers_are_kept_apart_where_all_are_on_one_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apart: list[tuple[int, int]] = []
+    monkeypatch.setattr(shard, "keep_to_own_processors", lambda *place: apart.append(place))
+    for workers, beside in ((1, 1), (3, 3), (3, 2)):  # of three on two machines, two are on one
+        for index in range(workers):
+            place = Place(index=index, workers=workers, beside=beside)
+            shard.Shard(lambda: pytest.fail("not asked"), place, apart=False)
+    assert apart == [(0, 3), (1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize(("length", "stored"), [(10, False), (100_000, True)])
+def test_only_a_small_query_goes_with_a_call_and_arrives_as_it_was(
+    length: int, stored: bool
+) -> None:
+    put: list[Any] = []
+    session = object.__new__(RaySession)
+    session._ray = SimpleNamespace(cloudpickle=pickle, put=put.append)  # type: ignore[assignment]
+    query = np.arange(length)
+    found = session.share(query)
+    assert len(put) == stored
+    if not stored:
+        np.testing.assert_array_equal(through(found), query)
 
 
 def test_parts_are_whole_consecutive_and_about_equal() -> None:

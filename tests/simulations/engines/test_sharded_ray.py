@@ -83,8 +83,15 @@ def test_all_strategies_after_a_kill() -> None:
 
 
 @stress
-def test_two_nodes_of_a_cluster() -> None:
-    results = on_workers("--two-nodes", "1,3", *CASES)
+def test_queries_too_large_to_go_with_a_call_have_the_same_answers() -> None:
+    results = on_workers("--kill", "--large", "2", "full batch", "scaffold")
+    assert all(result["equal"] and result["lost"] for result in results.values()), results
+
+
+@stress
+@pytest.mark.parametrize("large", [(), ("--large",)], ids=["small", "large"])
+def test_two_nodes_of_a_cluster(large: tuple[str, ...]) -> None:
+    results = on_workers("--two-nodes", *large, "1,3", *CASES)
     assert all(result["equal"] for result in results.values()), results
     assert {result["nodes"] for name, result in results.items() if name.endswith("3")} == {2}
 
