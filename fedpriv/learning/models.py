@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from fedpriv.learning.clipping.factors import Factor
     from fedpriv.learning.losses import Loss
 
-_LINEAR = ACTIVATIONS["identity"]
 _CACHE = 1 << 22  # bytes
 
 
@@ -126,14 +125,11 @@ class LinearModel(Model):
 
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
         """Xθ."""
-        return _one_or_many(dense_scores(self._layers(theta, features), _LINEAR, features))
+        return _one_or_many(self._scores(theta, features))
 
     def gradient_factors(self, theta: Tensor, batch: RecordBatch, loss: Loss) -> tuple[Factor, ...]:
         """slopeᵢ ⊗ xᵢ: nothing but the slopes is computed, each from its record alone."""
-        from fedpriv.learning.row_scores import row_scores  # it loads a compiler
-
-        scores = row_scores(batch.features, theta.reshape(self.classes, self.width))
-        errors = filled_slopes(loss, scores, batch.labels)
+        errors = filled_slopes(loss, self._scores(theta, batch.features), batch.labels)
         return (Dense(batch.features, errors, bias=False, input_squares=batch.squares),)
 
     def working_size(self, *, materialised: bool) -> int:
@@ -146,9 +142,10 @@ class LinearModel(Model):
         numbers = self.working_size(materialised=materialised)
         return max(1, min(near, memory_limit // (number_bytes * numbers)))
 
-    def _layers(self, theta: Tensor, features: Tensor) -> list[Layer]:
-        weights = theta.to(features.dtype).view(self.classes, self.width)
-        return [Layer(weights=weights, bias=None)]
+    def _scores(self, theta: Tensor, features: Tensor) -> Tensor:
+        from fedpriv.learning.row_scores import row_scores  # it loads a compiler
+
+        return row_scores(features, theta.detach().reshape(self.classes, self.width))
 
 
 @dataclass(frozen=True, kw_only=True)

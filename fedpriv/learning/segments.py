@@ -137,8 +137,26 @@ class Segments:
         """Σ wᵢ·rowᵢ of every party, (m, d): one pass over the rows, any party sizes."""
         return self._fold(_bag_sums(rows, self.order, self.blocks, weights))
 
+    def add_outer_sums(
+        self, left: Tensor, right: Tensor, sums: Tensor, *, first: int, bias: bool
+    ) -> None:
+        """Add Σ leftᵢ ⊗ rightᵢ of every party to columns of ``sums``, float64 (m, ·), from a first.
+
+        With a bias, add Σ leftᵢ to the columns behind them, in float64 throughout.
+        """
+        if left.is_cpu:
+            from fedpriv.learning.row_products import add_outer_sums  # it loads a compiler
+
+            add_outer_sums(left, right, self.offsets, sums, first=first, bias=bias)
+            return
+        outer = self.outer_sums(left, right)
+        last = first + outer.shape[1]
+        sums[:, first:last] += outer
+        if bias:
+            sums[:, last : last + left.shape[1]] += self.sums(left)
+
     def outer_sums(self, left: Tensor, right: Tensor) -> Tensor:
-        """Σ leftᵢ ⊗ rightᵢ of every party, (m, k·p), by batched matrix products.
+        """Σ leftᵢ ⊗ rightᵢ of every party, (m, k·p), by batched matrix products: for accelerators.
 
         Every block is summed by the same instructions, whatever the other blocks: otherwise a
         record would change the last digits of other parties' sums, which decide how they are

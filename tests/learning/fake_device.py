@@ -21,7 +21,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping import clipped_sum
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
-from fedpriv.learning.clipping.factors import Dense
+from fedpriv.learning.clipping.factors import Dense, weighted_sums
 from fedpriv.learning.device import require_exact_products, resolve_device
 from fedpriv.learning.losses import Logistic, Softmax
 from fedpriv.learning.network import NetworkModel, small_cnn
@@ -144,10 +144,9 @@ def test_a_tensor_that_stays_behind_is_noticed(monkeypatch: pytest.MonkeyPatch) 
         far = asked.batch.on(FAR)
         factors = asked.model.gradient_factors(theta.to(far.features), far, asked.loss)
         weights = torch.ones(7, device=FAR)
-        for factor in factors:
-            factor.weighted_sums(weights, far.segments)
+        weighted_sums(factors, weights, far.segments)
         with pytest.raises(FakeTensorDeviceMismatchError):
-            factors[0].weighted_sums(weights, asked.batch.segments)
+            weighted_sums(factors, weights, asked.batch.segments)
 
 
 def test_scores_are_computed_there_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

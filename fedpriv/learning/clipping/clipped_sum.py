@@ -14,8 +14,9 @@ most 2C. `fedpriv.learning.rounding_error` bounds what rounding adds to that, fr
 *if* the other records have the same gradients in both computations. Under replace-one adjacency
 they do: they keep their positions, and so are computed by the same instructions. Under add-remove
 adjacency, and where a hash decides who is in the sum, later records move by one position. The
-scores of a linear model do not depend on the position; nor do dense layers and modules, as far as
-tests show (`fedpriv.learning.clipping.dense`, `fedpriv.learning.network`). Elsewhere a matrix
+scores of a linear model do not depend on the position; nor do dense layers, whose products add up
+in one order (`fedpriv.learning.row_products`), and modules, as far as tests show
+(`fedpriv.learning.network`). Elsewhere a matrix
 product may round a row differently, by 10⁻⁷ of a gradient in float32, and near a kink of the model
 (ReLU, max-pooling) the last bit can decide a gradient. All other gradient clipping in floating
 point shares this assumption; with float64 data its failures are 10⁹ times smaller.
@@ -34,7 +35,7 @@ import torch
 from torch import Tensor
 
 from fedpriv._validate import require_choice, require_count
-from fedpriv.learning.clipping.factors import Factor, Rows
+from fedpriv.learning.clipping.factors import Factor, Rows, weighted_sums
 from fedpriv.learning.clipping.linear import clipped_linear_sums, in_one_pass
 from fedpriv.learning.clipping.norms import LARGEST_SQUARE, NORM_SLACK, require_clip
 from fedpriv.learning.crew import Crew
@@ -267,8 +268,7 @@ def _clip_factors(
         squares.masked_fill_(rejected, inf)
         factors = tuple(factor.without(rejected) for factor in factors)
     weights = squares.clamp(min=threshold**2).rsqrt_().mul_(threshold).to(batch.features.dtype)
-    pieces = [sums for factor in factors for sums in factor.weighted_sums(weights, batch.segments)]
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1), (squares,)
+    return weighted_sums(factors, weights, batch.segments), (squares,)
 
 
 def _doubtful(squares: Tensor, batch: RecordBatch) -> bool:
@@ -286,8 +286,7 @@ def _clip_in_l1(
         lengths = lengths.masked_fill(rejected, inf)
         factors = tuple(factor.without(rejected) for factor in factors)
     weights = threshold / lengths.clamp(min=threshold)
-    pieces = [sums for factor in factors for sums in factor.weighted_sums(weights, batch.segments)]
-    return torch.cat(pieces, dim=1), (lengths.square(),)
+    return weighted_sums(factors, weights, batch.segments), (lengths.square(),)
 
 
 def _total(squares: list[Tensor]) -> Tensor:

@@ -4,7 +4,6 @@ With inputs a₀ = x, a_l = φ(W_l·a_{l-1} + b_l) and errors δ_L = slope, δ_{
 gradient of record i with respect to (W_l, b_l) is (δ_l ⊗ a_{l-1}, δ_l). Its norm needs no gradient
 (*ghost* clipping; Goodfellow 2015; Li et al. 2022, arXiv:2110.05679), and because errors are per
 record the clipped sum needs no second backward pass: only the last product carries the weights.
-A linear model is the stack of one layer.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layer:
-    """A dense layer: weights (k, p) and, unless None, a bias (k,)."""
+    """A dense layer: weights (k, p) and a bias (k,)."""
 
     weights: Tensor
-    bias: Tensor | None
+    bias: Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +43,8 @@ class Activation:
 
 
 ROWS = 192
-"""Rows that are multiplied together: a multiple of the heights of all tiles in use, 4 to 48, 64."""
-
-_ALIGNED = 16  # bytes: as everything that numpy and torch allocate
+"""Rows that go through a function together: whole vectors, and whole tiles of all heights in use,
+4 to 48, 64, for modules that multiply on their own."""
 
 ACTIVATIONS = {
     "identity": Activation(value=lambda a: a, derivative=torch.ones_like),
@@ -65,6 +63,8 @@ def dense_factors(
     layers: Sequence[Layer], activation: Activation, batch: RecordBatch, loss: Loss
 ) -> tuple[Dense, ...]:
     """The gradient of every record, one factor per layer."""
+    from fedpriv.learning.row_products import row_products  # it loads a compiler
+
     *inputs, scores = _forward(layers, activation, batch.features)
     errors = filled_slopes(loss, scores, batch.labels)
     factors = []
@@ -73,12 +73,12 @@ def dense_factors(
             Dense(
                 inputs[depth],
                 errors,
-                bias=layers[depth].bias is not None,
+                bias=True,
                 input_squares=batch.squares if depth == 0 else None,
             )
         )
         if depth > 0:
-            back = _products(layers[depth].weights.T, errors, turned=True)[: len(errors)]
+            back = row_products(errors, layers[depth].weights)
             errors = activation.derivative(inputs[depth]).mul_(back)
     return tuple(reversed(factors))
 
@@ -101,8 +101,8 @@ def filled_slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
     return filled(partial(slopes, loss), scores, labels)
 
 
-def filled(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, labels: Tensor) -> Tensor:
-    """``function`` of scores and labels, computed for each record by the same instructions.
+def filled(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """``function`` of tensors with a row a record, each computed by the same instructions.
 
     Elementwise kernels use other instructions for the numbers left over when the length is not a
     multiple of the vector width. The last digit of a sigmoid, which may decide whether a gradient
@@ -110,55 +110,20 @@ def filled(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, labels:
     the first record to a multiple of `ROWS`; if no padding is needed they are copied, so that the
     memory layout is always the same.
     """
-    count, missing = len(scores), -len(scores) % ROWS
-    scores, labels = (
-        torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])]) for rows in (scores, labels)
-    )
-    return function(scores, labels)[:count]
+    count = len(inputs[0])
+    missing = -count % ROWS
+    return function(
+        *(torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])]) for rows in inputs)
+    )[:count]
 
 
 def _forward(layers: Sequence[Layer], activation: Activation, features: Tensor) -> list[Tensor]:
-    """The input of every layer, and the output of the last.
+    """The input of every layer, and the output of the last."""
+    from fedpriv.learning.row_products import row_products  # it loads a compiler
 
-    Padded with zeros on the way, because activations, too, have special instructions for whole
-    vectors.
-    """
-    values, rows = [features], features
+    values = [features]
     for depth, layer in enumerate(layers):
         if depth > 0:
-            rows = activation.value(rows)
-            values[-1] = rows[: len(features)]
-        rows = _products(layer.weights, rows, turned=depth > 0)
-        if layer.bias is not None:
-            rows.add_(layer.bias)
-        values.append(rows[: len(features)])
+            values[-1] = filled(activation.value, values[-1])
+        values.append(row_products(values[-1], layer.weights.T).add_(layer.bias))
     return values
-
-
-def _products(weights: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
-    """rows·weightsᵀ, (N, k), N ≥ n: each row by the same instructions, whatever its position.
-
-    A matrix product uses other instructions for rows left over by its tiles, for few rows, and for
-    other memory layouts or alignments. Removing one record would then change the last digits of
-    others, and near a kink of the network these decide a gradient. So rows are padded with zeros to
-    a multiple of `ROWS` and always stored in the same layout: coordinate by coordinate if
-    ``turned``, as the previous layers leave them, else record by record. The result includes the
-    padding rows.
-
-    (W·aᵀ)ᵀ rather than a·Wᵀ: a third faster where layers are narrow.
-    """
-    weights, rest = weights.contiguous(), len(rows) % ROWS
-    whole = len(rows) - rest
-    pieces = [weights @ _stored(rows[:whole], turned=turned)] if whole else []
-    if rest or not whole:
-        last = rows.new_zeros((ROWS, rows.shape[1]))
-        last[:rest] = rows[whole:]
-        pieces.append(weights @ _stored(last, turned=turned))
-    return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)).T
-
-
-def _stored(rows: Tensor, *, turned: bool) -> Tensor:
-    """The transpose, (p, n), with contiguous rows or contiguous columns."""
-    if turned:
-        return rows.T.contiguous()
-    return (rows.clone() if rows.data_ptr() % _ALIGNED else rows.contiguous()).T

@@ -17,6 +17,8 @@ import torch
 from fedpriv.learning.clipping.norms import LARGEST_SQUARE, absolute_norms, squared_norms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from fedpriv.learning.segments import Segments
@@ -28,8 +30,14 @@ class Factor(Protocol):
     def squares(self) -> Tensor:
         """‖gᵢ‖², (n,): norms too low by at most `NORM_SLACK`; possibly not finite."""
 
-    def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
-        """Σ wᵢ·gᵢ over the records of each of m parties, in pieces that make up (m, d)."""
+    @property
+    def dimension(self) -> int:
+        """d."""
+
+    def add_weighted_sums(
+        self, weights: Tensor, segments: Segments, sums: Tensor, *, first: int
+    ) -> None:
+        """Add Σ wᵢ·gᵢ over each of m parties to d columns of ``sums``, float64 (m, ·)."""
 
     def rows(self) -> Tensor:
         """The gradients themselves, (n, d)."""
@@ -71,11 +79,17 @@ class Dense:
             squares = self.input_squares + 1.0 if self.bias else self.input_squares
         return squared_norms(self.errors).mul(squares)
 
-    def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
+    @property
+    def dimension(self) -> int:
+        """k·p, and k for a bias."""
+        return self.errors.shape[1] * (self.inputs.shape[1] + self.bias)
+
+    def add_weighted_sums(
+        self, weights: Tensor, segments: Segments, sums: Tensor, *, first: int
+    ) -> None:
         """One matrix product per block of records."""
         errors = weights.unsqueeze(1) * self.errors
-        sums = [segments.outer_sums(errors, self.inputs)]
-        return [*sums, segments.sums(errors)] if self.bias else sums
+        segments.add_outer_sums(errors, self.inputs, sums, first=first, bias=self.bias)
 
     def rows(self) -> Tensor:
         """The outer products, and the errors for a bias."""
@@ -111,8 +125,15 @@ class Rows:
     def squares(self) -> Tensor:
         return squared_norms(self.gradients)
 
-    def weighted_sums(self, weights: Tensor, segments: Segments) -> list[Tensor]:
-        return [segments.weighted_sums(weights, self.gradients)]
+    @property
+    def dimension(self) -> int:
+        return self.gradients.shape[1]
+
+    def add_weighted_sums(
+        self, weights: Tensor, segments: Segments, sums: Tensor, *, first: int
+    ) -> None:
+        own = segments.weighted_sums(weights, self.gradients)
+        sums[:, first : first + self.dimension] += own
 
     def rows(self) -> Tensor:
         return self.gradients
@@ -128,6 +149,17 @@ class Rows:
 
     def first(self, count: int) -> Rows:
         return Rows(self.gradients[:count])
+
+
+def weighted_sums(factors: Sequence[Factor], weights: Tensor, segments: Segments) -> Tensor:
+    """Σ wᵢ·gᵢ over the records of each of m parties, float64 (m, d), of all factors together."""
+    first = 0
+    width = sum(factor.dimension for factor in factors)
+    sums = weights.new_zeros((segments.parties, width), dtype=torch.float64)
+    for factor in factors:
+        factor.add_weighted_sums(weights, segments, sums, first=first)
+        first += factor.dimension
+    return sums
 
 
 def _zeroed(rows: Tensor, rejected: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.learning.batch import RecordBatch
+from fedpriv.learning.clipping.factors import weighted_sums
 from fedpriv.learning.protector.auxiliary import AuxiliaryTask, Look
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ class NetworkTask(AuxiliaryTask):
         n = len(batch)
 
         def mean(weights: Tensor) -> Tensor:
-            weights = weights.to(theta.dtype)
-            pieces = [p for f in factors for p in f.weighted_sums(weights, batch.segments)]
-            return torch.cat([piece.reshape(-1) for piece in pieces]).to(theta.dtype) / n
+            sums = weighted_sums(factors, weights.to(theta.dtype), batch.segments)
+            return sums[0].to(theta.dtype) / n
 
         return mean(torch.ones_like(lengths)), mean(1 / lengths.clamp(min=self.clip_norm))

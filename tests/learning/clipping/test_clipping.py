@@ -21,6 +21,7 @@ from fedpriv.learning.clipping.clipped_sum import (
 from fedpriv.learning.losses import HuberHinge, HuberRegression, Logistic, Loss, Softmax, Squared
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import NetworkModel
+from tests.learning.differentiable import differentiable_scores
 
 
 class Scaled(nn.Module):
@@ -82,7 +83,7 @@ def oracle(
     threshold = clipping.clip_norm * (1 - CLIP_MARGIN)
     for row, label in zip(x.double(), y, strict=True):
         point = theta.double().clone().requires_grad_()
-        value = loss.value(model.scores(point, row[None]), label[None]).sum()
+        value = loss.value(differentiable_scores(model, point, row[None]), label[None]).sum()
         (gradient,) = torch.autograd.grad(value, point)
         if clipping.centre is not None:
             gradient = gradient - clipping.centre

@@ -1,4 +1,4 @@
-"""Compiled products of small matrices: the arithmetic of local training, one party at a time.
+"""Compiled products of small matrices: the arithmetic of local training and of clipped sums.
 
 A party has a handful of records in a batch: too few for the product of a matrix library, which
 spends more on packing and on its call than on numbers. Tiles of rows are multiplied together, their
