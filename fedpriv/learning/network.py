@@ -24,10 +24,16 @@ from fedpriv.learning.clipping.layers import (
     layer_plans,
     patches_size,
 )
-from fedpriv.learning.clipping.vmap import vmap_factors, vmap_rows
+from fedpriv.learning.clipping.vmap import (
+    one_by_one,
+    vectorise_recurrent,
+    vmap_factors,
+    vmap_rows,
+)
 from fedpriv.learning.models import Model, flatten, unflatten
 from fedpriv.learning.record_wise import (
     RECORDS_MEET,
+    UNSEPARATED,
     require_own_gradients,
     require_record_wise,
 )
@@ -60,6 +66,14 @@ class NetworkModel(Model):
     nothing. So every computation uses its own copy of the module (`Replicas`), and threads may
     share a model. ``forward`` must not store anything about a record outside the module, in a
     global or a class attribute, which all copies share.
+
+    **One record at a time.** Scores and gradients are computed by `torch.func.vmap`: to its code, a
+    batch is a single record, whose values it cannot branch on, with PyTorch's batched kernels
+    beneath. So what a record contributes is its own, for records and parameters that no check has
+    tried, too. A module that vmap does not take is refused. The checks find modules that would
+    compute something else than their author means, and an `autograd.Function` whose own rule for
+    vmap lets records meet. Only local training, which bounds a party's update as a whole, shows a
+    module several records.
 
     Gradients are computed layer by layer if all trainable parameters sit in layers with a rule and
     a run shows that the rules give the gradient of autograd; else by vectorised autograd.
@@ -94,6 +108,7 @@ class NetworkModel(Model):
         for layer in module.modules():
             if getattr(layer, "inplace", False):
                 vars(layer)["inplace"] = False  # it would overwrite what the rules of layers keep
+        vectorise_recurrent(module)
         require_record_wise(deepcopy(module), self.input_shape)
         object.__setattr__(self, "module", module)
         if not self._trainable():
@@ -152,7 +167,9 @@ class NetworkModel(Model):
         """The module's output at the parameters ``theta``."""
         here = features.to(self.device)
         with self._copies.one() as (module, _):
-            scores = self._forward(module, theta.to(here), self._filled(here))
+            forward, size = partial(self._forward, module), self._multiple * self._working
+            at_once = self._multiple * max(1, _MOST_NUMBERS // size)
+            scores = one_by_one(forward, theta.to(here), self._filled(here), at_once=at_once)
         scores = scores[: len(features)].to(features.device)
         return scores.squeeze(1) if self.classes == 1 else scores
 
@@ -231,11 +248,8 @@ class NetworkModel(Model):
     def _verified_plan(self) -> LayerPlan | None:
         """The first plan that reproduces a gradient of autograd; None for vectorised autograd.
 
-        In sum, and record by record: a module that sorts its records on the way, and puts them back
-        in order, has the gradients of two of them in one row of a plan.
-
         Raises:
-            ValueError: Records meet in the backward pass, whatever it is done by.
+            ValueError: vmap does not take the module; or records meet in the backward pass.
         """
         rng = np.random.default_rng(0)
         theta = torch.from_numpy(rng.normal(0.0, 0.3, self.dimension)).requires_grad_()
@@ -243,7 +257,7 @@ class NetworkModel(Model):
         errors = torch.from_numpy(rng.normal(size=(_PROBES, self.classes)))
         scores = self._forward(deepcopy(self.module), theta, features)
         (expected,) = torch.autograd.grad(scores, theta, errors)
-        met = False
+        reason = RECORDS_MEET
         for plan in (*layer_plans(self.module), None):
             rows = partial(self._rows, plan, theta.detach())
             try:
@@ -251,14 +265,14 @@ class NetworkModel(Model):
                 if not torch.allclose(found, expected, rtol=1e-8, atol=1e-8):
                     continue
                 require_own_gradients(rows, features=self.features, classes=self.classes)
-            except RuntimeError:  # a layer used twice, or a view of what is laid out otherwise
-                if plan is None and not met:  # then there are no gradients that could be clipped
-                    return None
+            except RuntimeError as error:  # a layer used twice, or a view of another layout
+                if plan is None:
+                    reason = UNSEPARATED.format(str(error).partition("\n")[0].partition(". ")[0])
             except ValueError:
-                met = True
+                continue
             else:
                 return plan
-        raise ValueError(RECORDS_MEET)
+        raise ValueError(reason)
 
     def _rows(
         self, plan: LayerPlan | None, theta: Tensor, features: Tensor, errors: Tensor
