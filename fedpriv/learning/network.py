@@ -240,8 +240,7 @@ class NetworkModel(Model):
         features: Tensor,
         errors_at: Callable[[Tensor], Tensor],
     ) -> tuple[Factor, ...]:
-        with torch.enable_grad():
-            state = self._state(module, theta.detach().requires_grad_())
+        state = self._state(module, theta.detach())
         inputs = features.view(-1, *self.input_shape)
         return layer_factors(module, plan, state, inputs, errors_at)
 
