@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -12,6 +12,9 @@ from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import Clipping, clipped_gradient_sums
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.network import NetworkModel
+from fedpriv.learning.training import general
+from fedpriv.learning.training.settings import LocalSgd
+from fedpriv.learning.training.trainer import LocalTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,14 +140,46 @@ class Remembering(Dense):
         return torch.tanh(hidden)
 
 
-def test_a_module_remembers_no_gradient() -> None:
-    (model, theta), (x, y) = _model(Remembering), _records()
+class Keeping(Dense):
+    """Adds what it saw in its latest call to this one, where gradients are asked for."""
+
+    before: Tensor | None = None
+
+    def between(self, hidden: Tensor, _records: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            before, self.before = self.before, hidden.detach()
+            hidden = hidden if before is None else hidden + before
+        return torch.tanh(hidden)
+
+
+@pytest.mark.parametrize("kind", [Remembering, Keeping])
+def test_a_module_remembers_nothing(kind: type[nn.Module]) -> None:
+    """A copy that computed was used again: records of two rounds met in it."""
+    (model, theta), (x, y) = _model(kind), _records()
     batch = RecordBatch(features=x, labels=y)
     first, second = (
         clipped_gradient_sums(model, Logistic(), theta, batch, Clipping(clip_norm=C)).value
         for _ in range(2)
     )
     assert torch.equal(first, second)
+
+
+def test_nor_of_parties_that_were_trained_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parties of the second group added what those of the first had shown the module."""
+    monkeypatch.setattr(general, "_MEMORY", 1)  # one party at a time
+    (model, theta), (x, y) = _model(Keeping), _records()
+
+    def updates(features: Tensor) -> Tensor:
+        trainer = LocalTrainer(
+            model=model,
+            loss=Logistic(),
+            batch=RecordBatch(features=features, labels=y, offsets=torch.tensor([0, 20, 40])),
+            settings=LocalSgd(epochs=1, learning_rate=0.1),
+        )
+        return torch.from_numpy(trainer.updates(theta, key=0))
+
+    x[-1] = 1.0
+    assert torch.equal(updates(x)[1], updates(torch.cat([-x[:20], x[20:]]))[1])
 
 
 class Halved(Dense):
@@ -162,9 +197,19 @@ def test_a_norm_is_that_of_what_is_added_up() -> None:
     assert max(float(alone.norm()) for alone in _sums(Halved, each=True)) <= C
 
 
+def test_products_may_not_be_rounded_further() -> None:
+    """A file of the user's own may ask for that, for the whole process."""
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(RuntimeError, match="matmul precision must be 'highest'"):
+            next(_sums(Dense, each=True))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
 @pytest.mark.parametrize("given", [False, True], ids=["zeros", "given"])
-def test_recurrent_layers_have_their_own_gradients(kind: type[nn.RNNBase], given: bool) -> None:
+def test_recurrent_layers_have_their_own_gradients(kind: Any, given: bool) -> None:
     """PyTorch writes into a state that all records would share, which vmap refuses."""
 
     class Recurrent(nn.Module):

@@ -103,7 +103,7 @@ def test_a_function_must_have_a_rule_for_vmap() -> None:
     class Plain(Function):
         vectorised = False
 
-    with pytest.raises(ValueError, match="one record at a time.*generate_vmap_rule"):
+    with pytest.raises(ValueError, match=r"one record at a time.*generate_vmap_rule"):
         NetworkModel(module=Plain(WITHIN["halved"]), input_shape=(4,))
 
 
