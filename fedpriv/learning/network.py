@@ -17,18 +17,13 @@ from torch.func import functional_call
 from torch.nn.functional import pad
 
 from fedpriv._validate import require_count
+from fedpriv.learning.clipping import vmap
 from fedpriv.learning.clipping.dense import ROWS, filled_slopes
 from fedpriv.learning.clipping.layers import (
     LayerPlan,
     layer_factors,
     layer_plans,
     patches_size,
-)
-from fedpriv.learning.clipping.vmap import (
-    one_by_one,
-    vectorise_recurrent,
-    vmap_factors,
-    vmap_rows,
 )
 from fedpriv.learning.models import Model, flatten, unflatten
 from fedpriv.learning.record_wise import (
@@ -60,20 +55,16 @@ class NetworkModel(Model):
     parameters are the vector θ; parameters that do not require gradients, and buffers, are
     constants.
 
-    **Threads.** A module cannot serve two computations at once: while one runs, θ replaces the
-    module's parameters, its layers carry hooks, and ``forward`` may store intermediate values in
-    attributes. Records of two computations would mix there, and clipping per record would bound
-    nothing. So every computation uses its own copy of the module (`Replicas`), and threads may
-    share a model. ``forward`` must not store anything about a record outside the module, in a
-    global or a class attribute, which all copies share.
+    **One computation.** While a module computes, θ replaces its parameters, its layers carry hooks,
+    and ``forward`` may store intermediate values in attributes. Records of two computations would
+    mix there. So each uses a fresh copy (`Replicas`), and threads may share a model. ``forward``
+    must store nothing about a record in a global or a class attribute, which all copies share.
 
-    **One record at a time.** Scores and gradients are computed by `torch.func.vmap`: to its code, a
-    batch is a single record, whose values it cannot branch on, with PyTorch's batched kernels
-    beneath. So what a record contributes is its own, for records and parameters that no check has
-    tried, too. A module that vmap does not take is refused. The checks find modules that would
-    compute something else than their author means, and an `autograd.Function` whose own rule for
-    vmap lets records meet. Only local training, which bounds a party's update as a whole, shows a
-    module several records.
+    **One record at a time.** Scores and gradients are computed by `torch.func.vmap`: to a module's
+    code, a batch is one record, whose values it cannot branch on. So what a record contributes is
+    its own, also where no check looked. The checks find modules that would compute something else
+    than their author means, and an `autograd.Function` whose own rule for vmap lets records meet.
+    Only local training, which bounds a party's update as a whole, shows a module several records.
 
     Gradients are computed layer by layer if all trainable parameters sit in layers with a rule and
     a run shows that the rules give the gradient of autograd; else by vectorised autograd.
@@ -108,7 +99,7 @@ class NetworkModel(Model):
         for layer in module.modules():
             if getattr(layer, "inplace", False):
                 vars(layer)["inplace"] = False  # it would overwrite what the rules of layers keep
-        vectorise_recurrent(module)
+        vmap.vectorise_recurrent(module)
         require_record_wise(deepcopy(module), self.input_shape)
         object.__setattr__(self, "module", module)
         if not self._trainable():
@@ -166,11 +157,12 @@ class NetworkModel(Model):
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
         """The module's output at the parameters ``theta``."""
         here = features.to(self.device)
-        with self._copies.one() as (module, _):
-            forward, size = partial(self._forward, module), self._multiple * self._working
-            at_once = self._multiple * max(1, _MOST_NUMBERS // size)
-            scores = one_by_one(forward, theta.to(here), self._filled(here), at_once=at_once)
-        scores = scores[: len(features)].to(features.device)
+        some = self._multiple * max(1, _MOST_NUMBERS // (self._multiple * self._working))
+        parts = []
+        for rows in torch.split(self._filled(here), some):
+            with self._copies.one() as (module, _):
+                parts.append(vmap.one_by_one(partial(self._forward, module), theta.to(here), rows))
+        scores = torch.cat(parts)[: len(features)].to(features.device)
         return scores.squeeze(1) if self.classes == 1 else scores
 
     @contextmanager
@@ -188,7 +180,7 @@ class NetworkModel(Model):
 
         with self._copies.one() as (module, plan):
             if plan is None:
-                return vmap_factors(partial(self._forward, module), theta, batch, loss)
+                return vmap.vmap_factors(partial(self._forward, module), theta, batch, loss)
             features = self._filled(batch.features)
             factors = self._layer_factors(module, plan, theta, features, errors_at)
         return tuple(factor.first(count) for factor in factors)
@@ -280,7 +272,7 @@ class NetworkModel(Model):
         module, layers = deepcopy((self.module, plan))
         if layers is None:
             forward = partial(self._forward, module)
-            return vmap_rows(forward, theta, features, errors, lambda _, error: error)
+            return vmap.vmap_rows(forward, theta, features, errors, lambda _, error: error)
         factors = self._layer_factors(module, layers, theta, features, lambda _: errors)
         return torch.cat([factor.rows() for factor in factors], dim=1)
 

@@ -187,8 +187,9 @@ class Halved(Dense):
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            hidden = self.first(x)
-        scores: Tensor = self.last(torch.tanh(hidden).to(x.dtype))
+            hidden = torch.tanh(self.first(x))
+            hidden = hidden.bfloat16() if hidden.dtype == torch.float32 else hidden
+            scores: Tensor = self.last(hidden)
         return scores
 
 

@@ -39,12 +39,12 @@ def vmap_factors(
 
 
 def one_by_one(
-    scores: Callable[[Tensor, Tensor], Tensor], theta: Tensor, features: Tensor, *, at_once: int
+    scores: Callable[[Tensor, Tensor], Tensor], theta: Tensor, features: Tensor
 ) -> Tensor:
     """Scores (n, k), each from a call of ``scores`` that sees one record.
 
-    By way of `vjp`, under which vmap knows recurrent layers; so activations are kept, of at most
-    ``at_once`` records.
+    By way of `vjp`, under which vmap knows recurrent layers; so the activations of all records are
+    in memory.
     """
 
     def score(record: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ def one_by_one(
         return found[0]
 
     with _quiet():
-        found: Tensor = vmap(score, chunk_size=at_once)(features)
+        found: Tensor = vmap(score)(features)
         return found
 
 
