@@ -31,7 +31,10 @@ def resolve_device(name: str) -> str:
 
 
 def require_exact_products() -> None:
-    """Refuse products of float32 that an accelerator may round further, as TF32 does."""
+    """Refuse products of float32 that may be rounded further, as TF32 and bfloat16 do.
+
+    A user's own file may have asked for them, for the whole process.
+    """
     precision = torch.get_float32_matmul_precision()
     if precision != "highest":
         raise RuntimeError(

@@ -105,13 +105,15 @@ class _Search:
                 self._refuse(f"{key} must not be overridden: it follows from the constants.")
 
     def record_wise(self) -> None:
-        """A record's loss must not depend on other records in the batch."""
+        """A record's loss must not depend on other records in the batch, few or many."""
         few = self._points[torch.arange(_BATCH)]
         for key in ("value", "slope", "curvature"):
             together = self._called(key, few)
             alone = [self._called(key, few[torch.tensor([i])]) for i in range(_BATCH)]
-            if together.shape[:1] != (_BATCH,) or not torch.allclose(
-                together, torch.cat(alone), rtol=1e-9, atol=1e-12
+            many = together if key == "curvature" else self._called(key, self._points)[:_BATCH]
+            if together.shape[:1] != (_BATCH,) or not all(
+                torch.allclose(found, torch.cat(alone), rtol=1e-9, atol=1e-12)
+                for found in (together, many)
             ):
                 self._refuse(
                     f"{key} of a batch must be that of its records one by one: what others are in "

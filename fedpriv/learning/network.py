@@ -17,6 +17,7 @@ from torch.func import functional_call
 from torch.nn.functional import pad
 
 from fedpriv._validate import require_count
+from fedpriv.learning.clipping import vmap
 from fedpriv.learning.clipping.dense import ROWS, filled_slopes
 from fedpriv.learning.clipping.layers import (
     LayerPlan,
@@ -24,10 +25,10 @@ from fedpriv.learning.clipping.layers import (
     layer_plans,
     patches_size,
 )
-from fedpriv.learning.clipping.vmap import vmap_factors, vmap_rows
 from fedpriv.learning.models import Model, flatten, unflatten
 from fedpriv.learning.record_wise import (
     RECORDS_MEET,
+    UNSEPARATED,
     require_own_gradients,
     require_record_wise,
 )
@@ -54,12 +55,16 @@ class NetworkModel(Model):
     parameters are the vector θ; parameters that do not require gradients, and buffers, are
     constants.
 
-    **Threads.** A module cannot serve two computations at once: while one runs, θ replaces the
-    module's parameters, its layers carry hooks, and ``forward`` may store intermediate values in
-    attributes. Records of two computations would mix there, and clipping per record would bound
-    nothing. So every computation uses its own copy of the module (`Replicas`), and threads may
-    share a model. ``forward`` must not store anything about a record outside the module, in a
-    global or a class attribute, which all copies share.
+    **One computation.** While a module computes, θ replaces its parameters, its layers carry hooks,
+    and ``forward`` may store intermediate values in attributes. Records of two computations would
+    mix there. So each uses a fresh copy (`Replicas`), and threads may share a model. ``forward``
+    must store nothing about a record in a global or a class attribute, which all copies share.
+
+    **One record at a time.** Scores and gradients are computed by `torch.func.vmap`: to a module's
+    code, a batch is one record, whose values it cannot branch on. So what a record contributes is
+    its own, also where no check looked. The checks find modules that would compute something else
+    than their author means, and an `autograd.Function` whose own rule for vmap lets records meet.
+    Only local training, which bounds a party's update as a whole, shows a module several records.
 
     Gradients are computed layer by layer if all trainable parameters sit in layers with a rule and
     a run shows that the rules give the gradient of autograd; else by vectorised autograd.
@@ -94,6 +99,7 @@ class NetworkModel(Model):
         for layer in module.modules():
             if getattr(layer, "inplace", False):
                 vars(layer)["inplace"] = False  # it would overwrite what the rules of layers keep
+        vmap.vectorise_recurrent(module)
         require_record_wise(deepcopy(module), self.input_shape)
         object.__setattr__(self, "module", module)
         if not self._trainable():
@@ -151,9 +157,12 @@ class NetworkModel(Model):
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
         """The module's output at the parameters ``theta``."""
         here = features.to(self.device)
-        with self._copies.one() as (module, _):
-            scores = self._forward(module, theta.to(here), self._filled(here))
-        scores = scores[: len(features)].to(features.device)
+        some = self._multiple * max(1, _MOST_NUMBERS // (self._multiple * self._working))
+        parts = []
+        for rows in torch.split(self._filled(here), some):
+            with self._copies.one() as (module, _):
+                parts.append(vmap.one_by_one(partial(self._forward, module), theta.to(here), rows))
+        scores = torch.cat(parts)[: len(features)].to(features.device)
         return scores.squeeze(1) if self.classes == 1 else scores
 
     @contextmanager
@@ -171,7 +180,7 @@ class NetworkModel(Model):
 
         with self._copies.one() as (module, plan):
             if plan is None:
-                return vmap_factors(partial(self._forward, module), theta, batch, loss)
+                return vmap.vmap_factors(partial(self._forward, module), theta, batch, loss)
             features = self._filled(batch.features)
             factors = self._layer_factors(module, plan, theta, features, errors_at)
         return tuple(factor.first(count) for factor in factors)
@@ -223,19 +232,15 @@ class NetworkModel(Model):
         features: Tensor,
         errors_at: Callable[[Tensor], Tensor],
     ) -> tuple[Factor, ...]:
-        with torch.enable_grad():
-            state = self._state(module, theta.detach().requires_grad_())
+        state = self._state(module, theta.detach())
         inputs = features.view(-1, *self.input_shape)
         return layer_factors(module, plan, state, inputs, errors_at)
 
     def _verified_plan(self) -> LayerPlan | None:
         """The first plan that reproduces a gradient of autograd; None for vectorised autograd.
 
-        In sum, and record by record: a module that sorts its records on the way, and puts them back
-        in order, has the gradients of two of them in one row of a plan.
-
         Raises:
-            ValueError: Records meet in the backward pass, whatever it is done by.
+            ValueError: vmap does not take the module; or records meet in the backward pass.
         """
         rng = np.random.default_rng(0)
         theta = torch.from_numpy(rng.normal(0.0, 0.3, self.dimension)).requires_grad_()
@@ -243,7 +248,7 @@ class NetworkModel(Model):
         errors = torch.from_numpy(rng.normal(size=(_PROBES, self.classes)))
         scores = self._forward(deepcopy(self.module), theta, features)
         (expected,) = torch.autograd.grad(scores, theta, errors)
-        met = False
+        reason = RECORDS_MEET
         for plan in (*layer_plans(self.module), None):
             rows = partial(self._rows, plan, theta.detach())
             try:
@@ -251,14 +256,14 @@ class NetworkModel(Model):
                 if not torch.allclose(found, expected, rtol=1e-8, atol=1e-8):
                     continue
                 require_own_gradients(rows, features=self.features, classes=self.classes)
-            except RuntimeError:  # a layer used twice, or a view of what is laid out otherwise
-                if plan is None and not met:  # then there are no gradients that could be clipped
-                    return None
+            except RuntimeError as error:  # a layer used twice, or a view of another layout
+                if plan is None:
+                    reason = UNSEPARATED.format(str(error).partition("\n")[0].partition(". ")[0])
             except ValueError:
-                met = True
+                continue
             else:
                 return plan
-        raise ValueError(RECORDS_MEET)
+        raise ValueError(reason)
 
     def _rows(
         self, plan: LayerPlan | None, theta: Tensor, features: Tensor, errors: Tensor
@@ -267,7 +272,7 @@ class NetworkModel(Model):
         module, layers = deepcopy((self.module, plan))
         if layers is None:
             forward = partial(self._forward, module)
-            return vmap_rows(forward, theta, features, errors, lambda _, error: error)
+            return vmap.vmap_rows(forward, theta, features, errors, lambda _, error: error)
         factors = self._layer_factors(module, layers, theta, features, lambda _: errors)
         return torch.cat([factor.rows() for factor in factors], dim=1)
 

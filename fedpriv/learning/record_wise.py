@@ -28,6 +28,12 @@ RECORDS_MEET = (
     "no hook, and no backward pass of your own, compute anything over a batch."
 )
 
+UNSEPARATED = (
+    "module must be computable one record at a time, by torch.func.vmap, which finds: {}. Let no "
+    "`if`, loop, index or .item() depend on the values of a record: use torch.where. Give an "
+    "autograd.Function setup_context and generate_vmap_rule = True, and put no hook on gradients."
+)
+
 _PROBES = 5
 _TOLERANCE = 1e-9  # float64 products of different batch sizes may differ in their last bits
 
@@ -64,10 +70,10 @@ def require_own_gradients(
 ) -> None:
     """Refuse a module in whose backward pass records meet, though in its scores they do not.
 
-    A hook, or an `autograd.Function`, may do to gradients what it likes: divide them by their norm
-    over the batch, or take off their mean. A record then moves the gradients of all others, and a
-    sum of clipped ones by as much as they are long together. So the gradient of each record is
-    held against the one that it has with another record beside it, and without.
+    An `autograd.Function` with a rule of its own for vmap may do to gradients what it likes: divide
+    them by their norm over the batch, or take off their mean. A record then moves the gradients of
+    all others, and a sum of clipped ones by as much as they are long together. So gradients are
+    held against those that records have with another one before or behind them, and without.
 
     Args:
         gradients: From features (n, p) and derivatives by the scores (n, k) to gradients (n, d), in
@@ -78,12 +84,14 @@ def require_own_gradients(
     rng = np.random.default_rng(0)
     records = torch.from_numpy(rng.normal(size=(_PROBES, features)))
     errors = torch.from_numpy(rng.normal(size=(_PROBES, classes)))
-    others = gradients(records, errors)[1:]
-    one, first = torch.ones(_PROBES, 1, dtype=torch.float64), torch.eye(_PROBES)[:, :1]
-    for longer, steeper in ((0.0, 1e3), (1e3, 0.0), (0.0, -1.0)):
-        altered = gradients(records * (one + longer * first), errors * (one + steeper * first))
-        _require_apart(altered[1:], others)
-    _require_apart(gradients(records[1:], errors[1:]), others)
+    expected = gradients(records, errors)
+    for altered, others in ((0, slice(1, None)), (-1, slice(-1))):
+        for longer, steeper in ((1.0, 1e3), (1e3, 1.0), (1.0, 0.0)):
+            longer_records, steeper_errors = records.clone(), errors.clone()
+            longer_records[altered] *= longer
+            steeper_errors[altered] *= steeper
+            _require_apart(gradients(longer_records, steeper_errors)[others], expected[others])
+        _require_apart(gradients(records[others], errors[others]), expected[others])
 
 
 def _require_apart(found: Tensor, expected: Tensor) -> None:

@@ -1,10 +1,9 @@
-"""Replicas of an object that cannot serve two computations at once, such as a module."""
+"""Replicas of an object that cannot serve two computations, such as a module."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from copy import deepcopy
-from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -14,11 +13,10 @@ T = TypeVar("T")
 
 
 class Replicas(Generic[T]):
-    """Deep copies of an original, each used by one computation at a time.
+    """Deep copies of an original, each used by one computation and then dropped.
 
-    The original is only ever copied and so stays unchanged. Copies are made on demand and reused:
-    there are as many as computations have ever run at the same time. A copy whose computation
-    failed half-way may be in any state, and is dropped.
+    So nothing that a computation leaves in its copy reaches another, beside it or after it. The
+    original is only ever copied and so stays unchanged.
 
     What `copy.deepcopy` does not copy, such as globals and attributes of a class, is shared.
 
@@ -28,20 +26,8 @@ class Replicas(Generic[T]):
 
     def __init__(self, original: T) -> None:
         self.original = original
-        self._idle: list[T] = []
-        self._copying = Lock()
-
-    def __reduce__(self) -> tuple[type[Replicas[T]], tuple[T]]:
-        """Copied and pickled as its original: idle copies and a lock have no meaning elsewhere."""
-        return type(self), (self.original,)
 
     @contextmanager
     def one(self) -> Iterator[T]:
-        """A copy that nobody else uses until the block ends."""
-        try:
-            mine = self._idle.pop()  # atomic, as is append
-        except IndexError:
-            with self._copying:
-                mine = deepcopy(self.original)
-        yield mine
-        self._idle.append(mine)
+        """A copy that nobody else uses."""
+        yield deepcopy(self.original)

@@ -8,6 +8,7 @@ tested: this machine has none.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from fedpriv.learning.clipping.factors import Dense, weighted_sums
 from fedpriv.learning.device import require_exact_products, resolve_device
 from fedpriv.learning.losses import Logistic, Softmax
 from fedpriv.learning.network import NetworkModel, small_cnn
+from fedpriv.learning.replicas import Replicas
 from fedpriv.learning.segments import Segments
 
 if TYPE_CHECKING:
@@ -100,8 +102,20 @@ def ready(asked: ClippedGradient) -> None:
     for _, part in asked._parts:
         part.segments.on("cpu")
     assert isinstance(asked.model, NetworkModel)
-    with asked.model._copies.one():
-        pass
+    copies = Prepared(asked.model._copies.original)
+    object.__setattr__(asked.model, "_copies", copies)
+
+
+class Prepared(Replicas[Any]):
+    """Replicas that are made while there are numbers."""
+
+    def __init__(self, original: Any) -> None:
+        super().__init__(original)
+        self._waiting = [deepcopy(original) for _ in range(8)]
+
+    @contextmanager
+    def one(self) -> Iterator[Any]:
+        yield self._waiting.pop()
 
 
 @pytest.mark.parametrize(("kind", "scaled"), [("by layers", False), ("by autograd", True)])

@@ -42,6 +42,29 @@ def test_the_losses_of_fedpriv_pass(loss: Loss, task: Task) -> None:
     require_not_refuted(loss, task=task)
 
 
+class BalancedInLargeBatches(MarginLoss):
+    """Weighs records by the labels beside them, if there are enough of these for a mean."""
+
+    lipschitz, smoothness, domain_radius, slope_rounding = 1.0, 0.25, inf, 1e-15
+
+    def _weight(self, y: Tensor) -> float:
+        return 0.5 + 0.4 * float(y.double().mean()) if len(y) >= 32 else 1.0
+
+    def value(self, score: Tensor, y: Tensor) -> Tensor:
+        return self._weight(y) * Logistic().value(score, y)
+
+    def slope(self, score: Tensor, y: Tensor) -> Tensor:
+        return self._weight(y) * Logistic().slope(score, y)
+
+    def curvature(self, score: Tensor, y: Tensor) -> Tensor:
+        return self._weight(y) * Logistic().curvature(score, y)
+
+
+def test_many_records_must_not_meet_where_few_do_not() -> None:
+    with pytest.raises(LossRefuted, match="must be that of its records one by one"):
+        require_not_refuted(BalancedInLargeBatches(), task="binary")
+
+
 class Stated(Loss):
     """Another loss that declares what it is told to."""
 

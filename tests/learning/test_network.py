@@ -82,7 +82,7 @@ class Tied(nn.Module):
 
 
 class Overwriting(nn.Module):
-    """Changes the output of a layer in place, behind the back of the rules."""
+    """Changes the output of a layer in place; the rule knows the error before that."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Overwriting(nn.Module):
 def test_modules_beyond_the_rules_get_the_gradient_of_autograd(kind: type[nn.Module]) -> None:
     module = kind().double()
     model = NetworkModel(module=module, input_shape=(3,))
-    assert model._plan is None
+    assert (model._plan is None) == (kind is not Overwriting)
     x = torch.from_numpy(_rng().normal(size=(4, 3)))
     y = torch.tensor([1.0, -1.0, 1.0, 1.0])
     found = clipped_gradient_sums(

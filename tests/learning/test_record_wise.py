@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from fedpriv.learning.batch import RecordBatch
-from fedpriv.learning.clipping.layers import LayerUseError
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.network import NetworkModel
 from fedpriv.learning.record_wise import require_record_wise
@@ -49,13 +48,21 @@ class Hooked(nn.Module):
 class Function(Hooked):
     """Changes them by a function with a backward pass of its own."""
 
+    vectorised = True
+
     def forward(self, x: Tensor) -> Tensor:
         change = self.change
 
         class Changed(torch.autograd.Function):
+            generate_vmap_rule = self.vectorised
+
             @staticmethod
-            def forward(_: Any, value: Tensor) -> Tensor:
+            def forward(value: Tensor) -> Tensor:
                 return value.clone()
+
+            @staticmethod
+            def setup_context(*_: Any) -> None:
+                pass
 
             @staticmethod
             def backward(_: Any, *errors: Tensor) -> Tensor:
@@ -69,6 +76,7 @@ ACROSS: dict[str, Change] = {
     "divided by their norm": lambda g: g / g.norm(),
     "by the longest of them": lambda g: g / g.norm(dim=1).max(),
     "less their mean": lambda g: g - g.mean(0),
+    "with those behind": lambda g: g.flip(0).cumsum(0).flip(0),
 }
 WITHIN: dict[str, Change] = {
     "halved": lambda g: g / 2,
@@ -89,6 +97,59 @@ def test_records_must_not_meet_on_the_way_back(kind: type[Hooked], change: str) 
 @pytest.mark.parametrize("change", WITHIN)
 def test_what_is_done_to_a_gradient_by_itself_is_free(kind: type[Hooked], change: str) -> None:
     NetworkModel(module=kind(WITHIN[change]), input_shape=(4,))
+
+
+def test_a_function_must_have_a_rule_for_vmap() -> None:
+    class Plain(Function):
+        vectorised = False
+
+    with pytest.raises(ValueError, match=r"one record at a time.*generate_vmap_rule"):
+        NetworkModel(module=Plain(WITHIN["halved"]), input_shape=(4,))
+
+
+class Together(Hooked):
+    """Its rule for vmap shows the backward pass all records at once, and mends nothing."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        change = self.change
+
+        class Backward(torch.autograd.Function):
+            @staticmethod
+            def forward(errors: Tensor) -> Tensor:
+                return change(errors)
+
+            @staticmethod
+            def setup_context(*_: Any) -> None:
+                pass
+
+            @staticmethod
+            def vmap(_: Any, __: Any, errors: Tensor) -> tuple[Tensor, int]:
+                return change(errors.squeeze(1)).unsqueeze(1), 0
+
+        class Changed(torch.autograd.Function):
+            generate_vmap_rule = True
+
+            @staticmethod
+            def forward(value: Tensor) -> Tensor:
+                return value.clone()
+
+            @staticmethod
+            def setup_context(*_: Any) -> None:
+                pass
+
+            @staticmethod
+            def backward(_: Any, *errors: Tensor) -> Any:
+                return Backward.apply(errors[0])  # type: ignore[no-untyped-call]
+
+        out: Tensor = self.rest(torch.tanh(Changed.apply(self.first(x))))  # type: ignore[no-untyped-call]
+        return out
+
+
+@pytest.mark.parametrize("change", ACROSS)
+def test_nor_meet_by_a_rule_of_their_own(change: str) -> None:
+    """With those behind a record nothing of the first can meet: the last is altered, too."""
+    with pytest.raises(ValueError, match="changes the gradients of others"):
+        NetworkModel(module=Together(ACROSS[change]), input_shape=(4,))
 
 
 @pytest.mark.parametrize("change", ACROSS)
@@ -161,10 +222,20 @@ class Chosen(nn.Module):
         return scores
 
 
-def test_rows_that_follow_from_records_are_never_taken_for_all_of_them() -> None:
-    model = NetworkModel(module=Chosen(), input_shape=(4,))
-    X = torch.ones(3, 4)
-    X[0] = 1e10
-    batch = RecordBatch(features=X, labels=torch.ones(3), offsets=torch.tensor([0, 3]))
-    with pytest.raises(LayerUseError, match="must see every record as one row"):
-        model.gradient_factors(torch.zeros(5), batch, Logistic())
+class Guarded(nn.Module):
+    """Divides all records by the largest number, if one is far beyond all that a check tries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        top = x.abs().amax()
+        scores: Tensor = self.layer(x / top if top > 1e9 else x)
+        return scores
+
+
+@pytest.mark.parametrize("kind", [Chosen, Guarded])
+def test_no_code_may_branch_on_a_record(kind: type[nn.Module]) -> None:
+    with pytest.raises(ValueError, match=r"one record at a time.*torch\.where"):
+        NetworkModel(module=kind(), input_shape=(4,))

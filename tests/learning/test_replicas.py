@@ -24,14 +24,14 @@ def sent(value: Anything) -> Anything:
     return arrived
 
 
-def test_each_computation_has_a_copy_to_itself_and_copies_are_used_again() -> None:
+def test_each_computation_has_a_copy_to_itself_that_nobody_used_before() -> None:
     original = [0]
     replicas = Replicas(original)
     with replicas.one() as first, replicas.one() as second:
         first.append(1)
         assert second == [0]
-    with replicas.one() as again, replicas.one() as other:
-        assert {id(again), id(other)} == {id(first), id(second)}
+    with replicas.one() as later:
+        assert later == [0]
     assert original == [0]
 
 
@@ -83,7 +83,7 @@ def test_a_network_computes_in_copies_only() -> None:
     theta = model.initial(np.random.default_rng(0))
     features = torch.ones(2, 3, dtype=torch.float64)
     expected = model.scores(theta, features)
-    with pytest.raises(ValueError, match="must return 1 scores per record"):
+    with pytest.raises(RuntimeError, match="shape"):
         model.scores(theta, torch.ones(2, 4, dtype=torch.float64))
     assert torch.equal(model.scores(theta, features), expected)
     assert torch.equal(model.weights, before)

@@ -225,9 +225,8 @@ class ClippedGradient:
         if self._closed_form:
             sums, slopes = clipped_linear_sums(theta, part, self.loss, threshold, self._crew)
             return sums, (slopes, slopes, part.squares)
+        require_exact_products()
         here = part.on(self.model.device)
-        if here is not part:
-            require_exact_products()
         factors = self.model.gradient_factors(theta.to(here.features), here, self.loss)
         clip = _clip_in_l1 if self.clipping.norm == "l1" else _clip_factors
         sums, measures = clip(self.clipping.in_coordinates(factors), here, threshold)

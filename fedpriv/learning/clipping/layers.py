@@ -1,25 +1,31 @@
-"""Per-record gradients of a module, layer by layer, from one ordinary forward and backward pass.
+"""Per-record gradients of a module, layer by layer, from one vectorised forward and backward pass.
 
-Forward hooks keep the input of every layer that has parameters; autograd gives the error at its
-output, once for the whole batch, since scores of different records do not interact. The input and
-the error of a record determine its gradient, by one rule per kind of layer. Unlike vectorised
-autograd this runs PyTorch's batched kernels, and dense layers never write their gradients out.
+Forward hooks keep the input of every layer that has parameters, and add an offset of zero to its
+output; the derivative by the offset is the error at the output. The input and the error of a record
+determine its gradient, by one rule per kind of layer. Unlike autograd by the parameters, this runs
+PyTorch's batched kernels, and dense layers never write their gradients out.
+
+**Records cannot meet.** The module is run by `torch.func.vmap`: its code sees a batch of one
+record, and cannot tell how many there are, sort them, or branch on their values. So inputs and
+errors are those of the record alone, whatever the module does, and not only on records that were
+tried.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 from torch.nn.functional import group_norm, pad, unfold
 
 from fedpriv.learning.clipping.factors import Dense, Factor, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 class LayerUseError(RuntimeError):
@@ -67,39 +73,79 @@ def layer_factors(
         module: The network. During the call it carries the call's hooks and parameters, so nothing
             else may use it.
         plan: One of `layer_plans`.
-        state: All parameters and buffers; the trainable ones require gradients.
+        state: All parameters and buffers.
         inputs: The records, in the shape that the module takes.
         errors_at: From scores (n, k) to the derivatives of the loss, of the same shape.
     """
-    kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+    offsets = [
+        inputs.new_zeros((len(inputs), *shape)).requires_grad_()
+        for shape in _output_shapes(module, plan, state, inputs)
+    ]
 
-    def keep(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-        if layer in kept or len(arguments) != 1:
-            raise LayerUseError(f"{type(layer).__name__} must be called once, with one tensor.")
-        kept[layer] = (arguments[0].detach(), output)
+    def scores_of(record: Tensor, *added: Tensor) -> tuple[Tensor, ...]:
+        kept: dict[nn.Module, Tensor] = {}
 
-    hooks = [layer.register_forward_hook(keep) for layer in plan.layers]
-    hooks += [pool.register_forward_pre_hook(_channels_last) for pool in plan.pools]
-    try:
-        with torch.enable_grad():
-            scores: Tensor = functional_call(module, state, (inputs,))
-            scores = scores.reshape(len(inputs), -1)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    if len(kept) != len(plan.layers):
-        raise LayerUseError("a layer with parameters was not called.")
-    outputs = [kept[layer][1] for layer in plan.layers]
+        def keep(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            offset = added[plan.layers.index(layer)].unsqueeze(0)
+            _require_one_row(layer, arguments, output, again=layer in kept)
+            if output.shape != offset.shape:
+                raise LayerUseError(f"{type(layer).__name__} has outputs of several shapes.")
+            kept[layer] = arguments[0][0]
+            return output + offset
+
+        with _hooked(plan, keep):
+            scores: Tensor = functional_call(module, state, (record.unsqueeze(0),))
+        return scores.reshape(-1), *(kept[layer] for layer in plan.layers)
+
+    with torch.enable_grad():
+        scores, *kept = vmap(scores_of)(inputs, *offsets)
     errors = torch.autograd.grad(
-        scores, outputs, errors_at(scores.detach()), materialize_grads=True
+        scores, offsets, errors_at(scores.detach()), materialize_grads=True
     )
-    if any(len(error) != len(inputs) for error in errors):
-        raise LayerUseError("a layer with parameters must see every record as one row.")
+    # A norm is that of the numbers that are added up only in the precision of the records.
     return tuple(
         factor
-        for layer, error in zip(plan.layers, errors, strict=True)
-        for factor in _factors(layer, kept[layer][0], error)
+        for layer, own, error in zip(plan.layers, kept, errors, strict=True)
+        for factor in _factors(layer, own.detach().to(inputs.dtype), error)
     )
+
+
+def _output_shapes(
+    module: nn.Module, plan: LayerPlan, state: dict[str, Tensor], inputs: Tensor
+) -> list[torch.Size]:
+    """Of the layers, for one record: from a run on zeros."""
+    shapes: dict[nn.Module, torch.Size] = {}
+
+    def see(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+        _require_one_row(layer, arguments, output, again=layer in shapes)
+        shapes[layer] = output.shape[1:]
+
+    with _hooked(plan, see), torch.no_grad():
+        functional_call(module, state, (torch.zeros_like(inputs[:1]),))
+    if len(shapes) != len(plan.layers):
+        raise LayerUseError("a layer with parameters was not called.")
+    return [shapes[layer] for layer in plan.layers]
+
+
+def _require_one_row(
+    layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor, *, again: bool
+) -> None:
+    if again or len(arguments) != 1:
+        raise LayerUseError(f"{type(layer).__name__} must be called once, with one tensor.")
+    if any(rows.ndim < 2 or len(rows) != 1 for rows in (arguments[0], output)):
+        raise LayerUseError("a layer with parameters must see every record as one row.")
+
+
+@contextmanager
+def _hooked(plan: LayerPlan, hook: Callable[..., Tensor | None]) -> Iterator[None]:
+    """With a hook on every layer of the plan."""
+    hooks = [layer.register_forward_hook(hook) for layer in plan.layers]
+    hooks += [pool.register_forward_pre_hook(_channels_last) for pool in plan.pools]
+    try:
+        yield
+    finally:
+        for hook_ in hooks:
+            hook_.remove()
 
 
 def patches_size(layer: nn.Module, output: Tensor) -> int:
@@ -156,4 +202,4 @@ def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
 
 def _channels_last(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     first, *others = arguments
-    return first.contiguous(memory_format=torch.channels_last), *others
+    return first.movedim(1, -1).contiguous().movedim(-1, 1), *others

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from torch import Tensor, nn
 from torch.func import vjp, vmap
 
 from fedpriv.learning.clipping.dense import slopes
 from fedpriv.learning.clipping.factors import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
+    from collections.abc import Callable, Iterator
 
     from fedpriv.learning.batch import RecordBatch
     from fedpriv.learning.losses import Loss
@@ -38,6 +38,50 @@ def vmap_factors(
     return (Rows(vmap_rows(scores, theta, batch.features, batch.labels, errors_at)),)
 
 
+def one_by_one(
+    scores: Callable[[Tensor, Tensor], Tensor], theta: Tensor, features: Tensor
+) -> Tensor:
+    """Scores (n, k), each from a call of ``scores`` that sees one record.
+
+    By way of `vjp`, under which vmap knows recurrent layers; so the activations of all records are
+    in memory.
+    """
+
+    def score(record: Tensor) -> Tensor:
+        found: Tensor = vjp(lambda vector: scores(vector, record.unsqueeze(0)), theta)[0]
+        return found[0]
+
+    with _quiet():
+        found: Tensor = vmap(score)(features)
+        return found
+
+
+def vectorise_recurrent(module: nn.Module) -> None:
+    """Let vmap compute recurrent layers: they write into their first state, which is no record's.
+
+    PyTorch makes that state of zeros, of one batch; vmap refuses to write rows of many records into
+    it. With zeros made from the input every record has its own.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.RNNBase):
+            layer.register_forward_pre_hook(_with_state)
+
+
+def _with_state(layer: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    inputs, *given = arguments
+    if not isinstance(layer, nn.RNNBase) or not isinstance(inputs, Tensor):
+        return None
+    width = layer.proj_size or layer.hidden_size
+    count = (1 + layer.bidirectional) * layer.num_layers
+    rows = (inputs.shape[0 if layer.batch_first else 1],) if inputs.ndim == 3 else ()
+    zeros = [inputs.new_zeros((count, *rows, size)) for size in (width, layer.hidden_size)]
+    if not isinstance(layer, nn.LSTM):
+        return inputs, zeros[0] + given[0] if given and given[0] is not None else zeros[0]
+    if given and given[0] is not None:
+        zeros = [zero + state for zero, state in zip(zeros, given[0], strict=True)]
+    return inputs, tuple(zeros)
+
+
 def vmap_rows(
     scores: Callable[[Tensor, Tensor], Tensor],
     theta: Tensor,
@@ -53,7 +97,13 @@ def vmap_rows(
         result: Tensor = pull_back(errors_at(score, label))[0]
         return result
 
-    with warnings.catch_warnings():
-        # Layers such as LSTM are then computed record by record: slower, but equally correct.
-        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+    with _quiet():
         return vmap(gradient)(features, labels)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Layers such as LSTM are computed record by record: slower, but equally correct."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+        yield

@@ -54,12 +54,14 @@ class GeneralTraining:
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
         """The updates of some parties, a few at a time, with their indices."""
         size = self._together(chosen)
-        with _differentiable(self._model) as scores, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
-            for first in range(0, len(chosen), size):
-                group = chosen[first : first + size]
-                own = None if shift is None else shift[torch.from_numpy(group)]
-                yield group, self._train(scores, theta, key, group, own).numpy()
+        for first in range(0, len(chosen), size):
+            group = chosen[first : first + size]
+            own = None if shift is None else shift[torch.from_numpy(group)]
+            # A copy of the module for each group: it may remember what it computed.
+            with _differentiable(self._model) as scores, warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+                rows = self._train(scores, theta, key, group, own).numpy()
+            yield group, rows
 
     def _together(self, chosen: NDArray[np.int64]) -> int:
         """How many parties are trained together."""

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedpriv.learning import network
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.clipped_sum import Clipping, clipped_gradient_sums
+from fedpriv.learning.clipping.factors import Rows
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from fedpriv.learning.models import LinearModel, MlpModel, Model
 from fedpriv.learning.network import NetworkModel
@@ -20,14 +20,15 @@ from fedpriv.learning.rounding_error import rounding_sensitivity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fedpriv.learning.clipping.factors import Factor
+
 C = 0.5
 OTHERS = 6
 Record = tuple[Tensor, Tensor]
 
 
-def _network(*, head: nn.Module | None = None) -> NetworkModel:
-    first = nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.Flatten())
-    module = nn.Sequential(first, head or nn.Identity(), nn.Linear(4, 1))
+def _network() -> NetworkModel:
+    module = nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 1))
     return NetworkModel(module=module, input_shape=(1, 2, 3))
 
 
@@ -136,20 +137,16 @@ def test_a_crafted_pair_reaches_the_bound(case: str) -> None:
     assert 0.3 * 0.999 < float(one.norm()) <= 0.3
 
 
-class CentreOnBatch(nn.Module):
-    """Subtracts the mean of the batch: what makes batch normalisation unsafe."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x - x.mean(0, keepdim=True)
-
-
 def test_the_search_has_teeth(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that mixes records, let in by mistake, is caught far beyond the bound."""
-    for check in ("require_record_wise", "require_own_gradients"):
-        monkeypatch.setattr(network, check, lambda *_, **__: None)
-    model = _network(head=CentreOnBatch())
+    """A model whose gradients are centred on the batch is caught far beyond the bound."""
+
+    def centred(_: Clipping, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
+        gradients = torch.cat([factor.rows() for factor in factors], dim=1)
+        return (Rows(gradients - gradients.mean(0)),)
+
+    monkeypatch.setattr(Clipping, "in_coordinates", centred)
     moved = largest_difference(
-        model, Logistic(), Clipping(clip_norm=C), replace=True, seed=1, trials=60
+        _network(), Logistic(), Clipping(clip_norm=C), replace=True, seed=1, trials=60
     )
     assert moved > 1.2 * _bound(replace=True)
 
