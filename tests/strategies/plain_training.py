@@ -20,6 +20,7 @@ from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
 from fedpriv.strategies.common.building import Setup
 from tests.federation.worlds import streams
+from tests.learning.differentiable import differentiable_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,7 +120,8 @@ class Plain:
         steps = 0
         for rows in self._batches(party, round_, len(own.y)):
             w = w.detach().requires_grad_()
-            scores = self.task.model.scores(w, torch.tensor(own.X[rows]).double())
+            inputs = torch.tensor(own.X[rows]).double()
+            scores = differentiable_scores(self.task.model, w, inputs)
             loss = torch.nn.functional.softplus(-scores * torch.tensor(own.y[rows])).mean()
             (gradient,) = torch.autograd.grad(loss, w)
             w = w.detach()
