@@ -32,13 +32,27 @@ def colluders_of(fraction: float, parties: int) -> int:
 
 
 def tolerance(
-    *, parties: int, mode: str, colluders: int, minimum: int, shares: int | None = None
+    *,
+    parties: int,
+    mode: str,
+    colluders: int,
+    minimum: int,
+    shares: int | None = None,
+    apart: bool = False,
 ) -> str:
     """What masks tolerate, in words; ``shares`` of noise are honest, if the parties add it.
+
+    Where every party is told of by itself (``apart``) they promise nothing: what is opened holds
+    each party's part, and no part may be missing.
 
     >>> tolerance(parties=5, mode="active", colluders=1, minimum=4, shares=3)[132:]
     'No sum of fewer than 4; noise of 3 honest shares.'
     """
+    if apart:
+        return (
+            f"{parties} parties, {mode}. Every party is told of by itself: masks hide no party "
+            "among the others. With 1 missing the run stops."
+        )
     missing = parties - minimum
     who = {0: "no party", 1: "1 party"}.get(colluders, f"{colluders} parties")
     noise = "" if shares is None else f"; noise of {shares} honest share{'s'[: shares != 1]}"

@@ -11,6 +11,7 @@ from fedpriv._collusion import tolerance
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import PrivacyLoss, group_privacy
 from fedpriv.privacy.mechanisms.shares import SharedNoise
+from fedpriv.privacy.planning.statistics.statistics import RELEASED_BY_PARTY
 from fedpriv.privacy.tradeoff import attack_advantage, gaussian_attack_advantage
 from fedpriv.privacy.unit import Unit, neighbours_in_words, person_steps, sizes_are_public
 
@@ -79,7 +80,10 @@ class Statement:
                 **asdict(self.trust),
                 "sees": list(self.sees),
                 "tolerates": _tolerance(
-                    self.trust, parties=self.plan.parties, share=_share(self.plan)
+                    self.trust,
+                    parties=self.plan.parties,
+                    share=_share(self.plan),
+                    apart=self.plan.released == RELEASED_BY_PARTY,
                 ),
             },
             "ledger": None if self.ledger is None else asdict(self.ledger),
@@ -184,6 +188,7 @@ def who_sees_what(
     trust: TrustModel, *, noise_at: str, released: str, parties: int, share: NoiseShare | None
 ) -> tuple[str, ...]:
     """Who had to be trusted with what, in sentences; all of it follows from the arguments."""
+    apart = released == RELEASED_BY_PARTY
     server = {
         "one-place": "one process held all records: whoever ran it must be trusted with them",
         "off": "the server sees every party's answer",
@@ -191,7 +196,9 @@ def who_sees_what(
         "semi-honest": "a server that follows the protocol sees sums of answers only",
         "active": "even a malicious server sees sums of answers only",
     }[trust.secure_aggregation]
-    tolerated = _tolerance(trust, parties=parties, share=share)
+    tolerated = _tolerance(trust, parties=parties, share=share, apart=apart)
+    if tolerated and apart:
+        server = "the server sees the sums over every party by itself: masks hide none of them"
     noise = (
         "the parties add the noise before masking: nobody sees a sum without noise"
         if noise_at == "parties"
@@ -215,7 +222,7 @@ def who_sees_what(
     return tuple(lines)
 
 
-def _tolerance(trust: TrustModel, *, parties: int, share: NoiseShare | None) -> str:
+def _tolerance(trust: TrustModel, *, parties: int, share: NoiseShare | None, apart: bool) -> str:
     """How many parties may collude or be missing; empty where there are no masks."""
     if trust.secure_aggregation not in {"semi-honest", "active"}:
         return ""
@@ -225,6 +232,7 @@ def _tolerance(trust: TrustModel, *, parties: int, share: NoiseShare | None) -> 
         colluders=trust.colluding_parties,
         minimum=trust.least_parties,
         shares=None if share is None else share.honest,
+        apart=apart,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fedpriv._collusion import tolerance
 from fedpriv.federation.deployed.statements.statement_document import recomputed
 from fedpriv.privacy.planning.statistics.statistics import (
     RELEASED_BY_PARTY,
@@ -15,6 +16,7 @@ from fedpriv.privacy.planning.statistics.statistics import (
 )
 from fedpriv.simulations.deploy.keys import read_identity
 from fedpriv.simulations.deploy.run.jobs.attestation import signed_by_server
+from tests.federation.deployed.deployments import FOUR
 from tests.federation.deployed.test_deployed_description import Describing
 from tests.federation.deployed.test_described_by_party import ALONE, APART
 from tests.federation.deployed.test_hostile_statements import asked
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+BY_ITSELF = (
+    "4 parties, active. Every party is told of by itself: masks hide no party among the others. "
+    "With 1 missing the run stops."
+)
 OF_TOTALS: dict[str, Any] = {**APART, "strategy": {}}
 
 
@@ -65,6 +71,26 @@ def test_who_is_described_by_itself_signs_for_that_alone(tmp_path: Path) -> None
     assert asked(deployment, out, text, true).messages
 
 
+def test_a_statement_does_not_promise_that_masks_hide_who_is_described_by_itself(
+    tmp_path: Path,
+) -> None:
+    """Four parties may miss one, and open no sum of fewer than three: of totals, not of these."""
+    deployment = Describing(folder=tmp_path, policy=ALONE, experiment=APART, **FOUR)
+    out = tmp_path / "server" / "runs" / "a"
+    text, true = ran(deployment, out)
+    trust = true["statement"]["trust"]
+    assert trust["tolerates"] == trust["sees"][-1] == BY_ITSELF
+    assert "the server sees the sums over every party by itself" in trust["sees"][1]
+    threshold = next(each for each in recomputed(true) if "t = " in each.words)
+    assert threshold.words.endswith("with 1 colluding; every party's part by itself.")
+    lie = deepcopy(true)
+    lie["statement"]["trust"]["tolerates"] = tolerance(
+        parties=4, mode="active", colluders=1, minimum=3
+    )
+    assert any("trust.tolerates" in words for words in faults(lie))
+    assert "trust.tolerates" in asked(deployment, out, text, lie).refusal
+
+
 def test_totals_are_not_signed_for_as_parties_nor_bounds_as_sums(tmp_path: Path) -> None:
     (tmp_path / "totals").mkdir(mode=0o700)
     deployment = Describing(folder=tmp_path / "totals", policy=ALONE, experiment=OF_TOTALS)
@@ -72,7 +98,7 @@ def test_totals_are_not_signed_for_as_parties_nor_bounds_as_sums(tmp_path: Path)
     text, true = ran(deployment, out)
     assert true["statement"]["plan"]["released"] == RELEASED_SUMS
     lie = released(true, RELEASED_BY_PARTY)
-    assert faults(lie) == ["it tells of every party by itself, whose noise no party added alone."]
+    assert "it tells of every party by itself, whose noise no party added alone." in faults(lie)
     assert not asked(deployment, out, text, lie).messages
 
     (tmp_path / "bounds").mkdir(mode=0o700)

@@ -28,6 +28,7 @@ from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.budget import within
 from fedpriv.privacy.conversions import group_privacy
 from fedpriv.privacy.mechanisms.shares import NoiseShare
+from fedpriv.privacy.planning.statistics.statistics import RELEASED_BY_PARTY
 from fedpriv.privacy.planning.written_plan import events_of
 from fedpriv.privacy.planning.written_plan import releases_of as written_releases
 from fedpriv.privacy.statement.guarantee_forms import understated
@@ -243,6 +244,7 @@ def _check_threshold(document: Mapping[str, Any]) -> str:
         return "no masks: the server saw every party's answer."
     protection = Protection(**{name: masks[name] for name in asdict(Protection())})
     share = _share(statement)
+    apart = statement["plan"]["released"] == RELEASED_BY_PARTY
     again = _masks(protection, parties, share)
     for name, value in (again or {}).items():
         if masks.get(name) != value:
@@ -258,14 +260,16 @@ def _check_threshold(document: Mapping[str, Any]) -> str:
             colluders=masks["colluders"],
             minimum=masks["minimum"],
             shares=None if share is None else share.honest,
+            apart=apart,
         ),
     }
     for name, value in told.items():
         if trust[name] != value:
             raise Unsound(f"trust.{name} is stated as {trust[name]!r}, and is {value!r}.")
+    opened = "every party's part by itself" if apart else f"no sum of fewer than {masks['minimum']}"
     return (
         f"t = {masks['threshold']} of {parties}, {masks['level']}, with {masks['colluders']} "
-        f"colluding; no sum of fewer than {masks['minimum']}."
+        f"colluding; {opened}."
     )
 
 
