@@ -67,6 +67,7 @@ from fedpriv.privacy.events import (
     SkellamEvent,
     ZcdpEvent,
 )
+from fedpriv.privacy.randomness import RandomStream
 from fedpriv.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from fedpriv.federation.task import Task
     from fedpriv.privacy.adjacency import Adjacency
     from fedpriv.privacy.events import Event
+    from fedpriv.privacy.mechanisms import Mechanism
 
 
 BY_ITSELF = (
@@ -319,6 +321,19 @@ def _check_noise(query: Query, event: Event, task: Task, policy: PartyPolicy) ->
             "party answers only where the parties add it."
         )
     _check_least_noise(event, policy)
+    _check_drawn(query, mechanism, task)
+
+
+def _check_drawn(query: Query, mechanism: Mechanism | None, task: Task) -> None:
+    """Noise that no sampler draws on so fine a grid would be paid for, and never be answered."""
+    try:
+        if query.share is not None:
+            query.share.sampler(1)
+        if mechanism is not None:
+            none = (0, query.answer_width(task))
+            mechanism.noise(none, step=query.grid.step, stream=RandomStream.from_os())
+    except ValueError as error:
+        raise QueryRefused(f"the noise cannot be drawn: {error}") from None
 
 
 def _check_least_noise(event: Event, policy: PartyPolicy) -> None:

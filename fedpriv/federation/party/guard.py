@@ -16,7 +16,6 @@ from fedpriv._validate import require_choice, require_count, require_delta
 from fedpriv.federation.queries.bounds import fits, share_mechanism
 from fedpriv.federation.queries.kinds import QUERIES
 from fedpriv.privacy.planning.plan import sampled
-from fedpriv.privacy.samplers.sampler import LARGEST_SCALE
 from fedpriv.privacy.unit import Unit, sizes_are_public
 
 if TYPE_CHECKING:
@@ -121,17 +120,11 @@ def check_weighted(query: Query, adjacency: Adjacency, unit: Unit) -> None:
 
 
 def _check_local_noise(query: Query, task: Task) -> None:
-    """The event must match the noise that the party is asked to add itself, which can be drawn."""
+    """The event must match the noise that the party is asked to add itself."""
     event = query.local_event(task)
     if event is not None and (query.event is None or not _same(event, query.event)):
         raise QueryRefused(
             "the event of the query is not that of the noise which the party is asked to add."
-        )
-    mechanism = query.local_mechanism(task, task.smallest)  # where it is largest
-    if mechanism is not None and mechanism.noise_stddev / query.grid.step > LARGEST_SCALE:
-        raise QueryRefused(
-            f"noise of so many steps is never drawn: a step of {query.grid.step:g} is too fine for "
-            f"a standard deviation of {mechanism.noise_stddev:g}."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +12,11 @@ import pytest
 from fedpriv._toml import to_toml
 from fedpriv.federation.deployed.party import DeployedParty
 from fedpriv.federation.party.guard import QueryRefused
+from fedpriv.federation.queries.bounds import share_mechanism
 from fedpriv.federation.queries.kinds import StatisticsQuery
 from fedpriv.privacy.adjacency import Adjacency
 from fedpriv.privacy.events import GaussianEvent
+from fedpriv.privacy.mechanisms.shares import NoiseShare
 from fedpriv.privacy.planning.statistics.statistics_blocks import Block
 from fedpriv.privacy.planning.statistics.statistics_design import Design, weigh
 from fedpriv.secagg import FixedPoint
@@ -111,6 +114,22 @@ def test_shares_of_noise_come_from_the_parties(tmp_path: Path) -> None:
     plan = json.loads((out / "plan.json").read_text())
     assert plan["noise_at"] == "parties"
     assert json.loads((out / "statistics.json").read_text())["columns"]["age"]["missing"]
+
+
+def test_shares_that_no_sampler_draws_are_not_paid_for(tmp_path: Path) -> None:
+    """A variance of 2^90 steps, on a grid that a lying server made too fine for it."""
+    deployment = Describing(
+        folder=tmp_path,
+        policy={**WILLING, "noise_at": "parties"},
+        experiment={"privacy": {"noise_at": "parties"}},
+    )
+    share = NoiseShare(law="skellam", minimum=3, colluders=1, parameter=2.0**90)
+    query = asked(deployment, grid=FixedPoint(step=2.0**-42, bits=64), share=share)
+    noise = share_mechanism(query, north(deployment).engagement.task)
+    assert noise is not None
+    with pytest.raises(QueryRefused, match="the noise cannot be drawn"):
+        answered(deployment, replace(query, event=noise.event()))
+    assert not (deployment.home("north") / "north.ledger").exists()
 
 
 def test_the_answer_is_of_the_columns_in_the_partys_file(federation: Describing) -> None:
