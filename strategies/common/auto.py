@@ -38,8 +38,8 @@ there too: r = 2·min(1, √(s/20)), clip norm 1, η at most 4, everything else 
 number of its weights.
 
 The form follows from the argument above; exponents and numbers were fitted on the tables named in
-docs/experiments.md, and judged on others, except that the tables that judge perceptrons had been
-looked at before. No guarantee rests on any of it: clip norm, steps and λ are public.
+docs/experiments.md, and judged on others, some of which had been looked at before. No guarantee
+rests on any of it: clip norm, steps and λ are public.
 """
 
 from __future__ import annotations
