@@ -7,7 +7,7 @@ law of the plan, and `tests/benchmarks` holds this against them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,15 +65,18 @@ def descend(
     draws = np.random.default_rng(seed).standard_normal((rounds, *shape))
     noise = torch.from_numpy(draws.astype(np.float32))
     lengths = torch.linalg.vector_norm(records, dim=1).unsqueeze(1)
-    models = []
+    paths = list(dict.fromkeys(replace(each, tail=False) for each in settings))
+    found: dict[Descent, Tensor] = {}
     with torch.no_grad():
-        for first in range(0, len(settings), _AT_ONCE):
-            part = settings[first : first + _AT_ONCE]
+        for first in range(0, len(paths), _AT_ONCE):
+            part = paths[first : first + _AT_ONCE]
             coins = np.random.default_rng((seed, 1))
-            models.append(
-                _descend(records, lengths, labels, loss, part, noise, sampling_rate, coins)
-            )
-    return torch.cat(models)
+            last, mean = _descend(records, lengths, labels, loss, part, noise, sampling_rate, coins)
+            found |= dict(zip(part, last, strict=True))
+            found |= {
+                replace(each, tail=True): model for each, model in zip(part, mean, strict=True)
+            }
+    return torch.stack([found[each] for each in settings])
 
 
 def _descend(
@@ -85,12 +88,14 @@ def _descend(
     noise: Tensor,
     sampling_rate: float,
     coins: np.random.Generator,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
+    """The last models, and the means of the last half, of all settings."""
+
     def column(name: str) -> Tensor:
         return torch.tensor([[[float(getattr(each, name))]] for each in settings])
 
     rate, beta, l2, stddev = map(column, ("rate", "momentum", "l2", "noise"))
-    clip, tail = column("clip").ravel(), column("tail") > 0
+    clip = column("clip").ravel()
     model = torch.zeros(len(settings), *noise.shape[1:])
     velocity, total = torch.zeros_like(model), torch.zeros_like(model)
     everyone, count = (records, lengths, labels), sampling_rate * len(labels)
@@ -110,7 +115,7 @@ def _descend(
         model = model - rate * velocity
         if index >= len(noise) // 2:
             total += model
-    return torch.where(tail, total / (len(noise) - len(noise) // 2), model)
+    return model, total / (len(noise) - len(noise) // 2)
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:

@@ -65,7 +65,7 @@ class GradientOptions(ScheduledOptions, ClippedOptions):
     """Options of gradient perturbation.
 
     With neither learning_rate nor optimiser, steps follow a rule from public facts
-    (`fedpriv.strategies.common.auto`): momentum, and the mean of the last half of the models. If
+    (`fedpriv.strategies.common.auto`): momentum, and which model is published. If
     the optimiser is named, or a schedule requires it, "auto" is 1/M.
 
     Attributes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from fedpriv.learning.models import MlpModel
-from fedpriv.strategies.common.auto import auto_clip, longest_gradient, network_rate, travel_rate
+from fedpriv.strategies.common.auto import auto_averaging, auto_clip, auto_rate, longest_gradient
 from fedpriv.strategies.common.building import Positive  # noqa: TC001 - pydantic
 from fedpriv.strategies.common.optimiser import OptimiserOptions
 
@@ -58,7 +58,6 @@ def settled(
         rounds: T, the number of rounds.
         strength_at: The noise strength at a clip norm. Which one hardly matters: noise grows with
             it as gradients do.
-            with it as gradients do.
     """
     ruled = left_open(options) and (task.convex or perceptron(task))
     if options.clip != "auto" and not ruled:
@@ -70,11 +69,16 @@ def settled(
     chosen: dict[str, Any] = {"clip": clip}
     if ruled:
         chosen["optimiser"] = "momentum"
-        if options.averaging == "auto":
-            chosen["averaging"] = "tail"
-        rate = travel_rate if task.convex else network_rate
-        chosen["learning_rate"] = rate(
-            strength, task, clip_norm=clip, rounds=rounds, beta=options.momentum
+        averaging = options.averaging
+        if averaging == "auto":
+            averaging = chosen["averaging"] = auto_averaging(strength, task)
+        chosen["learning_rate"] = auto_rate(
+            strength,
+            task,
+            clip_norm=clip,
+            rounds=rounds,
+            beta=options.momentum,
+            averaging=averaging,
         )
     return options.model_copy(update=chosen)
 

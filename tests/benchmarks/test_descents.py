@@ -13,6 +13,7 @@ from benchmarks.settings import cut, means, misses, settings, summary, task_of, 
 from fedpriv.data import PartitionedDataset
 from fedpriv.federation.engines.vectorized import VectorizedFederation
 from fedpriv.learning.losses import HuberHinge, Logistic, Loss, Softmax
+from fedpriv.learning.optimisers import Averaged
 from fedpriv.simulations.run.metrics.evaluation import Evaluator
 from tests.federation.worlds import build, streams, train
 
@@ -92,13 +93,14 @@ def test_settings_are_those_that_the_strategy_would_plan() -> None:
     fixed, ruled, *grid = settings(data, loss, 1.0)
     task = task_of(data, loss, 1e-5)
     strategy: Any = build("gradient-perturbation", task, epsilon=1.0, delta=1e-6)
-    steps = strategy._optimiser.optimiser
+    steps = getattr(strategy._optimiser, "optimiser", strategy._optimiser)
     assert (ruled.rate, ruled.momentum) == (steps.learning_rate, steps.decay)
     assert ruled.clip == strategy.fixed_clip
     noise = strategy.plan.mechanisms[0].noise_stddev
     assert ruled.noise == pytest.approx(noise, rel=1e-3)
     assert fixed.noise == pytest.approx(noise / ruled.clip, rel=1e-3)
-    assert len(set(grid)) == len(grid) == 18
+    assert ruled.tail == isinstance(strategy._optimiser, Averaged)
+    assert len(set(grid)) == len(grid) == 36
 
 
 def test_a_choice_by_the_seeds_that_measure_it_is_flattered_and_a_crossed_one_is_not() -> None:

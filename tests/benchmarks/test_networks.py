@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
 
-from benchmarks.networks import HIDDEN, clipped_sums
+from benchmarks.networks import HIDDEN, clipped_sums, settings
+from benchmarks.settings import cut, task_of, whole
 from fedpriv.learning.losses import Logistic
 from fedpriv.learning.models import MlpModel
+from fedpriv.learning.optimisers import Averaged
+from tests.federation.worlds import build
 from tests.learning.differentiable import differentiable_scores
 
 
@@ -28,3 +35,20 @@ def test_clipped_sums_are_those_of_autograd_record_by_record() -> None:
     )
     assert torch.allclose(both[0], total, atol=1e-5)
     assert not torch.allclose(both[1], total, atol=1e-2)
+
+
+def test_a_perceptron_of_the_benchmark_takes_the_steps_of_the_strategy() -> None:
+    data = cut(whole("synthetic")[0], 400, 0)
+    task = replace(
+        task_of(data, Logistic(), 1e-5), model=MlpModel(widths=(data.train.X.shape[1], HIDDEN, 1))
+    )
+    for epsilon in (1.0, 30.0):
+        chosen, last = settings(data, Logistic(), epsilon)
+        strategy: Any = build("gradient-perturbation", task, epsilon=epsilon, delta=1e-6)
+        optimiser = strategy._optimiser
+        assert last != isinstance(optimiser, Averaged)
+        clip, rate, noise = chosen[0]
+        steps = optimiser if last else optimiser.optimiser
+        assert rate == pytest.approx(steps.learning_rate, rel=1e-3)
+        assert clip == strategy.fixed_clip
+        assert noise == pytest.approx(strategy.plan.mechanisms[0].noise_stddev, rel=1e-3)
