@@ -50,6 +50,26 @@ def add_outer_sums(
     _add_outer_sums(factors, rows, offsets.numpy(), sums.numpy(), first, bias)
 
 
+def patch_products(errors: Tensor, records: Tensor, indices: Tensor) -> Tensor:
+    """Weight gradients of a convolution: errorsᵢ·recordᵢ[indices] for every record i, (n, k, p).
+
+    Patches are written out for one record at a time, so that they stay in a cache.
+
+    Args:
+        errors: (n, k, positions).
+        records: (n, ·).
+        indices: (positions, p): which numbers of a record the kernel sees at a position.
+    """
+    products = records.new_empty((len(records), errors.shape[1], indices.shape[1]))
+    _fill_patch_products(
+        errors.contiguous().numpy(),
+        records.contiguous().numpy(),
+        indices.contiguous().numpy(),
+        products.numpy(),
+    )
+    return products
+
+
 @compiled()
 def _fill(rows: NDArray[Any], matrix: NDArray[Any], products: NDArray[Any]) -> None:
     places = np.arange(max(rows.shape))
@@ -82,3 +102,21 @@ def _add_outer_sums(
             for i in range(offsets[party], offsets[party + 1]):
                 for j in range(k):
                     total[k * p + j] += left[i, j]
+
+
+@compiled()
+def _fill_patch_products(
+    errors: NDArray[Any],
+    records: NDArray[Any],
+    indices: NDArray[np.int64],
+    products: NDArray[Any],
+) -> None:
+    positions, width = indices.shape
+    places = np.arange(max(positions, errors.shape[1]))
+    patches = np.empty(indices.shape, records.dtype)
+    for i in range(len(records)):
+        record = records[i]
+        for place in range(positions):
+            for k in range(width):
+                patches[place, k] = record[indices[place, k]]
+        add_products(errors[i], places, patches, places[:positions], width, products[i], FRESH)

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.losses import HuberHinge
 from fedpriv.learning.models import MlpModel
-from fedpriv.learning.row_products import row_products
+from fedpriv.learning.row_products import patch_products, row_products
 from fedpriv.learning.segments import BLOCK, Segments
 
 PRECISIONS = (torch.float32, torch.float64)
@@ -75,6 +75,24 @@ def test_outer_sums_are_those_of_an_accelerator_up_to_rounding() -> None:
     segments = Segments(offsets=torch.tensor([0, *np.cumsum(SIZES).tolist()]))
     there = torch.cat([segments.outer_sums(left, right), segments.sums(left)], dim=1)
     torch.testing.assert_close(outer_sums(left, right, SIZES), there, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize(("k", "positions", "p"), [(1, 1, 1), (1, 30, 7), (5, 3, 16), (16, 49, 70)])
+def test_patch_products_of_a_record_follow_from_it_alone(
+    k: int, positions: int, p: int, dtype: torch.dtype
+) -> None:
+    errors, records = draw(0, 9, k, positions, dtype=dtype), draw(1, 9, 40, dtype=dtype)
+    indices = torch.from_numpy(np.random.default_rng(2).integers(0, 40, (positions, p)))
+    whole = patch_products(errors, records, indices)
+    exact = errors.double() @ records.double()[:, indices]
+    tolerance = 1e-4 if dtype is torch.float32 else 1e-12
+    torch.testing.assert_close(whole.double(), exact, rtol=0, atol=tolerance)
+    turned = errors.transpose(1, 2).contiguous().transpose(1, 2)
+    assert torch.equal(patch_products(turned, records, indices), whole)
+    for first, last in ((1, 9), (0, 8), (5, 6), (9, 9)):
+        part = patch_products(errors[first:last], records[first:last], indices)
+        assert torch.equal(part, whole[first:last])
 
 
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh"])

@@ -176,7 +176,7 @@ def _factors(layer: nn.Module, inputs: Tensor, errors: Tensor) -> tuple[Factor, 
         weight, bias = torch.bmm(errors.transpose(1, 2), inputs), errors.sum(1)
     elif isinstance(layer, nn.Conv2d):  # a dense layer on the patches at every position
         errors = errors.flatten(2)
-        weight, bias = torch.bmm(errors, _patches(layer, inputs)), errors.sum(2)
+        weight, bias = _patch_products(layer, inputs, errors), errors.sum(2)
     else:
         norm = cast("nn.GroupNorm", layer)
         normalised = group_norm(inputs, norm.num_groups, eps=norm.eps)
@@ -186,10 +186,11 @@ def _factors(layer: nn.Module, inputs: Tensor, errors: Tensor) -> tuple[Factor, 
     return (Rows(weight.flatten(1)), Rows(bias)) if has_bias else (Rows(weight.flatten(1)),)
 
 
-def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
-    """What the kernel sees at every position: (n, positions, channels × kernel).
+def _patch_products(layer: nn.Conv2d, inputs: Tensor, errors: Tensor) -> Tensor:
+    """Of every record, errors (filters, positions) by what the kernel sees at every position.
 
-    One gather by indices that a single image of indices yields: much faster than unfolding all.
+    Patches are gathered by indices that a single image of indices yields: much faster than
+    unfolding all images.
     """
     vertical, horizontal = cast("tuple[int, int]", layer.padding)
     if vertical or horizontal:
@@ -197,7 +198,12 @@ def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
     numbers = torch.arange(inputs[0].numel(), dtype=torch.float64, device=inputs.device)
     image = numbers.view(1, *inputs.shape[1:])
     indices = unfold(image, layer.kernel_size, layer.dilation, 0, layer.stride)[0].T.long()
-    return inputs.flatten(1).index_select(1, indices.flatten()).view(-1, *indices.shape)
+    if inputs.is_cpu:
+        from fedpriv.learning.row_products import patch_products  # it loads a compiler
+
+        return patch_products(errors, inputs.flatten(1), indices)
+    patches = inputs.flatten(1).index_select(1, indices.flatten()).view(-1, *indices.shape)
+    return torch.bmm(errors, patches)
 
 
 def _channels_last(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
