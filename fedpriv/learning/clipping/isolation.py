@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fedpriv.learning.losses import Loss
 
 
+_without_dispatch = torch._C._DisableTorchDispatch  # noqa: SLF001
+
+
 @contextmanager
 def record_by_record() -> Iterator[None]:
     """What runs below vmap is PyTorch's own: code of the user's would see all records at once.
@@ -33,7 +36,7 @@ def record_by_record() -> Iterator[None]:
     """
     compiles = "torch._dynamo" in sys.modules  # loading it takes seconds
     plain = torch.compiler.set_stance("force_eager") if compiles else nullcontext()
-    with warnings.catch_warnings(), plain, torch._C._DisableTorchDispatch():  # noqa: SLF001
+    with warnings.catch_warnings(), plain, _without_dispatch():
         # Layers such as LSTM are computed record by record: slower, but equally correct.
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
         yield
