@@ -4,8 +4,8 @@ Output and objective perturbation calibrate their noise to constants of the loss
 G, the smoothness c, convexity, one score per record. fedpriv's own losses are proved and tested;
 those of a user's own are declared. Here a search tries to refute these declarations. **It can
 refute but not prove**: a loss that passes is "declared by its author and not refuted", and a
-statement says so. Clipped gradients rely on none of the constants, but on one property, which is
-tested here, too: a record's slope depends only on its own score and label.
+statement says so. Clipped gradients rely on none of the constants, but on one property: a record's
+slope depends only on its own score and label. They get it by vmap, which is tried here, too.
 
 The search is deterministic. Scores are drawn over twelve orders of magnitude, near zero and far
 out; from the worst of them it climbs, by the gradient where there is one and by random steps of all
