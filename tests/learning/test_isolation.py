@@ -260,6 +260,20 @@ def test_a_loss_one_by_one_is_the_loss() -> None:
     assert torch.equal(slopes(Pseudo(), scores[:, None], y)[:, 0], Pseudo().slope(scores, y))
 
 
+class Finer(Pseudo):
+    def slope(self, score: Tensor, y: Tensor) -> Tensor:
+        return super().slope(score.double(), y)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_slopes_have_the_precision_of_the_records(name: str) -> None:
+    """Kernels of one precision met another: an error in the middle of a run."""
+    model, (x, y) = MODELS[name], records(5)
+    batch = RecordBatch(features=x, labels=y, offsets=torch.arange(6))
+    found = clipped_gradient_sums(model, Finer(), point(model), batch, Clipping(clip_norm=C))
+    assert float(found.value.norm(dim=1).max()) <= C
+
+
 def test_a_loss_must_not_branch_on_a_score() -> None:
     class Skipping(Pseudo):
         def margin(self, score: Tensor, y: Tensor) -> Tensor:

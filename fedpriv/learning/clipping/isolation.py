@@ -50,8 +50,9 @@ def slopes_one_by_one(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
     own = deepcopy(loss)
 
     def slope(score: Tensor, label: Tensor) -> Tensor:
-        # A copy, because a loss may write into its arguments.
-        return own.slope(score.clone().unsqueeze(0), label.clone().unsqueeze(0))[0]
+        # Copies, because a loss may write into its arguments; and measured as it is added up.
+        found = own.slope(score.clone().unsqueeze(0), label.clone().unsqueeze(0))
+        return found[0].to(score.dtype)
 
     with record_by_record():
         found: Tensor = vmap(slope)(scores, labels)
