@@ -4,8 +4,8 @@ Output and objective perturbation calibrate their noise to constants of the loss
 G, the smoothness c, convexity, one score per record. fedpriv's own losses are proved and tested;
 those of a user's own are declared. Here a search tries to refute these declarations. **It can
 refute but not prove**: a loss that passes is "declared by its author and not refuted", and a
-statement says so. Clipped gradients rely on none of the constants, but on one property, which is
-tested here, too: a record's slope depends only on its own score and label.
+statement says so. Clipped gradients rely on none of the constants, but on one property: a record's
+slope depends only on its own score and label. They get it by vmap, which is tried here, too.
 
 The search is deterministic. Scores are drawn over twelve orders of magnitude, near zero and far
 out; from the worst of them it climbs, by the gradient where there is one and by random steps of all
@@ -16,6 +16,7 @@ in the loss's own ``curvature``, which could hide a bend.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import inf, isinf
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from fedpriv._validate import require_count, require_positive
+from fedpriv.learning.clipping.isolation import slopes_one_by_one
 from fedpriv.learning.losses import Loss
 from fedpriv.learning.threads import one_thread
 
@@ -39,6 +41,7 @@ _SLACK = 1e-6  # relative: quotients of slopes are rounded
 _LARGEST = 1e6
 _BATCH = 7
 _TINY = 1e-37  # about the smallest float32
+_APART = "slope, by torch.func.vmap (no `if` or .item() of a score: use torch.where),"
 _SEALED = ("lipschitz_for", "smoothness_for", "minimiser_radius")
 
 BUDGET = _DRAWS + _CLIMBERS * _STEPS * (_TRIES + 1)
@@ -111,9 +114,10 @@ class _Search:
             together = self._called(key, few)
             alone = [self._called(key, few[torch.tensor([i])]) for i in range(_BATCH)]
             many = together if key == "curvature" else self._called(key, self._points)[:_BATCH]
+            apart = self._called(_APART, few) if key == "slope" else together
             if together.shape[:1] != (_BATCH,) or not all(
                 torch.allclose(found, torch.cat(alone), rtol=1e-9, atol=1e-12)
-                for found in (together, many)
+                for found in (together, many, apart)
             ):
                 self._refuse(
                     f"{key} of a batch must be that of its records one by one: what others are in "
@@ -123,8 +127,10 @@ class _Search:
             self._refuse(f"slope must have one number per score, outputs = {self._loss.outputs}.")
 
     def _called(self, key: str, points: _Points) -> Tensor:
+        loss = self._loss
+        call = partial(slopes_one_by_one, loss) if key == _APART else getattr(loss, key)
         try:
-            found: Tensor = getattr(self._loss, key)(self._shaped(points.score), points.label)
+            found: Tensor = call(self._shaped(points.score), points.label)
         except (RuntimeError, IndexError) as error:
             self._refuse(
                 f"{key} must take scores of shape {tuple(self._shaped(points.score).shape)}, as "

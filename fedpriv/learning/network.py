@@ -32,7 +32,7 @@ from fedpriv.learning.record_wise import (
     require_own_gradients,
     require_record_wise,
 )
-from fedpriv.learning.replicas import Replicas
+from fedpriv.learning.replicas import Replicas, separate_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,14 +95,14 @@ class NetworkModel(Model):
     def __post_init__(self) -> None:
         require_count(classes=self.classes)
         require_count(**{f"input_shape[{i}]": size for i, size in enumerate(self.input_shape)})
-        module = deepcopy(self.module).train()
+        module = separate_copy(self.module).train()
         for layer in module.modules():
             if getattr(layer, "inplace", False):
                 vars(layer)["inplace"] = False  # it would overwrite what the rules of layers keep
         vmap.vectorise_recurrent(module)
         require_record_wise(deepcopy(module), self.input_shape)
         object.__setattr__(self, "module", module)
-        if not self._trainable():
+        if not _trainable(self.module):
             raise ValueError("module must have parameters that require gradients, got none.")
         object.__setattr__(self, "_working", self._measured_size())
         multiple = ROWS
@@ -125,12 +125,12 @@ class NetworkModel(Model):
     @cached_property
     def dimension(self) -> int:
         """All trainable parameters."""
-        return sum(parameter.numel() for parameter in self._trainable().values())
+        return sum(parameter.numel() for parameter in _trainable(self.module).values())
 
     @property
     def weights(self) -> Tensor:
         """The module's own parameters, float64 (d,): a pre-trained starting point."""
-        parameters = [parameter.detach() for parameter in self._trainable().values()]
+        parameters = [parameter.detach() for parameter in _trainable(self.module).values()]
         return flatten(parameters).to(torch.float64)
 
     def initial(self, rng: np.random.Generator) -> Tensor:
@@ -147,12 +147,8 @@ class NetworkModel(Model):
                     limit = parameter[0].numel() ** -0.5 if parameter.ndim > 1 else 0.0
                     values = torch.from_numpy(rng.uniform(-limit, limit, tuple(parameter.shape)))
                     drawn[f"{prefix}.{name}" if prefix else name] = values
-        return flatten(
-            [
-                drawn.get(name, parameter.detach().to(torch.float64))
-                for name, parameter in self._trainable().items()
-            ]
-        )
+        trainable = _trainable(self.module).items()
+        return flatten([drawn.get(name, each.detach().double()) for name, each in trainable])
 
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
         """The module's output at the parameters ``theta``."""
@@ -160,8 +156,8 @@ class NetworkModel(Model):
         some = self._multiple * max(1, _MOST_NUMBERS // (self._multiple * self._working))
         parts = []
         for rows in torch.split(self._filled(here), some):
-            with self._copies.one() as (module, _):
-                parts.append(vmap.one_by_one(partial(self._forward, module), theta.to(here), rows))
+            with self.differentiable() as forward:
+                parts.append(vmap.one_by_one(forward, theta.to(here), rows))
         scores = torch.cat(parts)[: len(features)].to(features.device)
         return scores.squeeze(1) if self.classes == 1 else scores
 
@@ -199,23 +195,27 @@ class NetworkModel(Model):
     def _plan(self) -> LayerPlan | None:
         return self._copies.original[1]
 
-    def _trainable(self) -> dict[str, nn.Parameter]:
-        return _trainable(self.module)
-
     def _state(self, module: nn.Module, theta: Tensor) -> dict[str, Tensor]:
-        """Everything a copy of the module computes with, θ in its place, where and as θ is."""
+        """Everything a copy of the module computes with, θ in its place, where and as θ is.
+
+        All of it is the computation's own: a module may write into its parameters.
+        """
         state = {
             name: value.to(theta) if value.is_floating_point() else value.to(theta.device)
             for name, value in (*module.named_parameters(), *module.named_buffers())
             if not value.requires_grad
         }
         trainable = _trainable(module)
-        pieces = unflatten(theta, [parameter.shape for parameter in trainable.values()])
+        pieces = unflatten(theta.clone(), [parameter.shape for parameter in trainable.values()])
         return {**state, **dict(zip(trainable, pieces, strict=True))}
+
+    def _inputs(self, features: Tensor) -> Tensor:
+        """A copy in the shape that the module takes: what it writes into must not be a record."""
+        return features.clone().view(-1, *self.input_shape)
 
     def _forward(self, module: nn.Module, theta: Tensor, features: Tensor) -> Tensor:
         """Scores as (n, classes)."""
-        inputs = features.view(-1, *self.input_shape)
+        inputs = self._inputs(features)
         scores: Tensor = functional_call(module, self._state(module, theta), (inputs,))
         if scores.numel() != len(features) * self.classes:
             raise ValueError(
@@ -233,11 +233,11 @@ class NetworkModel(Model):
         errors_at: Callable[[Tensor], Tensor],
     ) -> tuple[Factor, ...]:
         state = self._state(module, theta.detach())
-        inputs = features.view(-1, *self.input_shape)
+        inputs = self._inputs(features)
         return layer_factors(module, plan, state, inputs, errors_at)
 
     def _verified_plan(self) -> LayerPlan | None:
-        """The first plan that reproduces a gradient of autograd; None for vectorised autograd.
+        """The first plan with the scores and gradient of autograd; None for vectorised autograd.
 
         Raises:
             ValueError: vmap does not take the module; or records meet in the backward pass.
@@ -246,13 +246,15 @@ class NetworkModel(Model):
         theta = torch.from_numpy(rng.normal(0.0, 0.3, self.dimension)).requires_grad_()
         features = torch.from_numpy(rng.normal(size=(_PROBES, self.features)))
         errors = torch.from_numpy(rng.normal(size=(_PROBES, self.classes)))
-        scores = self._forward(deepcopy(self.module), theta, features)
-        (expected,) = torch.autograd.grad(scores, theta, errors)
+        scores = self._copied()(theta, features)
+        (gradient,) = torch.autograd.grad(scores, theta, errors)
+        expected = torch.cat([scores.detach().flatten(), gradient])
         reason = RECORDS_MEET
         for plan in (*layer_plans(self.module), None):
             rows = partial(self._rows, plan, theta.detach())
             try:
-                found = rows(features, errors).sum(0)
+                alone = vmap.one_by_one(self._copied(), theta.detach(), features)
+                found = torch.cat([alone.flatten(), rows(features, errors).sum(0)])
                 if not torch.allclose(found, expected, rtol=1e-8, atol=1e-8):
                     continue
                 require_own_gradients(rows, features=self.features, classes=self.classes)
@@ -269,12 +271,14 @@ class NetworkModel(Model):
         self, plan: LayerPlan | None, theta: Tensor, features: Tensor, errors: Tensor
     ) -> Tensor:
         """The gradient of every record, as `gradient_factors` has it, by a fresh copy of all."""
+        if plan is None:
+            return vmap.vmap_rows(self._copied(), theta, features, errors, lambda _, error: error)
         module, layers = deepcopy((self.module, plan))
-        if layers is None:
-            forward = partial(self._forward, module)
-            return vmap.vmap_rows(forward, theta, features, errors, lambda _, error: error)
         factors = self._layer_factors(module, layers, theta, features, lambda _: errors)
         return torch.cat([factor.rows() for factor in factors], dim=1)
+
+    def _copied(self) -> Callable[[Tensor, Tensor], Tensor]:
+        return partial(self._forward, deepcopy(self.module))
 
     def _measured_size(self) -> int:
         """Working memory for one record, from the sizes seen in a run."""
@@ -291,14 +295,12 @@ class NetworkModel(Model):
             if not list(layer.children()):
                 layer.register_forward_hook(add)
         with torch.no_grad():
-            record = torch.zeros((1, self.features), dtype=torch.float64)
-            self._forward(module, self.weights, record)
+            self._forward(module, self.weights, self.weights.new_zeros((1, self.features)))
         return size
 
 
 def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
-    named = module.named_parameters()
-    return {name: parameter for name, parameter in named if parameter.requires_grad}
+    return {name: each for name, each in module.named_parameters() if each.requires_grad}
 
 
 def seeded_module(make: Callable[[], nn.Module], *, seed: int) -> nn.Module:

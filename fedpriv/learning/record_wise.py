@@ -134,7 +134,8 @@ def _probe(
     buffers = {name: state[name].clone() for name, _ in module.named_buffers()}
 
     def scores(records: Tensor) -> Tensor:
-        result: Tensor = functional_call(used or deepcopy(module), state, (records,))
+        one = deepcopy(module) if used is None else used  # a module may have a length, and be false
+        result: Tensor = functional_call(one, state, (records,))
         return result
 
     records = torch.from_numpy(rng.normal(size=(_PROBES, *input_shape)))

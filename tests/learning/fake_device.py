@@ -7,7 +7,7 @@ tested: this machine has none.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorDeviceMismatchError, FakeTen
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from fedpriv.learning.batch import RecordBatch
-from fedpriv.learning.clipping import clipped_sum
+from fedpriv.learning.clipping import clipped_sum, isolation
 from fedpriv.learning.clipping.clipped_sum import ClippedGradient, Clipping
 from fedpriv.learning.clipping.factors import Dense, weighted_sums
 from fedpriv.learning.device import require_exact_products, resolve_device
@@ -50,6 +50,12 @@ class Scaled(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         scores: Tensor = self.layer(x + self.shift) * self.factor
         return scores
+
+
+@pytest.fixture(autouse=True)
+def _fake_tensors_below_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake tensor is a mode of dispatch, which a module's code may not have."""
+    monkeypatch.setattr(isolation, "_without_dispatch", nullcontext)
 
 
 def models() -> dict[str, tuple[NetworkModel, Any]]:

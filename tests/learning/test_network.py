@@ -169,8 +169,9 @@ def test_initial_weights_depend_on_the_generator_and_not_on_how_the_module_was_b
     assert not torch.equal(one.weights, other.weights)
     assert torch.equal(one.initial(_rng(3)), other.initial(_rng(3)))
     assert not torch.equal(one.initial(_rng(3)), one.initial(_rng(4)))
-    shapes = [parameter.shape for parameter in one._trainable().values()]
-    named = dict(zip(one._trainable(), unflatten(one.initial(_rng()), shapes), strict=True))
+    trainable = dict(one.module.named_parameters())
+    shapes = [parameter.shape for parameter in trainable.values()]
+    named = dict(zip(trainable, unflatten(one.initial(_rng()), shapes), strict=True))
     assert float(named["0.weight"].abs().max()) <= 0.5
     assert not named["0.bias"].any()
     assert bool((named["1.weight"] == 1).all())

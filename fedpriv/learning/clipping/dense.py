@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedpriv.learning.clipping.factors import Dense
+from fedpriv.learning.clipping.isolation import slopes_one_by_one
+from fedpriv.learning.losses import PROVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,12 +89,14 @@ def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
     """dℓ/dscore as (n, k); not a number where a class index is out of range.
 
     Such a record is then rejected like any other without a finite gradient; an index error would
-    stop the whole computation.
+    stop the whole computation. A loss of a user's own is shown one record at a time
+    (`slopes_one_by_one`).
     """
+    slope = loss.slope if type(loss) in PROVED else partial(slopes_one_by_one, loss)
     if loss.outputs == 1:
-        return loss.slope(scores.squeeze(1), labels).unsqueeze(1)
+        return slope(scores.squeeze(1), labels).unsqueeze(1)
     known = (labels >= 0) & (labels < loss.outputs)
-    derivatives = loss.slope(scores, labels.clamp(0, loss.outputs - 1))
+    derivatives = slope(scores, labels.clamp(0, loss.outputs - 1))
     return derivatives.masked_fill(~known.unsqueeze(1), nan)
 
 

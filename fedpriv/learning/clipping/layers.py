@@ -23,6 +23,7 @@ from torch.func import functional_call, vmap
 from torch.nn.functional import group_norm, pad, unfold
 
 from fedpriv.learning.clipping.factors import Dense, Factor, Rows
+from fedpriv.learning.clipping.isolation import record_by_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,11 +98,11 @@ def layer_factors(
             scores: Tensor = functional_call(module, state, (record.unsqueeze(0),))
         return scores.reshape(-1), *(kept[layer] for layer in plan.layers)
 
-    with torch.enable_grad():
+    with torch.enable_grad(), record_by_record():
         scores, *kept = vmap(scores_of)(inputs, *offsets)
-    errors = torch.autograd.grad(
-        scores, offsets, errors_at(scores.detach()), materialize_grads=True
-    )
+        errors = torch.autograd.grad(
+            scores, offsets, errors_at(scores.detach()), materialize_grads=True
+        )
     # A norm is that of the numbers that are added up only in the precision of the records.
     return tuple(
         factor

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +10,10 @@ from torch.func import vjp, vmap
 
 from fedpriv.learning.clipping.dense import slopes
 from fedpriv.learning.clipping.factors import Rows
+from fedpriv.learning.clipping.isolation import record_by_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from fedpriv.learning.batch import RecordBatch
     from fedpriv.learning.losses import Loss
@@ -51,7 +50,7 @@ def one_by_one(
         found: Tensor = vjp(lambda vector: scores(vector, record.unsqueeze(0)), theta)[0]
         return found[0]
 
-    with _quiet():
+    with record_by_record():
         found: Tensor = vmap(score)(features)
         return found
 
@@ -97,13 +96,5 @@ def vmap_rows(
         result: Tensor = pull_back(errors_at(score, label))[0]
         return result
 
-    with _quiet():
+    with record_by_record():
         return vmap(gradient)(features, labels)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Layers such as LSTM are computed record by record: slower, but equally correct."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
-        yield

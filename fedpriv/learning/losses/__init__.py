@@ -22,7 +22,11 @@ from fedpriv.learning.losses.margin import HuberHinge, Logistic, MarginLoss
 from fedpriv.learning.losses.regression import HuberRegression, Squared
 from fedpriv.learning.losses.softmax import Softmax
 
+PROVED = (HuberHinge, HuberRegression, Logistic, Softmax, Squared)
+"""fedpriv's own: what they compute is element by element, however many records there are."""
+
 __all__ = [
+    "PROVED",
     "HuberHinge",
     "HuberRegression",
     "Logistic",

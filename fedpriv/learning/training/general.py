@@ -7,7 +7,6 @@ party's sums may depend on its position in the group, so groups depend on the ba
 
 from __future__ import annotations
 
-import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch.func import vjp, vmap
 
 from fedpriv.learning.clipping.dense import slopes
+from fedpriv.learning.clipping.isolation import record_by_record
 from fedpriv.learning.network import NetworkModel
 from fedpriv.learning.training.kernels.orders import schedule
 from fedpriv.learning.training.stacks import dense_stack
@@ -58,8 +58,7 @@ class GeneralTraining:
             group = chosen[first : first + size]
             own = None if shift is None else shift[torch.from_numpy(group)]
             # A copy of the module for each group: it may remember what it computed.
-            with _differentiable(self._model) as scores, warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+            with _differentiable(self._model) as scores, record_by_record():
                 rows = self._train(scores, theta, key, group, own).numpy()
             yield group, rows
 
