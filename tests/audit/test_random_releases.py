@@ -97,7 +97,7 @@ def test_a_step_that_follows_from_the_number_of_records_is_found(
     case = Case(name="steps", strategy=strategy, adjacency="add-remove")
     rows = table("binary")
     for rate, same in ((lambda: 1.0, True), (lambda: float(counted[-1]), False)):
-        monkeypatch.setattr(descent, "travel_rate", lambda *_, rate=rate, **__: rate())
+        monkeypatch.setattr(descent, "auto_rate", lambda *_, rate=rate, **__: rate())
         folder = tmp_path / str(same)
         one = laboratory.run(case, rows, folder / "one")
         other = laboratory.run(case, rows[1:], folder / "other", script=one)
