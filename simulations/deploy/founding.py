@@ -152,12 +152,23 @@ def rebundle(folder: PartyFolder, *, records: int | None = None) -> Member:
 
 
 def releasable_records(file: PartyFile) -> Records:
-    """A party's records; `DataError` if its schema or a row cannot be used in a deployment."""
+    """A party's records; `DataError` if its schema or a row cannot be used in a deployment.
+
+    Whatever a run may ask to read is read here as well: columns without bounds that the policy
+    lists, and the held-out table. Else a row there would show in whether the party answers, and
+    nobody would have told its owner.
+    """
     from fedpriv.data import read_schema, read_table, require_releasable
+    from fedpriv.data.tables.magnitudes import read_magnitudes
 
     schema = read_schema(file.schema)
     require_releasable(schema, deployed=True)
-    return read_table(file.data, schema)[0].train
+    records = read_table(file.data, schema)[0].train
+    if names := file.policy.suggest_bounds:
+        read_magnitudes(file.data, schema, names)
+    if file.test is not None:
+        read_table(file.test, schema, empty=True)
+    return records
 
 
 def units_of(file: PartyFile, records: Records) -> int:

@@ -72,6 +72,12 @@ CASES = [
         adjacency="add-remove",
         data=HASHED,
     ),
+    Case(
+        name="by party, far fewer declared",
+        strategy={**DESCRIBE, "by_party": True},
+        adjacency="add-remove",
+        data={"records": 1},
+    ),
     Case(name="by hash, one more or less", strategy=MOMENTS, adjacency="add-remove", data=HASHED),
 ]
 PERSONS = [
@@ -98,6 +104,12 @@ PERSONS = [
         strategy={**MOMENTS, "by_party": True, "per_person": "records"},
         adjacency="add-remove",
         persons={"parties": 2, "records": 3},
+    ),
+    PersonCase(
+        name="by party, far fewer declared, exchanged at three parties",
+        strategy={**MOMENTS, "by_party": True},
+        data={"records": [1, 1, 1]},
+        persons={"records": 2, "parties": 3},
     ),
     PersonCase(
         name="records, exchanged at two parties",

@@ -132,13 +132,19 @@ class GridFederation:
         """
         self._members.recall()
 
-    def gather(self) -> None:
-        """Have the parties join, before any query is sent or paid for.
+    def gather(self, *, least: int = 0) -> None:
+        """Have the parties join, before any query is sent or paid for: at ``least`` so many.
 
         Raises:
             RoundFailed: Too few of them join for any sum.
         """
         self._members.gather()
+        if (there := len(self._members.present())) < least:
+            raise RoundFailed(
+                f"too few parties have joined: this run releases nothing without {least} of the "
+                f"{self._task.parties} parties, and {there} are there. Nothing was asked. "
+                f"{self.report.complaint}"
+            )
         if self._protection.masked:
             try:
                 self._protection.parameters(len(self._members.present()), roster=self._task.parties)

@@ -33,6 +33,7 @@ from fedpriv.simulations.deploy.run.seats import seats_of
 from fedpriv.simulations.engines.parties import protection
 from fedpriv.simulations.experiment.file import parse_experiment
 from fedpriv.simulations.run import session as sessions
+from fedpriv.simulations.run.attendance import least_parties
 from fedpriv.simulations.run.files import PRIVATE, private
 from fedpriv.simulations.run.ledgers import own_ledger, require_affordable
 from fedpriv.simulations.run.prepare import check
@@ -67,9 +68,9 @@ class DeployedFederation(GridFederation):
     whoever was silent is waited for: a party that is restarted takes a moment to be there again.
     """
 
-    def gather(self) -> None:
-        """Have the parties join, at one of a few attempts."""
-        self._attempted(super().gather)
+    def gather(self, *, least: int = 0) -> None:
+        """Have at ``least`` so many parties join, at one of a few attempts."""
+        self._attempted(partial(super().gather, least=least))
 
     def sum(self, query: Query) -> Sum:
         """The sum over the parties that answered, at one of a few attempts."""
@@ -154,7 +155,8 @@ def serve(
 ) -> dict[str, Any] | None:
     """Carry on the run over the nodes of a grid until its result is there.
 
-    Its parties join, and see the plan, before the ledger of the federation pays for anything.
+    Its parties join, and see the plan, before the ledger of the federation pays for anything: as
+    many as a release needs.
     """
     if session.strategy is None and not session.finished:
         session = replace(session, strategy=check(session.prepared, release=True))
@@ -171,10 +173,13 @@ def serve(
             openings=KeptOpenings(session.directory),
         )
         note_seat(session.directory, parties.run)  # before anybody is asked to join
-        parties.gather()
+        parties.gather(least=least)
         return parties
 
     with own_ledger(session) as ledger:
+        # What was paid for may be there already, whoever is away by now.
+        begun = ledger.began(session.identity.run) is not None
+        least = 0 if begun else least_parties(session.strategy)
         return sessions.carry_on(session, ledger=ledger, federation=federation, on_round=on_round)
 
 

@@ -46,6 +46,20 @@ def another_record(folder: PartyFolder) -> None:
         file.write("50,5,yes\n")
 
 
+def text_in_a_listed_column(folder: PartyFolder) -> None:
+    """One of 40 incomes is a text: a run that suggests bounds for them was refused for it."""
+    edited(folder.policy, "[policy]\n", '[policy]\nsuggest_bounds = ["income"]\n')
+    path = folder.root / "records.csv"
+    header, first, *rows = path.read_text().splitlines()
+    told = [f"{header},income", f"{first},much", *(f"{row},100" for row in rows)]
+    path.write_text("\n".join(told) + "\n")
+
+
+def held_out_beyond_the_schema(folder: PartyFolder) -> None:
+    edited(folder.policy, 'data = "records.csv"\n', 'data = "records.csv"\ntest = "test.csv"\n')
+    (folder.root / "test.csv").write_text("age,dose,sick\n50,5,yes\n50,5,perhaps\n")
+
+
 def broken_ledger(folder: PartyFolder) -> None:
     (folder.root / "north.ledger").write_bytes(b"this was a ledger once" * 100)
 
@@ -124,6 +138,21 @@ PARTY_FAULTS: dict[str, tuple[Callable[[PartyFolder], Any], set[str], str]] = {
         lambda f: edited(f.root / "records.csv", "age,dose,sick\n", "age,dose,sick\n500,1,no\n"),
         {"records"},
         "age",
+    ),
+    "a text in a column that the policy lists": (
+        text_in_a_listed_column,
+        {"records"},
+        "column 'income': row 1 does not hold a number",
+    ),
+    "a listed column that is not there": (
+        lambda f: edited(f.policy, "[policy]\n", '[policy]\nsuggest_bounds = ["income"]\n'),
+        {"records"},
+        "the header lacks column 'income'",
+    ),
+    "a held-out record outside the schema": (
+        held_out_beyond_the_schema,
+        {"records"},
+        "'sick': 1 value is none of the declared values, first in row 2",
     ),
     "a record more": (another_record, {"records"}, "41 records, and the roster says 40"),
     "no ledger any more": (broken_ledger, {"ledger"}, "ledger"),

@@ -33,6 +33,7 @@ from fedpriv.simulations.deploy.run.lock import server_of
 from fedpriv.simulations.deploy.run.public_facts import prepare_deployed
 from fedpriv.simulations.deploy.run.server import PATIENCE, deployed_federation, stated_plan
 from fedpriv.simulations.experiment.file import parse_experiment
+from fedpriv.simulations.run.attendance import least_parties
 from fedpriv.simulations.run.files import PRIVATE, private, read_json, write_json
 from fedpriv.simulations.run.ledgers import mark_of, require_known, require_room
 from fedpriv.simulations.run.prepare import train
@@ -147,7 +148,8 @@ def carry_out(
             prepared, roster, grid, seal=seal, patience=patience, plan=plan
         )
         if ledger.began(terms.run) is None:
-            parties.gather()  # before anything is paid for: perhaps nobody is there
+            # Before anything is paid for: perhaps too few are there.
+            parties.gather(least=least_parties(strategy))
         train(strategy, parties, lambda _query, _answer: True)
         rows, head = mark_of(ledger)
         result = _result(strategy, terms, directory)
