@@ -182,7 +182,7 @@ class NetworkModel(Model):
         return tuple(factor.first(count) for factor in factors)
 
     def working_size(self, *, materialised: bool) -> int:
-        """Activations, their errors and the patches of convolutions; gradients written out."""
+        """Activations and their errors; patches, elsewhere than here; gradients written out."""
         written = self.dimension if materialised or self._plan is None else 0
         return self._working + 3 * written
 
@@ -287,7 +287,8 @@ class NetworkModel(Model):
         def add(layer: nn.Module, _: object, output: object) -> None:
             nonlocal size
             if isinstance(output, Tensor):
-                size += 4 * output.numel() + 2 * patches_size(layer, output)
+                size += 4 * output.numel()
+                size += 2 * patches_size(layer, output) if self.device != "cpu" else 0
                 size += sum(parameter.numel() for parameter in layer.parameters())
 
         module = deepcopy(self.module)  # thrown away, with its hooks

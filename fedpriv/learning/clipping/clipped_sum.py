@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from fedpriv.learning.batch import RecordBatch
     from fedpriv.learning.losses import Loss
 
-DEFAULT_MEMORY = 1 << 26
-"""Bytes of working memory: 64 MiB, small enough to stay near the processor."""
+DEFAULT_MEMORY = 1 << 27
+"""Bytes of working memory: 128 MiB, enough records at once that the cost of a part is small."""
 
 CLIP_MARGIN = 2 * NORM_SLACK
 """Gradients are clipped to C(1 - CLIP_MARGIN), so that rounding cannot carry one beyond C."""

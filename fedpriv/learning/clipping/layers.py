@@ -150,7 +150,7 @@ def _hooked(plan: LayerPlan, hook: Callable[..., Tensor | None]) -> Iterator[Non
 
 
 def patches_size(layer: nn.Module, output: Tensor) -> int:
-    """How many numbers per record the rule of a convolution writes out as patches."""
+    """How many numbers per record the rule of a convolution writes out, on an accelerator."""
     if not isinstance(layer, nn.Conv2d):
         return 0
     return layer.weight[0].numel() * output[0, 0].numel()
