@@ -243,7 +243,7 @@ def misses(table: dict[str, Any]) -> list[str]:
 
 def report(table: dict[str, Any]) -> None:
     for work, row in table["work"].items():
-        print(f"{work}: {row['ours']:.2f} ms a round, {row['first round']:.0f} ms the first")
+        print(f"{work}: {row['ours']:.2f} ms per round, {row['first round']:.0f} ms the first")
         for whom, milliseconds in row.items():
             if whom not in ("ours", "first round"):
                 ratio = milliseconds / row["ours"]

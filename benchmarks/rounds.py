@@ -259,7 +259,7 @@ def main(arguments: list[str]) -> int:
     for parties, size in GROWTH[:2] if quick else (*GROWTH, LARGE):
         found = ours(parties, size, rounds=12, processes=1)
         table["growth"][f"{parties} x {size}"] = found | {
-            "microseconds a record": 1e3 * found["round"] / (parties * size)
+            "microseconds per record": 1e3 * found["round"] / (parties * size)
         }
     missed = misses(table)
     table["missed"] = missed
@@ -283,7 +283,7 @@ def misses(table: dict[str, Any]) -> list[str]:
     for name, row in growth.items():
         if row["memory"] > MOST_MEMORY:
             found.append(f"{name}: {row['memory']:.0f} MiB beyond the data, not {MOST_MEMORY:.0f}")
-    each = [row["microseconds a record"] for row in growth.values()]
+    each = [row["microseconds per record"] for row in growth.values()]
     if max(each[1:]) > MOST_GROWTH * each[0]:
         found.append(f"time for a record grows from {each[0]:.3g} to {max(each[1:]):.3g} us")
     return found
@@ -292,7 +292,7 @@ def misses(table: dict[str, Any]) -> list[str]:
 def report(table: dict[str, Any]) -> None:
     for parties, times in table["scales"].items():
         work = table["work"][parties]
-        print(f"{parties} parties: {times['ours']:.2f} ms a round, {work:.2f} reads of work")
+        print(f"{parties} parties: {times['ours']:.2f} ms per round, {work:.2f} reads of work")
         for whom, milliseconds in times.items():
             if whom != "ours":
                 ratio = milliseconds / times["ours"]
@@ -301,8 +301,8 @@ def report(table: dict[str, Any]) -> None:
         print(f"skipped {peer}: {reason}")
     for name, row in table["growth"].items():
         print(
-            f"{name:>14}: {row['round']:8.2f} ms a round, {row['microseconds a record']:.3f} us "
-            f"a record, {row['memory']:.0f} MiB beyond the data"
+            f"{name:>14}: {row['round']:8.2f} ms per round, {row['microseconds per record']:.3f} us "
+            f"per record, {row['memory']:.0f} MiB beyond the data"
         )
     for line in table["missed"]:
         print(f"missed: {line}")

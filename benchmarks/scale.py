@@ -326,14 +326,14 @@ def report(table: dict[str, Any]) -> None:
     rows += [(f"1 GB, {name}", GIGABYTE, row) for name, row in table["gigabyte"].items()]
     for name, count, row in rows:
         print(
-            f"{name:>28}: {1e3 * row['round']:9.1f} ms a round, {per_record(count, row):.3f} us a "
+            f"{name:>28}: {1e3 * row['round']:9.1f} ms per round, {per_record(count, row):.3f} us per "
             f"record, of processors "
             f"{1e3 * row['processors']:9.1f}, first {row['first']:7.2f} s, "
             f"opened in {row['opening']:6.1f} s, {row['gigabytes']:5.2f} GB, "
             f"{row['beside']:.2f} unmapped"
         )
     for whom, milliseconds in table["peers"].items():
-        print(f"{whom:>28}: {milliseconds:9.1f} ms a round of {PEER_PARTIES} parties", end="")
+        print(f"{whom:>28}: {milliseconds:9.1f} ms per round of {PEER_PARTIES} parties", end="")
         ratios = [milliseconds / table["peers"][engine] for engine in ("vectorized", "sharded")]
         print(f", {ratios[0]:.3g} times vectorized, {ratios[1]:.3g} times sharded")
     for peer, reason in table["skipped"].items():
