@@ -38,7 +38,7 @@ def test_a_run_leaves_everything_that_a_reader_needs(
     assert json.loads((out / "statement.json").read_text())["status"].startswith("SIMULATED")
     assert (out / "statement.yaml").read_text().startswith("# SIMULATED")
     strength = result["records"] * gdp_mu(epsilon=1.0, delta=1e-6) / 2
-    ruled = cbrt(strength / (60 * sqrt(result["dimension"]))) / 2  # G is 1
+    ruled = cbrt(strength / (300 * sqrt(result["dimension"])))  # G is 1
     clip_norm = json.loads((out / "plan.json").read_text())["clip_norm"]
     assert clip_norm == pytest.approx(ruled, rel=1e-3)
     rows = json.loads((out / "metrics.json").read_text())
