@@ -36,6 +36,7 @@ class Descent:
         momentum: β; 0 for plain steps.
         l2: λ.
         tail: Whether the mean of the last half of the models is published, and not the last.
+        shrink: What the published model is multiplied by.
     """
 
     clip: float
@@ -44,6 +45,7 @@ class Descent:
     momentum: float
     l2: float
     tail: bool
+    shrink: float = 1.0
 
 
 def descend(
@@ -65,7 +67,7 @@ def descend(
     draws = np.random.default_rng(seed).standard_normal((rounds, *shape))
     noise = torch.from_numpy(draws.astype(np.float32))
     lengths = torch.linalg.vector_norm(records, dim=1).unsqueeze(1)
-    paths = list(dict.fromkeys(replace(each, tail=False) for each in settings))
+    paths = list(dict.fromkeys(replace(each, tail=False, shrink=1.0) for each in settings))
     found: dict[Descent, Tensor] = {}
     with torch.no_grad():
         for first in range(0, len(paths), _AT_ONCE):
@@ -76,7 +78,7 @@ def descend(
             found |= {
                 replace(each, tail=True): model for each, model in zip(part, mean, strict=True)
             }
-    return torch.stack([found[each] for each in settings])
+    return torch.stack([each.shrink * found[replace(each, shrink=1.0)] for each in settings])
 
 
 def _descend(

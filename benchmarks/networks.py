@@ -37,6 +37,8 @@ from benchmarks.settings import (
 from fedpriv.learning.models import MlpModel
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.strategies.common.auto import auto_averaging, auto_rate
+from fedpriv.strategies.common.optimiser import OptimiserOptions
+from fedpriv.strategies.common.shrinking import shrink_by_noise
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,10 +53,11 @@ MOST_TESTED = 8000
 
 def settings(
     data: Dataset, loss: Loss, epsilon: float
-) -> tuple[list[tuple[float, float, float]], int]:
+) -> tuple[list[tuple[float, float, float]], int, float]:
     """Clip norm, learning rate and noise of a sum, of the rule and the grid; which model it takes.
 
-    That is 0 for the mean of the last half of the models, and 1 for the last.
+    That is 0 for the mean of the last half of the models, and 1 for the last. At the end, what the
+    rule multiplies its scores by.
     """
     s = len(data.train.y) * gdp_mu(epsilon=epsilon, delta=1e-6) / 2
     task = replace(
@@ -65,13 +68,21 @@ def settings(
     chosen = [(1.0, ruled)]
     chosen += [(c, r * s * (1 - MOMENTUM) / (c * ROUNDS)) for c, r in product(CLIPS, TRAVELS)]
     noise = len(data.train.y) * ROUNDS**0.5 / s
-    return [(clip, rate, clip * noise) for clip, rate in chosen], int(averaging == "last")
+    options = OptimiserOptions(
+        optimiser="momentum", momentum=MOMENTUM, learning_rate=ruled, averaging=averaging
+    )
+    factors = shrink_by_noise(options, task, np.full(ROUNDS, noise / len(data.train.y))).factors
+    settled = [(clip, rate, clip * noise) for clip, rate in chosen]
+    return settled, int(averaging == "last"), float(factors[-1])
 
 
 def descend(
-    data: Dataset, loss: Loss, chosen: list[tuple[float, float, float]], *, seed: int
+    data: Dataset, loss: Loss, chosen: list[tuple[float, float, float]], *, seed: int, shrink: float
 ) -> tuple[Tensor, Tensor]:
-    """Accuracy in percent and log-loss on test records: of both models, of all settings."""
+    """Accuracy in percent and log-loss on test records: of both models, of all settings.
+
+    Scores of the first setting, which is the rule's, are multiplied by ``shrink``.
+    """
     X, y, tested, truth = (
         torch.from_numpy(np.array(each))
         for each in (data.train.X, data.train.y, data.test.X, data.test.y)
@@ -92,6 +103,7 @@ def descend(
                 total += model
         both = torch.cat([total / (ROUNDS - ROUNDS // 2), model])
         _, scores = _forward(both, tested[:MOST_TESTED])
+        scores.view(2, len(chosen), -1)[:, 0] *= shrink
         labels = truth[:MOST_TESTED].expand(scores.shape)
         right = ((scores > 0) == (labels > 0)).float().mean(1)
         found = torch.stack([100 * right, loss.value(scores, labels).mean(1)])
@@ -139,9 +151,9 @@ def main(arguments: list[str]) -> int:
         if records > 500 and len(dataset.train.y) < records:
             continue  # all of it was the first cut
         for epsilon in EPSILONS:
-            chosen, last = settings(cut(dataset, records, 0), loss, epsilon)
+            chosen, last, shrink = settings(cut(dataset, records, 0), loss, epsilon)
             seen = [
-                descend(cut(dataset, records, seed), loss, chosen, seed=seed)
+                descend(cut(dataset, records, seed), loss, chosen, seed=seed, shrink=shrink)
                 for seed in range(SEEDS)
             ]
             right, losses = (torch.stack([pair[k] for pair in seen]).double() for k in (0, 1))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +84,6 @@ def whole(table: str) -> tuple[Dataset, Loss]:
 
 def cut(dataset: Dataset, records: int | None, seed: int) -> Dataset:
     """So many of its training records, drawn by a seed; all its test records."""
-    from dataclasses import replace
-
     if records is None:
         return dataset
     chosen = np.random.default_rng(seed).permutation(len(dataset.train.y))[:records]
@@ -112,7 +110,11 @@ def settings(dataset: Dataset, loss: Loss, epsilon: float, kind: Kind = LOGISTIC
     from fedpriv.strategies.common.auto import strength
     from fedpriv.strategies.common.building import LIGHT_L2, Setup
     from fedpriv.strategies.common.plans.plans import plan_gradients
-    from fedpriv.strategies.gradient_perturbation import GradientOptions, settled_gradients
+    from fedpriv.strategies.gradient_perturbation import (
+        GradientOptions,
+        settled_gradients,
+        shrink_of,
+    )
 
     fixed, task = (task_of(dataset, loss, l2) for l2 in (FIXED_L2, LIGHT_L2))
     setup = Setup(
@@ -138,12 +140,19 @@ def settings(dataset: Dataset, loss: Loss, epsilon: float, kind: Kind = LOGISTIC
     ruled = settled_gradients(
         setup, GradientOptions(rounds=ROUNDS, sampling_rate=kind.sampling_rate)
     )
+    clipped = plan_gradients(
+        setup, rounds=ROUNDS, clip_norm=float(ruled.clip), sampling_rate=kind.sampling_rate
+    )
+    shrink = shrink_of(ruled, clipped, task)
     stable = 0.75 * 2 * (1 + MOMENTUM) / task.smoothness
     return [
         Descent(
             clip=1.0, noise=noise, rate=1 / fixed.smoothness, momentum=0.0, l2=FIXED_L2, tail=False
         ),
-        heavy_ball(float(ruled.clip), float(ruled.learning_rate), ruled.averaging),
+        replace(
+            heavy_ball(float(ruled.clip), float(ruled.learning_rate), ruled.averaging),
+            shrink=1.0 if shrink is None else float(shrink.factors[-1]),
+        ),
         *(
             heavy_ball(clip, min(stable, r * s * (1 - MOMENTUM) / (clip * ROUNDS)), averaging)
             for averaging, clip, r in product(

@@ -9,7 +9,8 @@ With a Laplace law instead of N(0, σ_t²) the run is ε-DP with δ = 0, and eac
 
 Jayaraman, Wang, Evans and Gu 2018 (full batch, noise inside a secure sum); Abadi et al. 2016
 (Poisson sampling). The regulariser is neither clipped nor noised. The step is post-processing: any
-server optimiser, and any average of the iterates, has the same cost.
+server optimiser, any average of the iterates, and any factor on it that follows from the plan, has
+the same cost.
 
 For the person unit of privacy S is Σ over persons of clip_C(Σ over that person's records of ∇f), N
 the declared number of persons: descent on the mean over persons of the sum of their losses.
@@ -47,8 +48,10 @@ from fedpriv.strategies.common.settling import (
     ClippedOptions,
     clip_of,
     follows_budget,
+    left_open,
     settled,
 )
+from fedpriv.strategies.common.shrinking import gradient_noise, shrink_by_noise, shrinkable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from fedpriv.learning.optimisers import Optimiser
     from fedpriv.privacy.planning.noise_free import NoiseFree
     from fedpriv.privacy.planning.plan import Plan
+    from fedpriv.strategies.common.shrinking import Shrink
 
 
 class GradientOptions(ScheduledOptions, ClippedOptions):
@@ -76,6 +80,9 @@ class GradientOptions(ScheduledOptions, ClippedOptions):
             l1-laplace with ``clip_in``.
         clip_in: "l1" clips gradients to C in L1 instead of L2: for l1-laplace, whose noise is then
             calibrated to an L1 sensitivity.
+        shrink: "auto" multiplies the published model, where steps follow the rule and scores become
+            probabilities, by a factor that the noise in its scores determines: it names the same
+            classes, with calibrated probabilities, at no cost; "none" leaves it alone.
         weights: Every record counts equally ("proportional"), or every party ("equal").
         calibration: How the noise is calibrated to the budget.
         sampling_rate: Poisson rate q of the records of a round; 1 is full batch. A table with
@@ -86,6 +93,7 @@ class GradientOptions(ScheduledOptions, ClippedOptions):
 
     law: Literal["auto", "gaussian", "l2-laplace", "l1-laplace"] = "auto"
     clip_in: Literal["l2", "l1"] | None = None
+    shrink: Literal["auto", "none"] = "auto"
     weights: Literal["equal", "proportional"] = "proportional"
     calibration: Calibration = "exact"
     sampling_rate: SamplingOption = 1.0
@@ -108,6 +116,7 @@ class GradientPerturbation(SumStrategy):
         weights: Weights = "proportional",
         clip_in: Literal["l2", "l1"] = "l2",
         start: NDArray[np.float64] | None = None,
+        shrink: Shrink | None = None,
     ) -> None:
         super().__init__(task=task, plan=plan, run=run, start=start)
         if plan.clip_norm is None:
@@ -116,6 +125,7 @@ class GradientPerturbation(SumStrategy):
         self._weights: Weights = weights
         self._clip_in: Literal["l2", "l1"] = clip_in
         self._optimiser = optimiser
+        self._shrink = shrink
         self._iterate = self._theta
         self._memory = optimiser.start(self._iterate)
 
@@ -150,7 +160,11 @@ class GradientPerturbation(SumStrategy):
         gradient = release + self.task.regulariser * self._iterate
         self._iterate, self._memory = self._optimiser.step(self._iterate, gradient, self._memory)
         averaged = isinstance(self._optimiser, Averaged)
-        self._theta = self._memory.average if averaged else self._iterate
+        published: NDArray[np.float64] = self._memory.average if averaged else self._iterate
+        # The next round starts from the iterate, which stays as it is.
+        if self._shrink is not None:
+            published = self._shrink.published(published, self._round)
+        self._theta = published
 
     def _state(self) -> dict[str, Any]:
         return {"iterate": self._iterate, **pack(self._memory)}
@@ -183,9 +197,10 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
     """The strategy, planned within its budget."""
     task = setup.task
     options = settled_gradients(setup.private, options)
+    plan = _plan(setup, options)
     return GradientPerturbation(
         task=task,
-        plan=_plan(setup, options),
+        plan=plan,
         optimiser=make_optimiser(
             options, task, rounds=options.rounds, rate=scheduled_rate(options, task)
         ),
@@ -193,7 +208,18 @@ def build(setup: Setup, options: GradientOptions) -> GradientPerturbation:
         clip_in=options.clip_in or "l2",
         run=setup.run,
         start=task.initial(options.seed),
+        shrink=shrink_of(options, plan, task),
     )
+
+
+def shrink_of(
+    options: GradientOptions, plan: Plan | NoiseFree, task: Task, *, draws: int = 1
+) -> Shrink | None:
+    """What the published model is multiplied by, for settled options."""
+    if options.shrink == "none":
+        return None
+    noise = gradient_noise(plan, task, weights=options.weights, draws=draws)
+    return shrink_by_noise(options, task, noise) if noise.any() else None
 
 
 def settled_gradients(setup: Setup, options: GradientOptions, *, draws: int = 1) -> GradientOptions:
@@ -212,6 +238,8 @@ def settled_gradients(setup: Setup, options: GradientOptions, *, draws: int = 1)
         plan = _plan(setup, options.model_copy(update={"clip": clip}))
         return strength(plan, task, clip_norm=clip, draws=draws)
 
+    shrunk = options.shrink == "auto" and left_open(options) and shrinkable(task)
+    options = options.model_copy(update={"shrink": "auto" if shrunk else "none"})
     return settled(options, task, rounds=options.rounds, strength_at=strength_at)
 
 

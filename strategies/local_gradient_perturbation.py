@@ -37,6 +37,7 @@ from fedpriv.strategies.gradient_perturbation import (
     GradientOptions,
     GradientPerturbation,
     settled_gradients,
+    shrink_of,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class LocalGradientOptions(ClippedOptions):
         weights: Every record counts equally ("proportional"), or every party ("equal").
         calibration: How the noise is calibrated to the budget.
         sampling_rate: Poisson rate of the records of a round; 1 is full batch.
+        shrink: "auto" multiplies the published model by a factor that the noise in its scores
+            determines, as for gradient perturbation; "none" leaves it alone.
         seed: Seed of the initial weights of a model that is not linear.
     """
 
@@ -63,6 +66,7 @@ class LocalGradientOptions(ClippedOptions):
     weights: Literal["equal", "proportional"] = "proportional"
     calibration: Calibration = "exact"
     sampling_rate: Rate = 1.0
+    shrink: Literal["auto", "none"] = "auto"
     seed: int = 0
 
 
@@ -135,4 +139,5 @@ def build(setup: Setup, options: LocalGradientOptions) -> GradientPerturbation:
         weights=options.weights,
         run=setup.run,
         start=task.initial(options.seed),
+        shrink=shrink_of(alike, plan, task, draws=task.parties),
     )

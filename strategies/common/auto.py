@@ -13,7 +13,7 @@ older than 1/h. Over all spectra of a mean Hessian of trace at most c·B² in d 
 then adds at most about C·R·d/s² to the risk once R exceeds d·C/(c·B²), instead of (R·B/s)²·c/2:
 where s is large compared with d, the model may travel further. The rule is
 
-    r = 2·min(1, √(s/20))·w,  w = s/d² within 1 and 4,
+    r = 2·min(1, √(s/20))·w,  w = 2s/d² within 1 and 4,
     R = r·s/B,  with η at most ¾ of what is stable,
     C = G·(s/(300√d))^⅓, within ¼·G and G,
 
@@ -21,16 +21,17 @@ with momentum 0.9. Where curvature undoes no noise, the last model is the best: 
 equal for all gradients. The mean of the last half of the models gives the late gradients less, and
 has ¾ of the signal with √⅔ of the noise: as if ε were 8 % smaller. It pays once noise is undone: it
 is what the rule publishes if s ≥ d/2, and R is then √(3/2) times as long, for the same noise r.
+Travel is for the classes that a model names: for its probabilities it is shrunk, once it is
+published (`fedpriv.strategies.common.shrinking`).
 
 A hinge is done with a record at a margin of 1, where a logistic loss goes on: its scores are
 smaller, and so is the noise that they bear, r = min(1, √(s/20))·w. Its slope is G until then, so
-that a smaller clip norm would gain no signal: C = G. As C then does not grow with s, the bound
-C·R·d/s² lets r grow in proportion to s/d: w = s/(4d) within 1 and 4.
+that a smaller clip norm would gain no signal: C = G. It is not shrunk.
 
 A perturbed objective is as noisy in directions without curvature with λ = B·G/(r·s); as nothing is
-clipped in it, its r is 7/8 of that of a logistic loss, and λ is the least that respects it with the
-random term that this λ needs, Jacobian included. Output perturbation has equal noise in all
-directions: λ = B·G/(r·s), r = ⅓. No λ is below 1e-5.
+clipped in it, its r is 7/8 of that of a logistic loss, with w = s/d² within 1 and 4, and λ is the
+least that respects it with the random term that this λ needs, Jacobian included. Output
+perturbation has equal noise in all directions: λ = B·G/(r·s), r = ⅓. No λ is below 1e-5.
 
 For a perceptron there is no such argument: neither its curvature nor the length of a gradient is
 known. But noise moves its scores about as it moves those of a linear model, and travel decides
@@ -63,7 +64,8 @@ _SCORE_NOISE = 2.0  # r, the noise of a score, at ordinary strength
 _HINGE_NOISE = 1.0  # that of a hinge
 _WEAK = 20.0  # the strength below which r falls
 _WIDEST = 4.0  # how far r grows where there are few coordinates
-_HINGE_PER_COORDINATE = 4.0  # the strength, per d, from which r of a hinge grows
+_WIDENED_FROM = 0.5  # the strength, per d², from which it grows
+_OBJECTIVE_WIDENED_FROM = 1.0  # that of a perturbed objective, whose λ is not followed by a shrink
 _AVERAGED = 0.5  # the strength, per d, from which the mean of models is better than the last
 _MEAN_NOISE = sqrt(2 / 3)  # that of the mean of the last half of a random walk, to its end's
 _FULL = 300.0  # the strength, per √d, from which nothing is clipped
@@ -117,28 +119,37 @@ def strength(plan: Plan | NoiseFree, task: Task, *, clip_norm: float, draws: int
 def score_noise(strength: float, dimension: int) -> float:
     """r: how much noise the rule allows in a score of a linear model, ignoring curvature.
 
-    >>> score_noise(300.0, 100), score_noise(5.0, 100), score_noise(40.0, 4)
+    >>> score_noise(300.0, 100), score_noise(5.0, 100), score_noise(20.0, 4)
     (2.0, 1.0, 5.0)
     """
-    return _SCORE_NOISE * _calm(strength) * _widened(strength / dimension**2)
+    return _SCORE_NOISE * _calm(strength) * _widened(strength, dimension, _WIDENED_FROM)
 
 
 def hinge_noise(strength: float, dimension: int) -> float:
     """r of a hinge.
 
-    >>> hinge_noise(300.0, 100), hinge_noise(5.0, 100), hinge_noise(40.0, 4)
+    >>> hinge_noise(300.0, 100), hinge_noise(5.0, 100), hinge_noise(20.0, 4)
     (1.0, 0.5, 2.5)
     """
-    wide = _widened(strength / (_HINGE_PER_COORDINATE * dimension))
-    return _HINGE_NOISE * _calm(strength) * wide
+    return _HINGE_NOISE * _calm(strength) * _widened(strength, dimension, _WIDENED_FROM)
+
+
+def objective_noise(strength: float, dimension: int) -> float:
+    """r of a perturbed objective.
+
+    >>> objective_noise(300.0, 100), objective_noise(40.0, 4)
+    (1.75, 4.375)
+    """
+    wide = _widened(strength, dimension, _OBJECTIVE_WIDENED_FROM)
+    return _OBJECTIVE_NOISE * _SCORE_NOISE * _calm(strength) * wide
 
 
 def _calm(strength: float) -> float:
     return min(1.0, sqrt(strength / _WEAK))
 
 
-def _widened(share: float) -> float:
-    return min(_WIDEST, max(1.0, share))
+def _widened(strength: float, dimension: int, least: float) -> float:
+    return min(_WIDEST, max(1.0, strength / (least * dimension**2)))
 
 
 def auto_averaging(strength: float, task: Task) -> Literal["last", "tail"]:
@@ -192,7 +203,7 @@ def objective_regulariser(strength: float, task: Task, *, moved: Callable[[float
         moved: By λ: how far the random term that it needs moves a score where there is no
             curvature. It falls as λ grows, also because the Jacobian then costs less.
     """
-    most = _OBJECTIVE_NOISE * score_noise(strength, task.dimension)
+    most = objective_noise(strength, task.dimension)
     if moved(LIGHT_L2) <= most:
         return LIGHT_L2
     high = 2 * LIGHT_L2

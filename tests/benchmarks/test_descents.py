@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.descents import Descent, descend, judged
 from benchmarks.settings import cut, means, misses, settings, summary, task_of, whole
@@ -43,7 +44,9 @@ def test_a_descent_is_that_of_the_engine(
     data, l2, rate = table(loss), 1e-3, 1.5
     one = Descent(clip=clip, noise=0.0, rate=rate, momentum=momentum, l2=l2, tail=tail)
     others = replace(one, rate=0.1), replace(one, clip=1e-3)
-    models = descend(data, loss, [one, *others], rounds=ROUNDS, seed=0)
+    halved = replace(one, shrink=0.5)
+    *models, half = descend(data, loss, [one, *others, halved], rounds=ROUNDS, seed=0)
+    assert torch.equal(half, 0.5 * models[0])
     task = task_of(data, loss, l2)
     heavy: dict[str, Any] = {"momentum": momentum} if momentum else {}
     strategy = build(
@@ -67,7 +70,7 @@ def test_a_descent_is_that_of_the_engine(
     assert models[0].ravel().numpy() == pytest.approx(strategy.theta, abs=2e-4)
     for other in models[1:]:
         assert float((models[0] - other).abs().max()) > 0.01
-    accuracy, losses = judged(data, loss, models)
+    accuracy, losses = judged(data, loss, torch.stack(models))
     score = Evaluator.of(task.model, loss, data.test).score(strategy.theta)
     assert score is not None
     assert score.accuracy is not None
@@ -100,6 +103,7 @@ def test_settings_are_those_that_the_strategy_would_plan() -> None:
     assert ruled.noise == pytest.approx(noise, rel=1e-3)
     assert fixed.noise == pytest.approx(noise / ruled.clip, rel=1e-3)
     assert ruled.tail == isinstance(strategy._optimiser, Averaged)
+    assert ruled.shrink == pytest.approx(strategy._shrink.factors[-1], rel=1e-3)
     assert len(set(grid)) == len(grid) == 36
 
 

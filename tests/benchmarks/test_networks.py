@@ -43,7 +43,7 @@ def test_a_perceptron_of_the_benchmark_takes_the_steps_of_the_strategy() -> None
         task_of(data, Logistic(), 1e-5), model=MlpModel(widths=(data.train.X.shape[1], HIDDEN, 1))
     )
     for epsilon in (1.0, 30.0):
-        chosen, last = settings(data, Logistic(), epsilon)
+        chosen, last, shrink = settings(data, Logistic(), epsilon)
         strategy: Any = build("gradient-perturbation", task, epsilon=epsilon, delta=1e-6)
         optimiser = strategy._optimiser
         assert last != isinstance(optimiser, Averaged)
@@ -51,4 +51,5 @@ def test_a_perceptron_of_the_benchmark_takes_the_steps_of_the_strategy() -> None
         steps = optimiser if last else optimiser.optimiser
         assert rate == pytest.approx(steps.learning_rate, rel=1e-3)
         assert clip == strategy.fixed_clip
+        assert shrink == pytest.approx(strategy._shrink.factors[-1], rel=1e-3)
         assert noise == pytest.approx(strategy.plan.mechanisms[0].noise_stddev, rel=1e-3)

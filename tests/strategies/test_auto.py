@@ -19,7 +19,13 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.gaussian import gdp_mu
 from fedpriv.simulations.experiment.catalogue import checked
 from fedpriv.simulations.experiment.file import read_experiment
-from fedpriv.strategies.common.auto import auto_clip, hinge_noise, score_noise, strength
+from fedpriv.strategies.common.auto import (
+    auto_clip,
+    hinge_noise,
+    objective_noise,
+    score_noise,
+    strength,
+)
 from tests.federation.worlds import SilentFederation, build, linear_task, streams, train
 
 SIZES, WIDTH = (300, 120, 450), 400
@@ -58,7 +64,7 @@ def test_the_model_that_is_published_has_the_noise_of_the_rule(
 ) -> None:
     """R/s for the last model; √⅔ of it for the mean of the last half, as of a random walk."""
     task = replace(TASK, loss=loss)
-    strategy: Any = build("gradient-perturbation", task, epsilon=epsilon, delta=1e-6)
+    strategy: Any = build("gradient-perturbation", task, epsilon=epsilon, delta=1e-6, shrink="none")
     s = strength(strategy.plan, task, clip_norm=strategy.plan.clip_norm)
     train(strategy, SilentFederation(task, sampling=streams(0, "parties")))
     assert isinstance(strategy._optimiser, Averaged) == averaged == (s >= task.dimension / 2)
@@ -139,7 +145,7 @@ def test_a_perturbed_objective_moves_a_score_as_the_rule_says(
         assert calm is not None
         s = 290 * sqrt(problems) / calm.mechanisms[0].linear.noise_stddev  # type: ignore[attr-defined]
         moved = noise / (290 * sqrt(problems) * strong)
-        assert moved == pytest.approx(0.875 * score_noise(s, task.dimension), rel=1e-3)
+        assert moved == pytest.approx(objective_noise(s, task.dimension), rel=1e-3)
         assert log1p(0.25 / (290 * strong)) < epsilon / 2
 
 
