@@ -301,8 +301,9 @@ def report(table: dict[str, Any]) -> None:
         print(f"skipped {peer}: {reason}")
     for name, row in table["growth"].items():
         print(
-            f"{name:>14}: {row['round']:8.2f} ms per round, {row['microseconds per record']:.3f} us "
-            f"per record, {row['memory']:.0f} MiB beyond the data"
+            f"{name:>14}: {row['round']:8.2f} ms per round, "
+            f"{row['microseconds per record']:.3f} us per record, "
+            f"{row['memory']:.0f} MiB beyond the data"
         )
     for line in table["missed"]:
         print(f"missed: {line}")

@@ -326,8 +326,8 @@ def report(table: dict[str, Any]) -> None:
     rows += [(f"1 GB, {name}", GIGABYTE, row) for name, row in table["gigabyte"].items()]
     for name, count, row in rows:
         print(
-            f"{name:>28}: {1e3 * row['round']:9.1f} ms per round, {per_record(count, row):.3f} us per "
-            f"record, of processors "
+            f"{name:>28}: {1e3 * row['round']:9.1f} ms per round, "
+            f"{per_record(count, row):.3f} us per record, of processors "
             f"{1e3 * row['processors']:9.1f}, first {row['first']:7.2f} s, "
             f"opened in {row['opening']:6.1f} s, {row['gigabytes']:5.2f} GB, "
             f"{row['beside']:.2f} unmapped"
