@@ -38,7 +38,7 @@ def record_by_record() -> Iterator[None]:
     """
     compiles = "torch._dynamo" in sys.modules  # loading it takes seconds
     plain = torch.compiler.set_stance("force_eager") if compiles else nullcontext()
-    saved = torch.autograd.graph.disable_saved_tensors_hooks(_SAVED)  # type: ignore[no-untyped-call]
+    saved = torch.autograd.graph.disable_saved_tensors_hooks(_SAVED)
     with warnings.catch_warnings(), plain, _without_dispatch(), saved:
         # Layers such as LSTM are computed record by record: slower, but equally correct.
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
