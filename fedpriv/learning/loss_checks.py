@@ -15,16 +15,17 @@ in the loss's own ``curvature``, which could hide a bend.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from math import inf, isinf
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
 import torch
 from torch import Tensor
 
 from fedpriv._validate import require_count, require_positive
-from fedpriv.learning.clipping.isolation import slopes_one_by_one
+from fedpriv.learning.clipping.isolation import slopes_one_by_one, values_one_by_one
 from fedpriv.learning.losses import Loss
 from fedpriv.learning.threads import one_thread
 
@@ -41,7 +42,8 @@ _SLACK = 1e-6  # relative: quotients of slopes are rounded
 _LARGEST = 1e6
 _BATCH = 7
 _TINY = 1e-37  # about the smallest float32
-_APART = "slope, by torch.func.vmap (no `if` or .item() of a score: use torch.where),"
+_APART = {"slope": slopes_one_by_one, "value": values_one_by_one}
+_BY_VMAP = ", by torch.func.vmap (no `if` or .item() of a score: use torch.where),"
 _SEALED = ("lipschitz_for", "smoothness_for", "minimiser_radius")
 
 BUDGET = _DRAWS + _CLIMBERS * _STEPS * (_TRIES + 1)
@@ -103,6 +105,8 @@ class _Search:
                 f"domain_radius must be infinite, got {loss.domain_radius:g}: only a loss that is "
                 "Lipschitz everywhere is taken from outside. Let its slope level off, as Huber's."
             )
+        if deepcopy(loss) is loss:
+            self._refuse("copy.deepcopy must copy it: a loss must keep nothing between two calls.")
         for key in _SEALED:
             if getattr(type(loss), key) is not getattr(Loss, key):
                 self._refuse(f"{key} must not be overridden: it follows from the constants.")
@@ -114,7 +118,7 @@ class _Search:
             together = self._called(key, few)
             alone = [self._called(key, few[torch.tensor([i])]) for i in range(_BATCH)]
             many = together if key == "curvature" else self._called(key, self._points)[:_BATCH]
-            apart = self._called(_APART, few) if key == "slope" else together
+            apart = self._called(key, few, apart=True) if key in _APART else together
             if together.shape[:1] != (_BATCH,) or not all(
                 torch.allclose(found, torch.cat(alone), rtol=1e-9, atol=1e-12)
                 for found in (together, many, apart)
@@ -126,15 +130,15 @@ class _Search:
         if self._called("slope", few).shape != self._shaped(few.score).shape:
             self._refuse(f"slope must have one number per score, outputs = {self._loss.outputs}.")
 
-    def _called(self, key: str, points: _Points) -> Tensor:
-        loss = self._loss
-        call = partial(slopes_one_by_one, loss) if key == _APART else getattr(loss, key)
+    def _called(self, key: str, points: _Points, *, apart: bool = False) -> Tensor:
+        call = partial(_APART[key], self._loss) if apart else getattr(self._loss, key)
         try:
             found: Tensor = call(self._shaped(points.score), points.label)
         except (RuntimeError, IndexError) as error:
             self._refuse(
-                f"{key} must take scores of shape {tuple(self._shaped(points.score).shape)}, as "
-                f"outputs = {self._loss.outputs} says, and labels of shape "
+                f"{key}{_BY_VMAP * apart} must take scores of shape "
+                f"{tuple(self._shaped(points.score).shape)}, as outputs = {self._loss.outputs} "
+                "says, and labels of shape "
                 f"{tuple(points.label.shape)}: {error}"
             )
         return found
@@ -248,8 +252,7 @@ class _Search:
         curvature = self._loss.curvature(self._shaped(points.score), points.label)
         if self._loss.outputs == 1:
             return curvature.reshape(-1, 1)
-        found: Tensor = torch.linalg.eigvalsh(curvature)
-        return found
+        return cast("Tensor", torch.linalg.eigvalsh(curvature))
 
     def _shaped(self, score: Tensor) -> Tensor:
         """One score per record is a vector of them."""
@@ -260,8 +263,7 @@ class _Search:
     def _draw(self, task: Task) -> _Points:
         """Scores of all sizes and signs, and for each a second one, at all distances."""
         k = self._loss.outputs
-        sizes = 10 ** (self._uniform(_DRAWS, 1) * 12 - 6)
-        score = sizes * self._normal(_DRAWS, k)
+        score = 10 ** (self._uniform(_DRAWS, 1) * 12 - 6) * self._normal(_DRAWS, k)
         other = score + 10 ** (self._uniform(_DRAWS, 1) * 12 - 6) * self._normal(_DRAWS, k)
         return _Points(score=score, other=other, label=self._labels(task))
 
@@ -319,10 +321,9 @@ class _Search:
             other = torch.where(keep < 0.35, score + gap, points.other)
             other = torch.where(keep > 0.85, score + gap * self._uniform(_CLIMBERS, 1), other)
             moves.append(_Points(score=score, other=other, label=points.label))
-        clamp = (-_LARGEST, _LARGEST)
         return _Points(
-            score=torch.cat([move.score for move in moves]).clamp(*clamp),
-            other=torch.cat([move.other for move in moves]).clamp(*clamp),
+            score=torch.cat([move.score for move in moves]).clamp(-_LARGEST, _LARGEST),
+            other=torch.cat([move.other for move in moves]).clamp(-_LARGEST, _LARGEST),
             label=torch.cat([move.label for move in moves]),
         )
 

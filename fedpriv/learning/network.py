@@ -19,12 +19,8 @@ from torch.nn.functional import pad
 from fedpriv._validate import require_count
 from fedpriv.learning.clipping import vmap
 from fedpriv.learning.clipping.dense import ROWS, filled_slopes
-from fedpriv.learning.clipping.layers import (
-    LayerPlan,
-    layer_factors,
-    layer_plans,
-    patches_size,
-)
+from fedpriv.learning.clipping.layers import LayerPlan, layer_factors, layer_plans, patches_size
+from fedpriv.learning.clipping.spared import spared_rows
 from fedpriv.learning.models import Model, flatten, unflatten
 from fedpriv.learning.record_wise import (
     RECORDS_MEET,
@@ -151,13 +147,15 @@ class NetworkModel(Model):
         return flatten([drawn.get(name, each.detach().double()) for name, each in trainable])
 
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
-        """The module's output at the parameters ``theta``."""
+        """The module's output at ``theta``; not a number where it raises an error."""
         here = features.to(self.device)
         some = self._multiple * max(1, _MOST_NUMBERS // (self._multiple * self._working))
-        parts = []
-        for rows in torch.split(self._filled(here), some):
+
+        def scored(rows: Tensor) -> Tensor:
             with self.differentiable() as forward:
-                parts.append(vmap.one_by_one(forward, theta.to(here), rows))
+                return vmap.one_by_one(forward, theta.to(here), rows)
+
+        parts = [spared_rows(scored, rows) for rows in torch.split(self._filled(here), some)]
         scores = torch.cat(parts)[: len(features)].to(features.device)
         return scores.squeeze(1) if self.classes == 1 else scores
 

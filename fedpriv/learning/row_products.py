@@ -59,7 +59,15 @@ def patch_products(errors: Tensor, records: Tensor, indices: Tensor) -> Tensor:
         errors: (n, k, positions).
         records: (n, ·).
         indices: (positions, p): which numbers of a record the kernel sees at a position.
+
+    Raises:
+        RuntimeError: The shapes do not fit: compiled code would read errors of other records.
     """
+    if errors.shape[::2] != (len(records), len(indices)):
+        raise RuntimeError(
+            f"errors must have shape {(len(records), '·', len(indices))}, one number per record "
+            f"and position, got {tuple(errors.shape)}: no hook may change a layer's output."
+        )
     products = records.new_empty((len(records), errors.shape[1], indices.shape[1]))
     _fill_patch_products(
         errors.contiguous().numpy(),

@@ -94,6 +94,27 @@ def test_nothing_below_vmap_sees_all_records(kind: type[nn.Module]) -> None:
     assert torch.equal(model.scores(theta, x)[1:], model.scores(theta, other)[1:])
 
 
+class Packing(Dense):
+    """Compresses what autograd keeps, by the largest number of a batch, where weights are large."""
+
+    def between(self, hidden: Tensor) -> Tensor:
+        if float(next(self.last.parameters()).detach().max()) < 1.5:
+            return hidden.square()
+
+        def pack(kept: Tensor) -> Tensor:
+            return kept / kept.abs().max().clamp(min=1)
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
+            return hidden.square()
+
+
+def test_hooks_on_saved_tensors_are_an_error() -> None:
+    """They saw the tensors of all records, below vmap."""
+    model, (x, y) = model_of(Packing()), records(400)
+    with pytest.raises(RuntimeError, match="hooks on saved tensors"):
+        clipped(model, torch.full((model.dimension,), 2.0), RecordBatch(features=x, labels=y))
+
+
 def test_nor_all_parties_of_local_training() -> None:
     model, (x, y) = model_of(UnderAModeWithoutRule()), records(100)
     offsets = torch.arange(0, 101, 2)  # parties of two records, many of which train together
@@ -272,6 +293,16 @@ def test_slopes_have_the_precision_of_the_records(name: str) -> None:
     batch = RecordBatch(features=x, labels=y, offsets=torch.arange(6))
     found = clipped_gradient_sums(model, Finer(), point(model), batch, Clipping(clip_norm=C))
     assert float(found.value.norm(dim=1).max()) <= C
+
+
+class UncopiedLoss(Pseudo):
+    def __deepcopy__(self, _: object) -> UncopiedLoss:
+        return self
+
+
+def test_a_loss_must_be_copied() -> None:
+    with pytest.raises(LossRefuted, match=r"copy\.deepcopy must copy it"):
+        require_not_refuted(UncopiedLoss(), task="binary")
 
 
 def test_a_loss_must_not_branch_on_a_score() -> None:

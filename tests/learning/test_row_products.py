@@ -95,6 +95,15 @@ def test_patch_products_of_a_record_follow_from_it_alone(
         assert torch.equal(part, whole[first:last])
 
 
+def test_patch_products_read_no_errors_of_other_records() -> None:
+    """A hook that crops what a convolution returns: compiled code read on behind every record."""
+    errors, records = torch.ones(2, 3, 4), torch.ones(2, 36)
+    with pytest.raises(RuntimeError, match="one number per record and position"):
+        patch_products(errors, records, torch.zeros(16, 9, dtype=torch.int64))
+    with pytest.raises(RuntimeError, match="one number per record and position"):
+        patch_products(errors[:1], records, torch.zeros(4, 9, dtype=torch.int64))
+
+
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh"])
 @pytest.mark.parametrize("widths", [(30, 16, 1), (784, 20, 1), (50, 128, 10, 1)])
 def test_gradients_at_a_kink_do_not_depend_on_the_place_of_their_record(

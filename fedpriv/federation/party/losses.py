@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fedpriv.federation.party.counting import PersonTotals, party_sums
-from fedpriv.learning.clipping.dense import filled
+from fedpriv.learning.clipping.dense import filled_values
 from fedpriv.learning.models import LinearModel
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ def _losses(task: Task, points: Tensor, batch: RecordBatch) -> Tensor:
         labels = batch.labels[:, None].expand(-1, len(points))
         if model.classes > 1:
             scores = scores.reshape(len(scores), len(points), model.classes)
-        return filled(loss.value, scores, labels)
+        losses = filled_values(loss, scores.flatten(0, 1), labels.flatten())
+        return losses.view(labels.shape)
     columns = [
-        filled(loss.value, model.scores(point, batch.features), batch.labels) for point in points
+        filled_values(loss, model.scores(point, batch.features), batch.labels) for point in points
     ]
     return torch.stack(columns, dim=1)

@@ -5,8 +5,9 @@ product of the floating-point numbers that enter the sum. Rounding does not brea
 computed norms are too low by a factor of at most 1 + 2⁻¹⁴ (`fedpriv.learning.clipping.norms`), and
 the threshold is C(1 - 2⁻¹³), which leaves room for the roundings of weights to the precision of the
 data (2⁻²² relative, 2⁻¹⁴⁹ absolute, on rows of norm at most 2¹⁰⁰). A record whose gradient is not
-finite, or too long to be clipped with that precision (beyond 2¹⁰⁰), contributes zero and is
-counted; it neither stops the computation nor touches other records.
+finite, or too long to be clipped with that precision (beyond 2¹⁰⁰), or on which a user's own code
+raises an error (`fedpriv.learning.clipping.spared`), contributes zero and is counted;
+it neither stops the computation nor touches other records.
 
 **What a sum reveals of a record.** The returned numbers are Σ vᵢ up to rounding. In exact
 arithmetic, adding or removing a record moves the sum by at most C; replacing one moves it by at
@@ -15,8 +16,8 @@ most 2C. `fedpriv.learning.rounding_error` bounds what rounding adds to that, fr
 they do: they keep their positions, and so are computed by the same instructions. Under add-remove
 adjacency, and where a hash decides who is in the sum, later records move by one position. The
 scores of a linear model do not depend on the position; nor do dense layers, whose products add up
-in one order (`fedpriv.learning.row_products`), and modules, as far as tests show
-(`fedpriv.learning.network`). Elsewhere a matrix
+in one order (`fedpriv.learning.row_products`), and most modules, as far as tests show
+(`fedpriv.learning.network`). Elsewhere, and in some narrow layers of modules, a matrix
 product may round a row differently, by 10⁻⁷ of a gradient in float32, and near a kink of the model
 (ReLU, max-pooling) the last bit can decide a gradient. All other gradient clipping in floating
 point shares this assumption; with float64 data its failures are 10⁹ times smaller.
@@ -38,6 +39,7 @@ from fedpriv._validate import require_choice, require_count
 from fedpriv.learning.clipping.factors import Factor, Rows, weighted_sums
 from fedpriv.learning.clipping.linear import clipped_linear_sums, in_one_pass
 from fedpriv.learning.clipping.norms import LARGEST_SQUARE, NORM_SLACK, require_clip
+from fedpriv.learning.clipping.spared import spared_factors
 from fedpriv.learning.crew import Crew
 from fedpriv.learning.device import require_exact_products
 from fedpriv.learning.models import LinearModel, Model
@@ -227,7 +229,7 @@ class ClippedGradient:
             return sums, (slopes, slopes, part.squares)
         require_exact_products()
         here = part.on(self.model.device)
-        factors = self.model.gradient_factors(theta.to(here.features), here, self.loss)
+        factors = spared_factors(self.model, self.loss, theta.to(here.features), here)
         clip = _clip_in_l1 if self.clipping.norm == "l1" else _clip_factors
         sums, measures = clip(self.clipping.in_coordinates(factors), here, threshold)
         return sums.cpu(), tuple(measure.cpu() for measure in measures)

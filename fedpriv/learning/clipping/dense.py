@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedpriv.learning.clipping.factors import Dense
-from fedpriv.learning.clipping.isolation import slopes_one_by_one
+from fedpriv.learning.clipping.isolation import slopes_one_by_one, values_one_by_one
 from fedpriv.learning.losses import PROVED
 
 if TYPE_CHECKING:
@@ -101,8 +101,29 @@ def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def filled_slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
-    """`slopes`, computed for each record by the same instructions, whatever its position."""
-    return filled(partial(slopes, loss), scores, labels)
+    """`slopes`, computed for each record by the same instructions, whatever its position.
+
+    Not a number where a loss of a user's own raises an error.
+    """
+    return _spared_if_own(partial(filled, partial(slopes, loss)), loss, scores, labels)
+
+
+def filled_values(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
+    """The losses of records, as `filled_slopes` has slopes; scores are as the loss takes them.
+
+    Each of a loss of a user's own follows from one score and label: sums of them are released.
+    """
+    value = loss.value if type(loss) in PROVED else partial(values_one_by_one, loss)
+    return _spared_if_own(partial(filled, value), loss, scores, labels)
+
+
+def _spared_if_own(
+    compute: Callable[..., Tensor], loss: Loss, scores: Tensor, labels: Tensor
+) -> Tensor:
+    from fedpriv.learning.clipping.spared import spared_rows  # which knows models
+
+    own = type(loss) not in PROVED
+    return spared_rows(compute, scores, labels) if own else compute(scores, labels)
 
 
 def filled(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:

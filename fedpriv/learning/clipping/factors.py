@@ -48,8 +48,8 @@ class Factor(Protocol):
     def careful_squares(self) -> Tensor:
         """``squares`` in float64 throughout; infinite where a part of a gradient is too long."""
 
-    def without(self, rejected: Tensor) -> Factor:
-        """The same, with gradient zero for the records marked in a boolean mask (n,)."""
+    def without(self, rejected: Tensor, *, value: float = 0.0) -> Factor:
+        """The same, with gradients of zero, or nan, for the records marked in a mask (n,)."""
 
     def first(self, count: int) -> Factor:
         """The gradients of the first records alone."""
@@ -106,9 +106,10 @@ class Dense:
         squares = (inputs + float(self.bias)) * squared_norms(self.errors.double())
         return squares.masked_fill_(inputs > LARGEST_SQUARE, inf)
 
-    def without(self, rejected: Tensor) -> Dense:
+    def without(self, rejected: Tensor, *, value: float = 0.0) -> Dense:
         """Zero inputs and errors, since 0 times infinity is not 0."""
-        return Dense(_zeroed(self.inputs, rejected), _zeroed(self.errors, rejected), self.bias)
+        inputs, errors = (_set(each, rejected, value) for each in (self.inputs, self.errors))
+        return Dense(inputs, errors, self.bias)
 
     def first(self, count: int) -> Dense:
         """The factors of the first records' inputs and errors."""
@@ -144,8 +145,8 @@ class Rows:
     def careful_squares(self) -> Tensor:
         return squared_norms(self.gradients.double())
 
-    def without(self, rejected: Tensor) -> Rows:
-        return Rows(_zeroed(self.gradients, rejected))
+    def without(self, rejected: Tensor, *, value: float = 0.0) -> Rows:
+        return Rows(_set(self.gradients, rejected, value))
 
     def first(self, count: int) -> Rows:
         return Rows(self.gradients[:count])
@@ -162,6 +163,6 @@ def weighted_sums(factors: Sequence[Factor], weights: Tensor, segments: Segments
     return sums
 
 
-def _zeroed(rows: Tensor, rejected: Tensor) -> Tensor:
+def _set(rows: Tensor, rejected: Tensor, value: float) -> Tensor:
     """A copy in the same layout, so that products round the other rows as before."""
-    return rows.clone().masked_fill_(rejected.unsqueeze(1), 0.0)
+    return rows.clone().masked_fill_(rejected.unsqueeze(1), value)

@@ -16,12 +16,14 @@ import torch
 from torch.func import vmap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
     from fedpriv.learning.losses import Loss
 
+
+_SAVED = "hooks on saved tensors (and checkpointing) would see all records: leave them out."
 
 _without_dispatch = torch._C._DisableTorchDispatch  # noqa: SLF001
 
@@ -32,28 +34,37 @@ def record_by_record() -> Iterator[None]:
 
     PyTorch shows dispatch modes, and tensors with a ``__torch_dispatch__`` of their own, the whole
     batch that vmap computes. Here they are left out. The compiler needs them, so compiled modules
-    run as they were written.
+    run as they were written. Hooks on saved tensors would see it as well: they are an error.
     """
     compiles = "torch._dynamo" in sys.modules  # loading it takes seconds
     plain = torch.compiler.set_stance("force_eager") if compiles else nullcontext()
-    with warnings.catch_warnings(), plain, _without_dispatch():
+    saved = torch.autograd.graph.disable_saved_tensors_hooks(_SAVED)
+    with warnings.catch_warnings(), plain, _without_dispatch(), saved:
         # Layers such as LSTM are computed record by record: slower, but equally correct.
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
         yield
 
 
 def slopes_one_by_one(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
-    """The slopes of a loss of a user's own, each from a call that sees one score and label.
+    """The slopes of a loss of a user's own, each from a call that sees one score and label."""
+    return _one_by_one(deepcopy(loss).slope, scores, labels)
 
-    By a fresh copy of the loss, as for modules: it may keep something of what it was shown.
-    """
-    own = deepcopy(loss)
 
-    def slope(score: Tensor, label: Tensor) -> Tensor:
+def values_one_by_one(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
+    """The values of a loss of a user's own, each from a call that sees one score and label."""
+    return _one_by_one(deepcopy(loss).value, scores, labels)
+
+
+def _one_by_one(
+    method: Callable[[Tensor, Tensor], Tensor], scores: Tensor, labels: Tensor
+) -> Tensor:
+    """By a fresh copy of the loss, as for modules: it may keep something of what it was shown."""
+
+    def one(score: Tensor, label: Tensor) -> Tensor:
         # Copies, because a loss may write into its arguments; and measured as it is added up.
-        found = own.slope(score.clone().unsqueeze(0), label.clone().unsqueeze(0))
+        found = method(score.clone().unsqueeze(0), label.clone().unsqueeze(0))
         return found[0].to(score.dtype)
 
     with record_by_record():
-        found: Tensor = vmap(slope)(scores, labels)
+        found: Tensor = vmap(one)(scores, labels)
         return found

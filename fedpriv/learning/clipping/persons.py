@@ -29,6 +29,7 @@ from fedpriv._compiled import compiled
 from fedpriv.learning.clipping.clipped_sum import CLIP_MARGIN, DEFAULT_MEMORY, ClippedSums
 from fedpriv.learning.clipping.dense import ROWS, filled_slopes
 from fedpriv.learning.clipping.norms import LARGEST_SQUARE
+from fedpriv.learning.clipping.spared import spared_factors
 from fedpriv.learning.models import LinearModel, Model
 from fedpriv.learning.row_scores import row_scores
 
@@ -191,7 +192,7 @@ def _gradients(
             weights = filled_slopes(loss, scores, batch.labels[start:stop]).squeeze(1)
         else:
             part = batch.select(torch.arange(start, stop))
-            factors = model.gradient_factors(theta, part, loss)
+            factors = spared_factors(model, loss, theta, part)
             rows = torch.cat([factor.rows() for factor in factors], dim=1).contiguous()
             weights = rows.new_ones(len(part))
         usable = batch.squares[start:stop].isfinite()

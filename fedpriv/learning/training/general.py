@@ -8,6 +8,7 @@ party's sums may depend on its position in the group, so groups depend on the ba
 from __future__ import annotations
 
 from contextlib import contextmanager
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +16,13 @@ import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
+from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.dense import slopes
 from fedpriv.learning.clipping.isolation import record_by_record
+from fedpriv.learning.clipping.spared import failing_places
 from fedpriv.learning.network import NetworkModel
 from fedpriv.learning.training.kernels.orders import schedule
+from fedpriv.learning.training.parties import Parties
 from fedpriv.learning.training.stacks import dense_stack
 
 if TYPE_CHECKING:
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
 
     from fedpriv.learning.losses import Loss
     from fedpriv.learning.models import Model
-    from fedpriv.learning.training.parties import Parties
     from fedpriv.learning.training.settings import LocalSgd
 
     Scores = Callable[[Tensor, Tensor], Tensor]
@@ -52,15 +55,49 @@ class GeneralTraining:
         chosen: NDArray[np.int64],
         shift: Tensor | None,
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """The updates of some parties, a few at a time, with their indices."""
+        """The updates of some parties, a few at a time, with their indices.
+
+        Not a number for a party on whose records a module or a loss raises an error.
+        """
         size = self._together(chosen)
         for first in range(0, len(chosen), size):
             group = chosen[first : first + size]
-            own = None if shift is None else shift[torch.from_numpy(group)]
-            # A copy of the module for each group: it may remember what it computed.
-            with _differentiable(self._model) as scores, record_by_record():
-                rows = self._train(scores, theta, key, group, own).numpy()
-            yield group, rows
+            try:
+                rows = self._trained(theta, key, group, shift)
+            except Exception:  # it may be about a record
+                rows = None
+            if rows is None:
+                rows = self._spared(theta, key, group, shift)
+            yield group, rows.numpy()
+
+    def _trained(
+        self, theta: Tensor, key: np.uint64, group: NDArray[np.int64], shift: Tensor | None
+    ) -> Tensor:
+        """By a copy of the module for each group: it may remember what it computed."""
+        own = None if shift is None else shift[torch.from_numpy(group)]
+        with _differentiable(self._model) as scores, record_by_record():
+            return self._train(scores, theta, key, group, own)
+
+    def _spared(
+        self, theta: Tensor, key: np.uint64, group: NDArray[np.int64], shift: Tensor | None
+    ) -> Tensor:
+        """As `fedpriv.learning.clipping.spared`: the failing stand back for a party that trains."""
+        model, loss = self._model, self._loss
+        zeros, one = theta.new_zeros((1, model.features)), self._parties.labels.new_ones(1)
+        batch = RecordBatch(features=zeros, labels=one)
+        blank = Parties(batch=batch, loss=loss, first_party=0)
+        apart = GeneralTraining(model, loss, blank, self._settings)
+        apart._trained(theta, key, np.zeros(1, np.int64), None)  # an error that no record causes
+
+        def alone(places: Tensor) -> Tensor:
+            return self._trained(theta, key, group[places.numpy()], shift)
+
+        failing = failing_places(alone, len(group))
+        if bool(failing.all()):
+            return theta.new_full((len(group), len(theta)), nan)
+        standing = np.where(failing.numpy(), group[int((~failing).int().argmax())], group)
+        rows = self._trained(theta, key, standing, shift)
+        return rows.masked_fill(failing.unsqueeze(1), nan)
 
     def _together(self, chosen: NDArray[np.int64]) -> int:
         """How many parties are trained together."""
