@@ -184,17 +184,16 @@ def test_a_release_goes_on_with_the_schema_that_it_began_with(tmp_path: Path) ->
 # What a loss declares of labels that a table can have.
 
 
+@dataclass(frozen=True, kw_only=True)
 class Weighted(HuberRegression):
     """Huber's loss, times a weight of its labels that the constants leave out."""
 
     domain_radius = inf
-
-    def __init__(self, labels: Callable[[Tensor], Tensor], weight: float) -> None:
-        super().__init__(threshold=1.0)
-        vars(self).update(labels=labels, weight=weight)
+    labels: Callable[[Tensor], Tensor]
+    weight: float
 
     def _times(self, y: Tensor) -> Tensor:
-        return torch.where(vars(self)["labels"](y), vars(self)["weight"], 1.0).to(y.dtype)
+        return torch.where(self.labels(y), self.weight, 1.0).to(y.dtype)
 
     def value(self, score: Tensor, y: Tensor) -> Tensor:
         return self._times(y) * super().value(score, y)
@@ -218,9 +217,12 @@ LABELS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("which", LABELS)
 def test_no_label_of_a_table_has_a_steeper_loss_than_is_declared(which: str, weight: float) -> None:
     """Labels were drawn from [-1000, 1000]: hardly one of a table's, which are in [-1, 1]."""
-    require_not_refuted(Weighted(LABELS[which], 1.0), task="regression")
+    harmless, steep = (
+        Weighted(threshold=1.0, labels=LABELS[which], weight=each) for each in (1.0, weight)
+    )
+    require_not_refuted(harmless, task="regression")
     with pytest.raises(LossRefuted, match=r"lipschitz|smoothness"):
-        require_not_refuted(Weighted(LABELS[which], weight), task="regression")
+        require_not_refuted(steep, task="regression")
 
 
 # What a strategy of one's own may not take over.
