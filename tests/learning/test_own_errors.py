@@ -219,6 +219,25 @@ def test_an_error_that_a_module_catches_changes_no_other_record(kind: type[nn.Mo
     assert torch.equal(both[0, others], both[1, others])
 
 
+def test_nor_the_update_of_another_party() -> None:
+    """Parties that train together are one computation: all took the way after ``except``."""
+    model, (x, y) = NetworkModel(module=Jittered(), input_shape=(4,)), records()
+    x[BAD] = 0.0
+    moved, settings = x.clone(), LocalSgd(epochs=2, learning_rate=0.1)
+    moved[BAD, 0] = 7.0
+    one, two = (
+        LocalTrainer(
+            model=model,
+            loss=Logistic(),
+            batch=RecordBatch(features=each, labels=y, offsets=torch.arange(0, 301, 2)),
+            settings=settings,
+        ).updates(torch.full((model.dimension,), 0.1), key=0)
+        for each in (x, moved)
+    )
+    changed = (torch.from_numpy(one) != torch.from_numpy(two)).any(1)
+    assert changed.nonzero().flatten().tolist() == [BAD // 2]
+
+
 class Caught(Logistic):
     """A table of slopes, and another one for scores that are not in it."""
 
