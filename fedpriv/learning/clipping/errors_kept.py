@@ -13,6 +13,8 @@ from functools import wraps
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 
@@ -24,6 +26,17 @@ _OF_A_FUNCTION = ("forward", "setup_context", "backward", "jvp", "vmap")
 _CAUGHT = (
     "an error that your code catches; under vmap it would be caught for all records. Take the "
     "try and except out of forward, slope, value and backward, and use torch.where"
+)
+
+
+_SHAPED_BY_VALUES = frozenset({"argwhere", "bincount", "repeat_interleave"})
+
+_RANKED = frozenset({"gelsd", "gelss"})  # residuals are empty for all records if one lacks rank
+
+_SHAPE = (
+    "torch.{}, whose shape follows from values and so from all records. Count with "
+    "torch.nn.functional.one_hot, which takes num_classes, mask by torch.where, and solve least "
+    "squares by driver='gels' or 'gelsy'"
 )
 
 
@@ -46,12 +59,23 @@ class ErrorsKept(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> object:
         """Call the function. What it calls back is watched, too: PyTorch takes modes off here."""
-        given = {name: self._watched(each) for name, each in (kwargs or {}).items()}
+        self._require_fixed_shape(function, (*args, *(kwargs or {}).values()))
+        given = {key: self._watched(each) for key, each in (kwargs or {}).items()}
         try:
             return function(*map(self._watched, args), **given)
         except BaseException:
             self._noted = True
             raise
+
+    def _require_fixed_shape(self, function: object, given: tuple[object, ...]) -> None:
+        """vmap computes these of all records at once, and gives them one shape."""
+        name = getattr(function, "__name__", "").partition(".")[0]
+        ranked = name == "linalg_lstsq" and any(
+            isinstance(each, str) and each in _RANKED for each in given
+        )
+        if (ranked or name in _SHAPED_BY_VALUES) and any(map(_of_a_record, given)):
+            self._noted = True
+            raise RuntimeError(_SHAPE.format(name))
 
     def require_none(self) -> None:
         """Raise an error if one was noted that did not get here."""
@@ -75,3 +99,7 @@ class ErrorsKept(TorchFunctionMode):
                 return call(*args, **kwargs)
 
         return watched
+
+
+def _of_a_record(given: object) -> bool:
+    return isinstance(given, Tensor) and is_functorch_wrapped_tensor(given)
