@@ -155,8 +155,9 @@ class NetworkModel(Model):
             with self.differentiable() as forward:
                 return vmap.one_by_one(forward, theta.to(here), rows)
 
-        parts = [spared_rows(scored, rows) for rows in torch.split(self._filled(here), some)]
-        scores = torch.cat(parts)[: len(features)].to(features.device)
+        rows, shape = torch.split(self._filled(here), some), (self.classes,)
+        scores = torch.cat([spared_rows(scored, part, shape=shape) for part in rows])
+        scores = scores[: len(features)].to(features.device)
         return scores.squeeze(1) if self.classes == 1 else scores
 
     @contextmanager

@@ -39,7 +39,7 @@ from fedpriv._validate import require_choice, require_count
 from fedpriv.learning.clipping.factors import Factor, Rows, weighted_sums
 from fedpriv.learning.clipping.linear import clipped_linear_sums, in_one_pass
 from fedpriv.learning.clipping.norms import LARGEST_SQUARE, NORM_SLACK, require_clip
-from fedpriv.learning.clipping.spared import spared_factors
+from fedpriv.learning.clipping.spared import require_computable, spared_factors
 from fedpriv.learning.crew import Crew
 from fedpriv.learning.device import require_exact_products
 from fedpriv.learning.models import LinearModel, Model
@@ -202,6 +202,7 @@ class ClippedGradient:
         check_vector("theta", theta, self.model)
         if theta.requires_grad or theta.dtype != self.batch.features.dtype:
             theta = theta.detach().to(self.batch.features.dtype)
+        require_computable(self.model, self.loss, theta)
         if len(self._parts) == 1:
             value, measures = self._clip(theta, self._parts[0][1])
         else:

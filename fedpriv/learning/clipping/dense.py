@@ -105,7 +105,8 @@ def filled_slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
 
     Not a number where a loss of a user's own raises an error.
     """
-    return _spared_if_own(partial(filled, partial(slopes, loss)), loss, scores, labels)
+    compute = partial(filled, partial(slopes, loss))
+    return _spared_if_own(compute, loss, scores, labels, shape=scores.shape[1:])
 
 
 def filled_values(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
@@ -114,16 +115,18 @@ def filled_values(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
     Each of a loss of a user's own follows from one score and label: sums of them are released.
     """
     value = loss.value if type(loss) in PROVED else partial(values_one_by_one, loss)
-    return _spared_if_own(partial(filled, value), loss, scores, labels)
+    compute = partial(filled, value)
+    return _spared_if_own(compute, loss, scores, labels, shape=labels.shape[1:])
 
 
 def _spared_if_own(
-    compute: Callable[..., Tensor], loss: Loss, scores: Tensor, labels: Tensor
+    compute: Callable[..., Tensor], loss: Loss, scores: Tensor, labels: Tensor, *, shape: torch.Size
 ) -> Tensor:
+    """Rows of the given shape, not a number where a loss of a user's own raises an error."""
     from fedpriv.learning.clipping.spared import spared_rows  # which knows models
 
     own = type(loss) not in PROVED
-    return spared_rows(compute, scores, labels) if own else compute(scores, labels)
+    return spared_rows(compute, scores, labels, shape=shape) if own else compute(scores, labels)
 
 
 def filled(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.func import vmap
 
+from fedpriv.learning.clipping.errors_kept import ErrorsKept
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -34,15 +36,18 @@ def record_by_record() -> Iterator[None]:
 
     PyTorch shows dispatch modes, and tensors with a ``__torch_dispatch__`` of their own, the whole
     batch that vmap computes. Here they are left out. The compiler needs them, so compiled modules
-    run as they were written. Hooks on saved tensors would see it as well: they are an error.
+    run as they were written. Hooks on saved tensors would see it as well: they are an error. So is
+    an error that the code catches, since it is caught for all records (`ErrorsKept`).
     """
     compiles = "torch._dynamo" in sys.modules  # loading it takes seconds
     plain = torch.compiler.set_stance("force_eager") if compiles else nullcontext()
     saved = torch.autograd.graph.disable_saved_tensors_hooks(_SAVED)
-    with warnings.catch_warnings(), plain, _without_dispatch(), saved:
+    errors = ErrorsKept()
+    with warnings.catch_warnings(), plain, _without_dispatch(), saved, errors:
         # Layers such as LSTM are computed record by record: slower, but equally correct.
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
         yield
+    errors.require_none()
 
 
 def slopes_one_by_one(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:

@@ -100,9 +100,9 @@ def layer_factors(
 
     with torch.enable_grad(), record_by_record():
         scores, *kept = vmap(scores_of)(inputs, *offsets)
-        errors = torch.autograd.grad(
-            scores, offsets, errors_at(scores.detach()), materialize_grads=True
-        )
+    slopes = errors_at(scores.detach())  # it spares records itself
+    with record_by_record():
+        errors = torch.autograd.grad(scores, offsets, slopes, materialize_grads=True)
     # A norm is that of the numbers that are added up only in the precision of the records.
     return tuple(
         factor

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
-from fedpriv.learning.batch import RecordBatch
 from fedpriv.learning.clipping.dense import slopes
 from fedpriv.learning.clipping.isolation import record_by_record
-from fedpriv.learning.clipping.spared import failing_places
+from fedpriv.learning.clipping.spared import blank_record, spared_places
 from fedpriv.learning.network import NetworkModel
 from fedpriv.learning.training.kernels.orders import schedule
 from fedpriv.learning.training.parties import Parties
@@ -46,6 +45,7 @@ class GeneralTraining:
     def __init__(self, model: Model, loss: Loss, parties: Parties, settings: LocalSgd) -> None:
         self._model, self._loss = model, loss
         self._parties, self._settings = parties, settings
+        self._computable = False
 
     def updates(
         self,
@@ -59,6 +59,7 @@ class GeneralTraining:
 
         Not a number for a party on whose records a module or a loss raises an error.
         """
+        self._require_computable(theta, key)
         size = self._together(chosen)
         for first in range(0, len(chosen), size):
             group = chosen[first : first + size]
@@ -82,22 +83,23 @@ class GeneralTraining:
         self, theta: Tensor, key: np.uint64, group: NDArray[np.int64], shift: Tensor | None
     ) -> Tensor:
         """As `fedpriv.learning.clipping.spared`: the failing stand back for a party that trains."""
-        model, loss = self._model, self._loss
-        zeros, one = theta.new_zeros((1, model.features)), self._parties.labels.new_ones(1)
-        batch = RecordBatch(features=zeros, labels=one)
-        blank = Parties(batch=batch, loss=loss, first_party=0)
-        apart = GeneralTraining(model, loss, blank, self._settings)
-        apart._trained(theta, key, np.zeros(1, np.int64), None)  # an error that no record causes
 
         def alone(places: Tensor) -> Tensor:
             return self._trained(theta, key, group[places.numpy()], shift)
 
-        failing = failing_places(alone, len(group))
-        if bool(failing.all()):
+        rows, failing = spared_places(alone, len(group))
+        if rows is None:
             return theta.new_full((len(group), len(theta)), nan)
-        standing = np.where(failing.numpy(), group[int((~failing).int().argmax())], group)
-        rows = self._trained(theta, key, standing, shift)
         return rows.masked_fill(failing.unsqueeze(1), nan)
+
+    def _require_computable(self, theta: Tensor, key: np.uint64) -> None:
+        """Raise the error that a party with a record of zeros causes: it depends on no record."""
+        if not self._computable:
+            batch = blank_record(self._model, self._loss, theta)
+            blank = Parties(batch=batch, loss=self._loss, first_party=0)
+            apart = GeneralTraining(self._model, self._loss, blank, self._settings)
+            apart._trained(theta, key, np.zeros(1, np.int64), None)
+            self._computable = True
 
     def _together(self, chosen: NDArray[np.int64]) -> int:
         """How many parties are trained together."""
