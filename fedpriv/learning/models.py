@@ -91,6 +91,14 @@ class Model(ABC):
         return max(1, memory_limit // (number_bytes * numbers))
 
 
+def require_width(model: Model, features: Tensor) -> None:
+    """Refuse features that have not as many columns as the model."""
+    if features.shape[1] != model.features:
+        raise ValueError(
+            f"features must have {model.features} columns, as the model, got {features.shape[1]}."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearModel(Model):
     """Scores θx, without a bias: the features carry their own intercept.

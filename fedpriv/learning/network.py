@@ -21,7 +21,7 @@ from fedpriv.learning.clipping import vmap
 from fedpriv.learning.clipping.dense import ROWS, filled_slopes
 from fedpriv.learning.clipping.layers import LayerPlan, layer_factors, layer_plans, patches_size
 from fedpriv.learning.clipping.spared import spared_rows
-from fedpriv.learning.models import Model, flatten, unflatten
+from fedpriv.learning.models import Model, flatten, require_width, unflatten
 from fedpriv.learning.record_wise import (
     RECORDS_MEET,
     UNSEPARATED,
@@ -148,6 +148,7 @@ class NetworkModel(Model):
 
     def scores(self, theta: Tensor, features: Tensor) -> Tensor:
         """The module's output at ``theta``; not a number where it raises an error."""
+        require_width(self, features)
         here = features.to(self.device)
         some = self._multiple * max(1, _MOST_NUMBERS // (self._multiple * self._working))
 
@@ -232,8 +233,7 @@ class NetworkModel(Model):
         errors_at: Callable[[Tensor], Tensor],
     ) -> tuple[Factor, ...]:
         state = self._state(module, theta.detach())
-        inputs = self._inputs(features)
-        return layer_factors(module, plan, state, inputs, errors_at)
+        return layer_factors(module, plan, state, self._inputs(features), errors_at)
 
     def _verified_plan(self) -> LayerPlan | None:
         """The first plan with the scores and gradient of autograd; None for vectorised autograd.

@@ -104,9 +104,8 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def ready(asked: ClippedGradient) -> None:
     """Find the blocks of records, and copy the module, while there are numbers."""
-    asked.batch.segments.on("cpu")
-    for _, part in asked._parts:
-        part.segments.on("cpu")
+    for batch in (asked.batch, asked._blank, *(part for _, part in asked._parts)):
+        batch.segments.on("cpu")
     assert isinstance(asked.model, NetworkModel)
     copies = Prepared(asked.model._copies.original)
     object.__setattr__(asked.model, "_copies", copies)

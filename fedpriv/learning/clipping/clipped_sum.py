@@ -39,10 +39,10 @@ from fedpriv._validate import require_choice, require_count
 from fedpriv.learning.clipping.factors import Factor, Rows, weighted_sums
 from fedpriv.learning.clipping.linear import clipped_linear_sums, in_one_pass
 from fedpriv.learning.clipping.norms import LARGEST_SQUARE, NORM_SLACK, require_clip
-from fedpriv.learning.clipping.spared import require_computable, spared_factors
+from fedpriv.learning.clipping.spared import blank_record, require_computable, spared_factors
 from fedpriv.learning.crew import Crew
 from fedpriv.learning.device import require_exact_products
-from fedpriv.learning.models import LinearModel, Model
+from fedpriv.learning.models import LinearModel, Model, require_width
 
 if TYPE_CHECKING:
     from fedpriv.learning.batch import RecordBatch
@@ -175,6 +175,7 @@ class ClippedGradient:
     clipping: Clipping
     memory_limit: int = DEFAULT_MEMORY
     _parts: list[tuple[slice, RecordBatch]] = field(init=False)
+    _blank: RecordBatch = field(init=False)
     _crew: Crew = field(init=False)
 
     def __post_init__(self) -> None:
@@ -195,6 +196,8 @@ class ClippedGradient:
             if self.batch.features.numel() >= _WORTH_SHARING:
                 crew = min(torch.get_num_threads(), self.batch.parties)
         object.__setattr__(self, "_parts", self.batch.parts(size))
+        blank = blank_record(self.model, self.loss, self.batch.features)
+        object.__setattr__(self, "_blank", blank)
         object.__setattr__(self, "_crew", Crew(crew))
 
     def __call__(self, theta: Tensor) -> ClippedSums:
@@ -202,7 +205,7 @@ class ClippedGradient:
         check_vector("theta", theta, self.model)
         if theta.requires_grad or theta.dtype != self.batch.features.dtype:
             theta = theta.detach().to(self.batch.features.dtype)
-        require_computable(self.model, self.loss, theta)
+        require_computable(self.model, self.loss, theta, self._blank)
         if len(self._parts) == 1:
             value, measures = self._clip(theta, self._parts[0][1])
         else:
@@ -308,11 +311,7 @@ def check_records(model: Model, loss: Loss, batch: RecordBatch) -> None:
         )
     if loss.outputs > 1 and batch.labels.is_floating_point():
         raise ValueError(f"labels must be integers for {loss.outputs} classes.")
-    if batch.features.shape[1] != model.features:
-        raise ValueError(
-            f"features must have {model.features} columns, as the model, "
-            f"got {batch.features.shape[1]}."
-        )
+    require_width(model, batch.features)
 
 
 def check_vector(name: str, vector: Tensor, model: Model) -> None:

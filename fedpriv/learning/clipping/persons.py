@@ -29,7 +29,7 @@ from fedpriv._compiled import compiled
 from fedpriv.learning.clipping.clipped_sum import CLIP_MARGIN, DEFAULT_MEMORY, ClippedSums
 from fedpriv.learning.clipping.dense import ROWS, filled_slopes
 from fedpriv.learning.clipping.norms import LARGEST_SQUARE
-from fedpriv.learning.clipping.spared import require_computable, spared_factors
+from fedpriv.learning.clipping.spared import blank_record, require_computable, spared_factors
 from fedpriv.learning.models import LinearModel, Model
 from fedpriv.learning.row_scores import row_scores
 
@@ -123,7 +123,7 @@ def clipped_person_sums(
     )
     threshold, current = (1 - CLIP_MARGIN) * clipping.clip_norm, np.zeros(d)
     theta = theta.detach().to(batch.features.dtype)
-    require_computable(model, loss, theta)
+    require_computable(model, loss, theta, blank_record(model, loss, theta))
     for start, rows, weights in _gradients(model, loss, theta, batch, memory_limit):
         _add_persons(
             rows,

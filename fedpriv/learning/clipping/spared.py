@@ -38,28 +38,29 @@ _ALONE = (
 _computable: WeakKeyDictionary[Model, set[torch.dtype]] = WeakKeyDictionary()
 
 
-def require_computable(model: Model, loss: Loss, theta: Tensor) -> None:
+def require_computable(model: Model, loss: Loss, theta: Tensor, blank: RecordBatch) -> None:
     """Raise the error that a record of zeros, or a score of zero, causes in a user's own code.
 
     It depends on no record, nor on whether there are any. A module is tried once in a precision.
+    ``blank`` is that of `blank_record`.
     """
     from fedpriv.learning.clipping.dense import slopes  # which knows this module
 
     if type(loss) not in PROVED:
-        slopes(loss, theta.new_zeros((1, loss.outputs)), blank_record(model, loss, theta).labels)
+        slopes(loss, theta.new_zeros((1, loss.outputs)), blank.labels)
     if not hasattr(model, "__weakref__"):  # fedpriv's own, with slots
         return
     done = _computable.setdefault(model, set())
     if theta.dtype not in done:
-        here = blank_record(model, loss, theta).on(model.device)
+        here = blank.on(model.device)
         model.gradient_factors(theta.to(here.features), here, loss)
         done.add(theta.dtype)
 
 
-def blank_record(model: Model, loss: Loss, theta: Tensor) -> RecordBatch:
-    """Zeros with the label 1, which is one of every task."""
-    labels = torch.ones(1, dtype=theta.dtype if loss.outputs == 1 else torch.int64)
-    return RecordBatch(features=theta.new_zeros((1, model.features)), labels=labels)
+def blank_record(model: Model, loss: Loss, like: Tensor) -> RecordBatch:
+    """Zeros of a tensor's precision, with the label 1, which is one of every task."""
+    labels = torch.ones(1, dtype=like.dtype if loss.outputs == 1 else torch.int64)
+    return RecordBatch(features=like.new_zeros((1, model.features)), labels=labels)
 
 
 def spared_factors(
