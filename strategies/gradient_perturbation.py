@@ -82,7 +82,7 @@ class GradientOptions(ScheduledOptions, ClippedOptions):
             calibrated to an L1 sensitivity.
         shrink: "auto" multiplies the published model, where steps follow the rule and scores become
             probabilities, by a factor that the noise in its scores determines: it names the same
-            classes, with calibrated probabilities, at no cost; "none" leaves it alone.
+            classes, with less bold probabilities, at no cost; "none" leaves it alone.
         weights: Every record counts equally ("proportional"), or every party ("equal").
         calibration: How the noise is calibrated to the budget.
         sampling_rate: Poisson rate q of the records of a round; 1 is full batch. A table with

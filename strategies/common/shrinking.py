@@ -5,9 +5,9 @@ the same classes, in the same order of confidence, but the noise made its probab
 
     a = 1/√(1 + τ²)
 
-keeps them calibrated: if scores without noise vary about as much as they do at a margin of one,
-with noise they vary by 1 + τ². A probit, which knows the noise but not that it also inflates
-scores, would have πτ²/8 for τ².
+keeps them calibrated under an assumption: if scores without noise vary about as much as they do at
+a margin of one, with noise they vary by 1 + τ². Where they vary more, a shrinks too much. A probit,
+which knows the noise but not that it also inflates scores, would have πτ²/8 for τ².
 
 Noise is heavy ball's: a coordinate with curvature h + λ undoes what it had before. Curvature is not
 public, but bounded: a direction of which records have the mean square ℓ has at most c·ℓ, and those

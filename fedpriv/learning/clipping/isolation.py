@@ -1,7 +1,9 @@
 """A user's own code under `torch.func.vmap`: it sees one record, and nothing beneath sees all.
 
 To a module or a loss under vmap, a batch is one record: it cannot tell how many there are, nor
-branch on their values. So whatever it computes for a record follows from that record alone.
+branch on their values. So what it computes for a record follows from that record alone. That is
+how vmap works, and not a proof for all code: docs/limitations.md names the ways around it that are
+known and open (rules for vmap of one's own, TorchScript, private functions of PyTorch, globals).
 """
 
 from __future__ import annotations

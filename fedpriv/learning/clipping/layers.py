@@ -5,10 +5,10 @@ output; the derivative by the offset is the error at the output. The input and t
 determine its gradient, by one rule per kind of layer. Unlike autograd by the parameters, this runs
 PyTorch's batched kernels, and dense layers never write their gradients out.
 
-**Records cannot meet.** The module is run by `torch.func.vmap`: its code sees a batch of one
+**Records do not meet.** The module is run by `torch.func.vmap`: its code sees a batch of one
 record, and cannot tell how many there are, sort them, or branch on their values. So inputs and
-errors are those of the record alone, whatever the module does, and not only on records that were
-tried.
+errors are those of the record alone, and not only on records that were tried. What vmap does not
+hold apart by itself is in `fedpriv.learning.clipping.isolation`, with what stays open.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ def spared_places(
     """What ``compute`` finds at the places 0 … count - 1, others standing in where it fails.
 
     All others keep their positions, and so are computed by the same instructions as without the
-    failing ones. Nothing here ends by an error because one place fails, alone or among others.
+    failing ones. No error of one place ends this, alone or among others, as long as some stand-in
+    passes among others as it does alone.
 
     Args:
         compute: Of places, in any order and number.
